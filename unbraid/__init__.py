@@ -1,0 +1,126 @@
+"""unbraid: what a language model writes, taken apart into what its reader needs.
+
+parser = unbraid.parser("qwen3", tools=tools)
+for piece in stream:
+    for event in parser.feed(piece):
+        ...
+parser.finish()
+parser.message
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .core.errors import (
+    InvalidFormat,
+    InvalidSnapshot,
+    InvalidTools,
+    MissingTokens,
+    UnbraidError,
+    UnknownFormat,
+)
+from .core.events import (
+    Content,
+    Diagnostic,
+    Event,
+    Markup,
+    Reasoning,
+    SpeechAudio,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .core.grammar import Format
+from .core.limits import Limits
+from .core.message import Message, Part, Speech, Text, ToolCall
+from .core.parser import Parser, UnknownTools
+from .core.render import render as _render
+from .core.tools import Tools
+from .formats import all_formats, compose, find, register
+from .tokens import vocabulary
+
+__version__ = "0.1.0"
+
+
+def parser(
+    format: str | Format,
+    *,
+    tools: Iterable[Mapping[str, Any]] | Tools | None = None,
+    unknown_tools: UnknownTools = "text",
+    tokenizer: object | None = None,
+    prompt: str | Sequence[int] | None = None,
+    separate_reasoning: bool = True,
+    keep_message: bool = True,
+    markup: bool = False,
+    limits: Limits | None = None,
+    seed: int | None = None,
+) -> Parser:
+    """A parser for one response. `format` is a name that `unbraid formats` lists, or a grammar; see `Parser` for the
+    rest. `tokenizer` is one of `tokenizers`, `transformers`, `tiktoken` or `mistral-common`, or a `Vocabulary`."""
+    return Parser(
+        find(format) if isinstance(format, str) else format,
+        tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
+        unknown_tools=unknown_tools,
+        vocabulary=None if tokenizer is None else vocabulary(tokenizer),
+        prompt=prompt,
+        separate_reasoning=separate_reasoning,
+        keep_message=keep_message,
+        markup=markup,
+        limits=limits,
+        seed=seed,
+    )
+
+
+def parse(format: str | Format, output: str | Sequence[int], **options: Any) -> Message:
+    """Parse a whole response, given as text or, with `tokenizer=…`, as token ids. Options are those of `parser`."""
+    one = parser(format, **options)
+    if isinstance(output, str):
+        one.feed(output)
+    else:
+        one.feed_tokens(output)
+    one.finish()
+    return one.message
+
+
+def render(format: str | Format, message: Message) -> str:
+    """The raw text that a model of this format would write for `message`."""
+    return _render(find(format) if isinstance(format, str) else format, message)
+
+
+__all__ = [
+    "Content",
+    "Diagnostic",
+    "Event",
+    "Format",
+    "InvalidFormat",
+    "InvalidSnapshot",
+    "InvalidTools",
+    "Limits",
+    "Markup",
+    "Message",
+    "MissingTokens",
+    "Parser",
+    "Part",
+    "Reasoning",
+    "Speech",
+    "SpeechAudio",
+    "SpeechText",
+    "Text",
+    "ToolCall",
+    "ToolCallArguments",
+    "ToolCallEnd",
+    "ToolCallStart",
+    "Tools",
+    "UnbraidError",
+    "UnknownFormat",
+    "all_formats",
+    "compose",
+    "find",
+    "parse",
+    "parser",
+    "register",
+    "render",
+]

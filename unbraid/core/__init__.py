@@ -1,0 +1,1 @@
+"""The heart of unbraid: grammars, parser, renderer. No I/O, nothing but the standard library."""

@@ -1,0 +1,151 @@
+"""The grammar of a format: small, immutable values that say what a model may write.
+
+There is no behaviour here. The parser (`program`, `parser`), the renderer (`render`) and the constraints are derived
+from these values.
+
+A marker is written as the vendor's chat template writes it, with its whitespace: `"\\n<tool_call>\\n"`. Whitespace at
+its ends belongs to the marker where the model wrote it, and need not be there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Text of a strand of its own, from one marker to another."""
+
+    open: str
+    close: str
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """Spoken text with audio codes strewn into it. The codes are out of band: a marker or a character of the text may
+    have codes between its parts. With a tokenizer the codes, like `open` and `close`, are tokens and nothing else."""
+
+    open: str
+    close: str
+    code: str
+    """How code N is spelled, with `{}` for N."""
+    codes: int
+    """Codes run from 0 up to, not including, this."""
+    padding: tuple[str, ...] = ()
+    """What fills up where the text or the audio is the shorter of the two. It means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of the function."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallId:
+    """The id that the model gave the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments as one JSON object, passed through as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCall:
+    """The whole call as one JSON object, its keys in any order."""
+
+    name: str = "name"
+    arguments: tuple[str, ...] = ("arguments",)
+    """The keys that may hold the arguments; the first is the one that is written."""
+    id: str = "id"
+    ignored: tuple[str, ...] = ("type",)
+    """Keys that are often there and say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A marker, and what comes with it, that may be missing. `written` says whether the renderer writes it."""
+
+    marker: str
+    then: tuple[CallPart, ...] = ()
+    written: bool = True
+
+
+CallPart = str | Name | CallId | Arguments | JsonCall | Maybe
+"""A part of a call; a `str` is literal text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its parts in order, whitespace between them as it comes."""
+
+    parts: tuple[CallPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallList:
+    """Calls as a list."""
+
+    call: Call
+    open: str
+    separator: str
+    close: str
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """`first` where the text begins with `opening`, otherwise `second`. The renderer writes `second`."""
+
+    opening: str
+    first: Call | CallList
+    second: Call | CallList
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Where calls stand: after `open`, up to `close` where there is one."""
+
+    open: str
+    body: Call | CallList | Either
+    close: str = ""
+    close_written: bool = True
+    """False: models may leave `close` out, and the renderer does."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallIds:
+    """How ids look that the model did not give."""
+
+    prefix: str = "call_"
+    length: int = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What one model family writes. Everything else is derived from this value."""
+
+    name: str
+    reasoning: Between | None = None
+    tools: Calls | None = None
+    speech: Speech | None = None
+    ends: tuple[str, ...] = ()
+    """Tokens that end the turn. Only as tokens: spelled out as text they are text."""
+    prompt: str = ""
+    """The prompt's end that is assumed when the caller gives none (`<think>\\n` for models that always reason)."""
+    call_ids: CallIds = CallIds()
+    versions: tuple[tuple[int, Format], ...] = ()
+    """Other grammars of the same family, each from that tokenizer version on."""
+
+    def for_version(self, version: int | None) -> Format:
+        """The grammar for a tokenizer's version; this one where the version is not known."""
+        chosen = self
+        if version is not None:
+            for since, format in self.versions:
+                if version >= since:
+                    chosen = format
+        return chosen
+
+    def without_reasoning(self) -> Format:
+        """The same format, with the reasoning left in the content."""
+        versions = tuple((since, format.without_reasoning()) for since, format in self.versions)
+        return replace(self, reasoning=None, prompt="", versions=versions)

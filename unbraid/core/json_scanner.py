@@ -1,0 +1,183 @@
+"""One JSON value, checked strictly while it passes by.
+
+The scanner never holds text back and never looks at a character twice: it is told of text as it arrives and says how
+far the value goes. Its whole state is a handful of plain values, however much has passed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import diagnostics
+from .limits import Limits
+
+# What may come next.
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
+# Inside something.
+_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
+
+_whitespace = re.compile(r"[ \t\n\r]*").match
+_plain = re.compile(r'[^"\\\x00-\x1f]*').match
+_scalar = re.compile(r"[-+.0-9A-Za-z]*").match
+_is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
+_SCALAR_STARTS = frozenset("-0123456789tfn")
+
+
+class JsonScanner:
+    """Scans one value. `error` is set where the value breaks; `flaw` where it is not quite JSON, but its end can still
+    be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
+
+    __slots__ = ("_hex", "_in_key", "_limits", "_scalar", "_stack", "_state", "error", "flaw", "is_object", "message")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._state = _VALUE
+        self._stack: list[str] = []
+        self._in_key = False
+        self._hex = 0
+        self._scalar = ""
+        self.is_object = False
+        self.flaw = ""
+        self.error = ""
+        self.message = ""
+
+    @property
+    def done(self) -> bool:
+        return self._state == _DONE
+
+    @property
+    def depth(self) -> int:
+        return len(self._stack)
+
+    def scan(self, text: str, position: int) -> int:
+        """Go through `text` from `position`; the position after the value, after the text, or of the error."""
+        size = len(text)
+        while position < size:
+            state = self._state
+            if state == _STRING:
+                position = _plain(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                if position == size:
+                    break
+                char = text[position]
+                position += 1
+                if char == '"':
+                    self._state = _COLON if self._in_key else self._after_value()
+                elif char == "\\":
+                    self._state = _ESCAPE
+                else:
+                    self.flaw = "a control character stands unescaped in a string"
+            elif state <= _NEXT:
+                position = _whitespace(text, position).end()  # type: ignore[union-attr]
+                if position == size:
+                    break
+                if not self._structure(text[position]):
+                    return position
+                if self._state != _SCALAR:
+                    position += 1
+            elif state == _SCALAR:
+                end = _scalar(text, position).end()  # type: ignore[union-attr]
+                self._scalar += text[position:end]
+                if len(self._scalar) > self._limits.number:
+                    self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
+                    return position
+                if end == size:
+                    return end
+                if not self._end_scalar():
+                    return end
+                position = end
+            elif state == _ESCAPE:
+                char = text[position]
+                position += 1
+                if char == "u":
+                    self._state, self._hex = _HEX, 4
+                else:
+                    self._state = _STRING
+                    if char not in '"\\/bfnrt':
+                        self.flaw = f"'\\{char}' is no escape in JSON"
+            elif state == _HEX:
+                if text[position] in "0123456789abcdefABCDEF":
+                    position += 1
+                    self._hex -= 1
+                    if not self._hex:
+                        self._state = _STRING
+                else:
+                    self._state = _STRING
+                    self.flaw = "'\\u' is not followed by four hexadecimal digits"
+            else:
+                break
+        return position
+
+    def finish(self) -> bool:
+        """No more text comes: is the value whole? (Only the end of the text shows where a bare number ends.)"""
+        if self._state == _SCALAR:
+            self._end_scalar()
+        return self._state == _DONE
+
+    def _structure(self, char: str) -> bool:
+        """A character outside strings and scalars. False where it does not belong there."""
+        state = self._state
+        if state == _NEXT:
+            inside = self._stack[-1]
+            if char == ",":
+                self._state = _KEY if inside == "{" else _VALUE
+            elif (char == "}" and inside == "{") or (char == "]" and inside == "["):
+                self._stack.pop()
+                self._state = self._after_value()
+            else:
+                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where ',' or the end of '{inside}' should be")
+        elif state == _COLON:
+            if char != ":":
+                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where ':' should be")
+            self._state = _VALUE
+        elif state in (_KEY, _FIRST_KEY):
+            if char == '"':
+                self._state, self._in_key = _STRING, True
+            elif char == "}" and state == _FIRST_KEY:
+                self._stack.pop()
+                self._state = self._after_value()
+            else:
+                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where a key should be")
+        elif char == '"':
+            self._state, self._in_key = _STRING, False
+        elif char == "{" or char == "[":
+            if len(self._stack) >= self._limits.depth:
+                return self._break(diagnostics.TOO_DEEP, f"arguments nest deeper than {self._limits.depth}")
+            if not self._stack:
+                self.is_object = char == "{"
+            self._stack.append(char)
+            self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
+        elif char == "]" and state == _FIRST_ITEM:
+            self._stack.pop()
+            self._state = self._after_value()
+        elif char in _SCALAR_STARTS:
+            self._state, self._scalar = _SCALAR, ""
+        else:
+            return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where a value should be")
+        return True
+
+    def _after_value(self) -> int:
+        return _NEXT if self._stack else _DONE
+
+    def _end_scalar(self) -> bool:
+        if not _is_scalar(self._scalar):
+            return self._break(diagnostics.MALFORMED_JSON, f"{self._scalar[:40]!r} is no JSON value")
+        self._scalar = ""
+        self._state = self._after_value()
+        return True
+
+    def _break(self, kind: str, message: str) -> bool:
+        self._state, self.error, self.message = _BROKEN, kind, message
+        return False
+
+    def save(self) -> list[Any]:
+        stack = "".join(self._stack)
+        return [self._state, stack, self._in_key, self._hex, self._scalar, self.is_object, self.flaw, self.error]
+
+    @classmethod
+    def load(cls, saved: list[Any], limits: Limits) -> JsonScanner:
+        scanner = cls(limits)
+        scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
+        scanner.is_object, scanner.flaw, scanner.error = rest
+        scanner._stack = list(stack)
+        return scanner

@@ -1,0 +1,699 @@
+"""The parser: raw output in, events out. No I/O, no chunk boundaries, no second code path.
+
+What the parser is doing is a stack of frames. At the bottom is the content; on top of it stand the scopes that markers
+have opened (reasoning, speech), and the states of a call (`calls`). `feed` adds text to the buffer and lets the frame
+on top work until it needs more. All input passes through `take`, which says what becomes of each piece; so every
+character is emitted once or is markup (law 3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from . import diagnostics
+from .call_ids import make_id, new_seed
+from .calls import (
+    ARGUMENTS,
+    MARKUP,
+    NAME,
+    TEXT,
+    CallsFrame,
+    Frame,
+    JsonCallFrame,
+    Malformed,
+    PendingCall,
+    QuotedArgumentsFrame,
+    ReadJsonCall,
+    ValueFrame,
+)
+from .detokenizer import Detokenizer
+from .errors import InvalidSnapshot, UnbraidError
+from .events import (
+    Content,
+    Diagnostic,
+    Event,
+    Markup,
+    Reasoning,
+    SpeechAudio,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from .grammar import Format
+from .limits import Limits
+from .markers import Marker, Markers
+from .message import Fold, Message
+from .program import Program, ScopeRule, compile_format
+from .tools import Tools
+from .vocabulary import Vocabulary
+
+_SNAPSHOT_VERSION = 1
+
+_space = re.compile(r"\s*").match
+_stand_ins = re.compile("[\ud800-\udfff]")
+
+UnknownTools = Literal["text", "emit"]
+
+
+class ScopeFrame(Frame):
+    """Text of one strand, up to the nearest marker."""
+
+    kind = "scope"
+    __slots__ = ("rule",)
+
+    def __init__(self, rule: ScopeRule) -> None:
+        self.rule = rule
+
+    def step(self, parser: Parser) -> bool:
+        markers = self.rule.markers
+        found = markers.find(parser.buffer, parser.position)
+        if found is None:
+            parser.take_settled(markers, TEXT)
+            return parser.at_end and parser.end_scope(self)
+        if found.start() > parser.position:
+            parser.take(found.start() - parser.position, TEXT)
+        parser.cross(markers.which(found), found.end() - found.start())
+        return True
+
+    def save(self) -> list[Any]:
+        return [self.rule.strand]
+
+
+class AgainFrame(Frame):
+    """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
+
+    kind = "again"
+    __slots__ = ("markers",)
+
+    def __init__(self, open: Marker) -> None:
+        self.markers = Markers([open])
+
+    def step(self, parser: Parser) -> bool:
+        found = self.markers.find(parser.buffer, parser.position)
+        if found is not None and found.start() == parser.position:
+            parser.take(found.end() - found.start(), MARKUP)
+            parser.trail = self.markers.which(found).trail
+        elif not parser.at_end and self.markers.settled(parser.buffer, parser.position) == parser.position:
+            return False
+        parser.pop()
+        return True
+
+    def save(self) -> list[Any]:
+        return []
+
+
+class Parser:
+    """Parses one response. Feed it text or token ids as they come, then finish it; it returns events.
+
+    tools: the request's tools. A call to another name is no call: its text is kept, with a diagnostic, or, with
+        `unknown_tools="emit"`, passed on. Without `tools` every name passes.
+    vocabulary: needed for `feed_tokens`. A marker that is one of its tokens is then that token only.
+    prompt: what the model was given, as text or ids; its end says where the output begins. Its last part, or the
+        template's generation prompt, will do.
+    separate_reasoning: False leaves the reasoning in the content, with its markers.
+    keep_message: False when only the events are wanted; the parser's memory then does not grow with the output.
+    markup: True to be told of markup too.
+    seed: makes the ids of the calls reproducible.
+    """
+
+    def __init__(
+        self,
+        format: Format,
+        *,
+        tools: Tools | None = None,
+        unknown_tools: UnknownTools = "text",
+        vocabulary: Vocabulary | None = None,
+        prompt: str | Sequence[int] | None = None,
+        separate_reasoning: bool = True,
+        keep_message: bool = True,
+        markup: bool = False,
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if vocabulary is not None:
+            format = format.for_version(vocabulary.version)
+        if not separate_reasoning:
+            format = format.without_reasoning()
+        self.format = format
+        self.limits = limits or Limits()
+        self._program: Program = compile_format(format, vocabulary)
+        self._detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
+        self._tools = tools
+        self._emit_unknown = unknown_tools == "emit"
+        self._keep = keep_message
+        self._fold = Fold()
+        self._show_markup = markup
+        self._seed = new_seed() if seed is None else seed
+        self._finished = False
+
+        # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
+        self.buffer = ""
+        self.position = 0
+        self.at_end = False
+        self.trail = ""
+        """Whitespace that belongs to the marker just taken, if it comes."""
+        self._offset = 0
+        """Where buffer[position] stands in the raw output."""
+        self._gaps: list[list[int]] = []
+        """Audio that came while text before it was held back: start and length. The text goes on after it."""
+        self._code_tail = ""
+        """The beginning of what may become an audio code, in text."""
+
+        self.stack: list[Frame] = [ScopeFrame(self._program.scopes["content"])]
+        self._strand = "content"
+        self._calls: CallsFrame | None = None
+        self.call: PendingCall = PendingCall()
+        self._reading_call = False
+        self._call_count = 0
+        self._ids: set[str] = set()
+        self._generated_ids = 0
+        self._speech_count = 0
+        self._stray_audio = False
+        self._out: list[Event] = []
+        self._start(format.prompt if prompt is None else prompt)
+
+    # --- What users call -------------------------------------------------------------------------------------------
+
+    def feed(self, text: str) -> list[Event]:
+        """Parse the next piece of text, cut anywhere."""
+        self._check_open()
+        if self._detokenizer is not None:
+            # No text may pass for a token.
+            text = _without_stand_ins(text)
+        if self._program.code_search is None:
+            self._push(text)
+        else:
+            self._push_with_codes(text)
+        return self._collect()
+
+    def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
+        """Parse the next token ids."""
+        self._check_open()
+        detokenizer = self._detokenizer
+        if detokenizer is None:
+            raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
+        program = self._program
+        stand_ins, codes = program.stand_ins, program.codes
+        text: list[str] = []
+        for token in ids:
+            if token in codes:
+                self._push("".join(text))
+                text.clear()
+                self._audio(*codes[token])
+            elif token in stand_ins:
+                # A marker ends a character that was cut off; audio does not.
+                text.append(detokenizer.flush())
+                text.append(stand_ins[token])
+            else:
+                piece = detokenizer.decode(token)
+                if piece is None:
+                    self._push("".join(text))
+                    text.clear()
+                    self.report(diagnostics.UNKNOWN_TOKEN, f"token {token} is not in the vocabulary")
+                    piece = "\ufffd"
+                text.append(piece)
+        self._push("".join(text))
+        return self._collect()
+
+    def finish(self) -> list[Event]:
+        """The output is over: emit what is still held back and close what is open."""
+        self._check_open()
+        if self._detokenizer is not None:
+            self._push(self._detokenizer.flush())
+        self._push(self._code_tail)
+        self._code_tail = ""
+        self.at_end = True
+        self._run()
+        self._finished = True
+        return self._collect()
+
+    @property
+    def message(self) -> Message:
+        """What has been said so far."""
+        if not self._keep:
+            raise UnbraidError("this parser keeps no message: make it with keep_message=True")
+        return self._fold.message()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state as plain values (JSON will do), to go on from in another parser of the same arguments."""
+        return {
+            "version": _SNAPSHOT_VERSION,
+            "format": self.format.name,
+            "buffer": self.buffer[self.position :],
+            "frames": [[frame.kind, *frame.save()] for frame in self.stack],
+            "call": self.call.save(),
+            "ids": sorted(self._ids),
+            "message": self._fold.save() if self._keep else None,
+            "detokenizer": self._detokenizer.save() if self._detokenizer else None,
+            "gaps": [list(gap) for gap in self._gaps],
+            **{name: getattr(self, name) for name in _PLAIN_STATE},
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot. This parser must have been made with the same arguments as the other one."""
+        if snapshot.get("version") != _SNAPSHOT_VERSION or snapshot.get("format") != self.format.name:
+            raise InvalidSnapshot(
+                f"not a snapshot of a parser for {self.format.name!r}: it says format {snapshot.get('format')!r}, "
+                f"version {snapshot.get('version')!r}"
+            )
+        for name in _PLAIN_STATE:
+            setattr(self, name, snapshot[name])
+        self.buffer, self.position = snapshot["buffer"], 0
+        self._gaps = [list(gap) for gap in snapshot["gaps"]]
+        self._ids = set(snapshot["ids"])
+        self.call = PendingCall.load(snapshot["call"])
+        if snapshot["message"] is not None:
+            self._fold = Fold.load(snapshot["message"])
+        if self._detokenizer is not None and snapshot["detokenizer"] is not None:
+            self._detokenizer.load(snapshot["detokenizer"])
+        self.stack, self._calls = [], None
+        for kind, *saved in snapshot["frames"]:
+            self.push(self._load_frame(kind, saved))
+
+    # --- Taking input ----------------------------------------------------------------------------------------------
+
+    def take(self, size: int, role: int, value: str | None = None) -> None:
+        """Take `size` characters from the buffer. `value` is what they stand for, where that is not themselves."""
+        start = self.position
+        self.position = stop = start + size
+        text = self.buffer[start:stop]
+        if self._gaps or (self._detokenizer is not None and _stand_ins.search(text)):
+            for piece, begin, end in self._pieces(text):
+                self._emit(role, piece, piece if value is None else value, begin, end)
+                if value is not None:
+                    role, value = MARKUP, None
+            return
+        begin = self._offset
+        self._offset = end = begin + size
+        self._emit(role, text, text if value is None else value, begin, end)
+
+    def take_settled(self, markers: Markers, role: int) -> None:
+        """Take all that cannot be part of a marker."""
+        start = self.position
+        end = len(self.buffer) if self.at_end else markers.settled(self.buffer, start)
+        if end > start:
+            self.take(end - start, role)
+
+    def skip_space(self) -> None:
+        end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
+        if end > self.position:
+            self.take(end - self.position, MARKUP)
+
+    def next_is(self, key: str) -> bool | None:
+        """Whether `key` comes next, after whitespace; None when more input is needed to tell."""
+        self.skip_space()
+        rest = self.buffer[self.position : self.position + len(key)]
+        if rest == key:
+            return True
+        return None if not self.at_end and key.startswith(rest) else False
+
+    def spell(self, text: str) -> str:
+        """`text` with the tokens in it written out."""
+        spellings = self._program.spellings
+        return "".join([spellings.get(char, char) for char in text]) if spellings else text
+
+    def _pieces(self, text: str) -> Iterable[tuple[str, int, int]]:
+        """`text`, just taken, as it stands in the raw output: tokens written out, cut where audio stands in it."""
+        spellings, gaps = self._program.spellings, self._gaps
+        piece: list[str] = []
+        begin = end = self._offset
+        for char in text:
+            if gaps and gaps[0][0] == end:
+                if piece:
+                    yield "".join(piece), begin, end
+                    piece.clear()
+                end += gaps.pop(0)[1]
+                begin = end
+            spelled = spellings.get(char, char)
+            piece.append(spelled)
+            end += len(spelled)
+        self._offset = end
+        if piece:
+            yield "".join(piece), begin, end
+
+    def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
+        if self._reading_call:
+            call = self.call
+            if call.rejected:
+                role, value = TEXT, text
+            elif not call.accepted:
+                call.held.append((role, text, value, start, end))
+                call.held_size += len(text)
+                if call.held_size > self.limits.held:
+                    self.report(diagnostics.TOO_LONG, "a tool call whose name does not come")
+                    self._reject_call()
+                return
+            elif self._keep:
+                call.raw.append(text)
+        elif role == MARKUP and self._calls is not None and not self._calls.accepted:
+            role = TEXT
+        self._say(role, value, start, end)
+
+    def _say(self, role: int, text: str, start: int, end: int) -> None:
+        out = self._out
+        if role == TEXT:
+            if self._strand == "content":
+                out.append(Content(text, start, end))
+            elif self._strand == "reasoning":
+                out.append(Reasoning(text, start, end))
+            else:
+                out.append(SpeechText(text, self._speech_count - 1, start, end))
+        elif role == ARGUMENTS:
+            out.append(ToolCallArguments(self.call.index, text, start, end))
+        elif role == NAME:
+            out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
+        elif self._show_markup:
+            out.append(Markup(text, start, end))
+
+    def report(self, kind: str, message: str) -> None:
+        at = self._offset
+        self._out.append(Diagnostic(kind, message, at, at))
+
+    # --- The stack -------------------------------------------------------------------------------------------------
+
+    def push(self, frame: Frame) -> None:
+        self.stack.append(frame)
+        if isinstance(frame, ScopeFrame):
+            self._strand = frame.rule.strand
+        elif isinstance(frame, CallsFrame):
+            self._calls = frame
+
+    def pop(self) -> None:
+        frame = self.stack.pop()
+        if isinstance(frame, ScopeFrame):
+            self._strand = next(f.rule.strand for f in reversed(self.stack) if isinstance(f, ScopeFrame))
+        elif isinstance(frame, CallsFrame):
+            self._calls = None
+
+    def cross(self, marker: Marker, size: int) -> None:
+        """A marker in the text: it opens something, closes something, or is only text."""
+        if marker.role == "open":
+            self._open(marker, size)
+        elif marker.role == "end":
+            while len(self.stack) > 1:
+                self._pop_unclosed()
+            self.take(size, MARKUP)
+        else:
+            scopes = (frame for frame in reversed(self.stack) if isinstance(frame, ScopeFrame))
+            closed = next((scope for scope in scopes if scope.rule.close is marker), None)
+            if closed is None:
+                self.report(diagnostics.STRAY_CLOSER, f"{self.spell(marker.key)!r} closes nothing here")
+                self.take(size, TEXT)
+                return
+            while self.stack[-1] is not closed:
+                self._pop_unclosed()
+            self.take(size, MARKUP)
+            self.trail = marker.trail
+            self.pop()
+
+    def end_scope(self, frame: ScopeFrame) -> bool:
+        """The output ends in this scope. False at the bottom of the stack: then all is done."""
+        if len(self.stack) == 1:
+            return False
+        self._pop_unclosed()
+        return True
+
+    def leave_calls(self) -> None:
+        self.end_call()
+        self.pop()
+
+    def _open(self, marker: Marker, size: int) -> None:
+        if any(isinstance(frame, ScopeFrame) and frame.rule.strand == marker.strand for frame in self.stack):
+            # Open already, further out: it cannot open twice, so the stack cannot grow without bound.
+            self.take(size, TEXT)
+            return
+        if marker.strand == "calls":
+            assert self._program.calls is not None
+            self.push(CallsFrame(self._program.calls))
+            self.begin_call()
+        self.take(size, MARKUP)
+        if marker.strand != "calls":
+            self._enter(self._program.scopes[marker.strand])
+        self.trail = marker.trail
+
+    def _enter(self, rule: ScopeRule) -> None:
+        self.push(ScopeFrame(rule))
+        if rule.strand == "speech":
+            self._speech_count += 1
+
+    def _pop_unclosed(self) -> None:
+        frame = self.stack[-1]
+        if isinstance(frame, ScopeFrame) and frame.rule.required and frame.rule.close is not None:
+            marker = self.spell(frame.rule.close.key)
+            self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without {marker!r}")
+        self.pop()
+
+    def _start(self, prompt: str | Sequence[int]) -> None:
+        from_ids = not isinstance(prompt, str)
+        text = prompt if isinstance(prompt, str) else self._prompt_text(prompt)
+        for rule in self._program.scopes_open_after(text, from_ids=from_ids):
+            self._enter(rule)
+        frame = self.stack[-1]
+        if isinstance(frame, ScopeFrame) and frame.rule.open is not None:
+            self.push(AgainFrame(frame.rule.open))
+
+    def _prompt_text(self, ids: Sequence[int]) -> str:
+        if self._detokenizer is None:
+            raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
+        # The markers at its end are all that matters; none has more tokens than this.
+        return self._detokenizer.text(ids[-64:], self._program.stand_ins)
+
+    def _load_frame(self, kind: str, saved: list[Any]) -> Frame:
+        program = self._program
+        if kind == "scope":
+            return ScopeFrame(program.scopes[saved[0]])
+        if kind == "again":
+            frame = self.stack[-1]
+            assert isinstance(frame, ScopeFrame)
+            assert frame.rule.open is not None
+            return AgainFrame(frame.rule.open)
+        if kind == "quoted":
+            return QuotedArgumentsFrame.load(saved, self)
+        assert program.calls is not None
+        if kind == "calls":
+            return CallsFrame.load(saved, program.calls)
+        if kind == "value":
+            return ValueFrame.load(saved, self, program.calls)
+        assert kind == "json_call"
+        assert self._calls is not None
+        step = program.calls.steps[self._calls.at - 1]
+        assert isinstance(step, ReadJsonCall)
+        return JsonCallFrame.load(saved, step.node, program.calls)
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    def begin_call(self) -> None:
+        self.call = PendingCall()
+        self._reading_call = True
+
+    def accept_call(self) -> None:
+        """The call's name is known: it starts, or it is no call of this request."""
+        call = self.call
+        if not call.name:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
+        if call.rejected:
+            return
+        if self._tools is not None and call.name not in self._tools:
+            if not self._emit_unknown:
+                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
+                self._reject_call()
+                return
+            self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
+        if call.id in self._ids:
+            self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
+            call.id = ""
+        while not call.id or call.id in self._ids:
+            call.id = make_id(self.format.call_ids, self._seed, self._generated_ids)
+            self._generated_ids += 1
+        self._ids.add(call.id)
+        call.index = self._call_count
+        self._call_count += 1
+        call.accepted = True
+        assert self._calls is not None
+        self._calls.accepted = True
+        held, call.held = call.held, []
+        if self._keep:
+            call.raw = [text for _, text, _, _, _ in held]
+        # The name comes first, even where the model wrote the arguments first.
+        for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
+            self._say(role, value, start, end)
+
+    def no_arguments(self) -> None:
+        """A call without arguments is a call with none."""
+        call = self.call
+        call.has_arguments = call.complete = True
+        self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
+        if call.accepted:
+            self._out.append(ToolCallArguments(call.index, "{}", self._offset, self._offset))
+
+    def end_call(self) -> None:
+        """The call is over; if it never was one, its text is text."""
+        if not self._reading_call:
+            return
+        call = self.call
+        if call.accepted:
+            raw = "" if call.complete else "".join(call.raw)
+            self._out.append(ToolCallEnd(call.index, call.complete, raw, self._offset, self._offset))
+        elif not call.rejected:
+            self._reject_call()
+        self._reading_call = False
+
+    def _reject_call(self) -> None:
+        self.call.rejected = True
+        held, self.call.held = self.call.held, []
+        for _, text, _, start, end in held:
+            self._say(TEXT, text, start, end)
+
+    def _malformed(self, problem: Malformed) -> None:
+        """Keep what was read of a call that breaks, and go on at the next marker."""
+        calls = self._calls
+        assert calls is not None
+        if self.at_end:
+            self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
+        else:
+            self.report(problem.kind, problem.message)
+        while self.stack[-1] is not calls:
+            self.pop()
+        if self.call.complete or not self.call.accepted:
+            self.end_call()  # otherwise its closing marker still belongs to it
+        if not calls.give_up():
+            self.leave_calls()
+
+    # --- Audio -----------------------------------------------------------------------------------------------------
+
+    def _push_with_codes(self, text: str) -> None:
+        """Text that may have audio codes in it. What is text and what is a code depends on where it stands, so the text
+        before a code is parsed first."""
+        search = self._program.code_search
+        assert search is not None
+        text = self._code_tail + text
+        at = 0
+        while found := search.find(text, at):
+            self._push(text[at : found.start()])
+            is_code, code = search.code(found.group())
+            if is_code and self._in_speech(and_not_in_call=True):
+                self._audio(code, found.group())
+            else:
+                self._push(found.group())
+            at = found.end()
+        partial = search.find_partial(text, at)
+        held = partial.start() if partial else len(text)
+        self._push(text[at:held])
+        self._code_tail = text[held:]
+        if self._code_tail and not self._in_speech(and_not_in_call=True):
+            self._push(self._code_tail)
+            self._code_tail = ""
+
+    def _in_speech(self, *, and_not_in_call: bool = False) -> bool:
+        if and_not_in_call and self._calls is not None and not self._calls.skipping:
+            return False
+        return any(isinstance(frame, ScopeFrame) and frame.rule.strand == "speech" for frame in self.stack)
+
+    def _audio(self, code: int | None, text: str) -> None:
+        """An audio code, or padding. Text before it that is held back goes on after it."""
+        held = len(self.spell(self.buffer[self.position :]))
+        start = self._offset + held + sum(length for _, length in self._gaps)
+        end = start + len(text)
+        if not held and not self._gaps:
+            self._offset = end
+        elif self._gaps and sum(self._gaps[-1]) == start:
+            self._gaps[-1][1] += len(text)
+        else:
+            self._gaps.append([start, len(text)])
+        if code is None:
+            if self._show_markup:
+                self._out.append(Markup(text, start, end))
+            return
+        if not self._in_speech():
+            if not self._stray_audio:
+                self._stray_audio = True
+                self._out.append(Diagnostic(diagnostics.STRAY_AUDIO, "audio outside speech", start, start))
+            self._speech_count = self._speech_count or 1
+        self._out.append(SpeechAudio((code,), self._speech_count - 1, start, end))
+
+    # --- Running ---------------------------------------------------------------------------------------------------
+
+    def _push(self, text: str) -> None:
+        if text:
+            self.buffer = self.buffer[self.position :] + text
+            self.position = 0
+            self._run()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                while self._skip_trail() and self.stack[-1].step(self):
+                    pass
+                return
+            except Malformed as problem:
+                self._malformed(problem)
+
+    def _skip_trail(self) -> bool:
+        """Take the whitespace that belongs to the marker before it. False when more of it may come."""
+        while self.trail:
+            rest = self.buffer[self.position : self.position + 1]
+            if not rest and not self.at_end:
+                return False
+            if rest != self.trail[0]:
+                self.trail = ""
+            else:
+                self.take(1, MARKUP)
+                self.trail = self.trail[1:]
+        return True
+
+    def _collect(self) -> list[Event]:
+        events, self._out = self._out, []
+        if self._speech_count:
+            events = _join_audio(events)
+        if self._keep:
+            self._fold.add(events)
+        return events
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise UnbraidError("the parser is finished: make a new one for the next response")
+
+
+_PLAIN_STATE = (
+    "at_end",
+    "trail",
+    "_finished",
+    "_offset",
+    "_code_tail",
+    "_reading_call",
+    "_call_count",
+    "_generated_ids",
+    "_speech_count",
+    "_stray_audio",
+    "_seed",
+)
+
+
+def _join_audio(events: list[Event]) -> list[Event]:
+    """One event for a run of codes."""
+    joined: list[Event] = []
+    run: list[SpeechAudio] = []
+
+    def end_run() -> None:
+        if run:
+            codes = tuple(code for event in run for code in event.codes)
+            joined.append(SpeechAudio(codes, run[0].section, run[0].start, run[-1].end))
+            run.clear()
+
+    for event in events:
+        if not isinstance(event, SpeechAudio):
+            end_run()
+            joined.append(event)
+            continue
+        if run and (run[-1].section, run[-1].end) != (event.section, event.start):
+            end_run()
+        run.append(event)
+    end_run()
+    return joined
+
+
+def _without_stand_ins(text: str) -> str:
+    return _stand_ins.sub("\ufffd", text) if _stand_ins.search(text) else text

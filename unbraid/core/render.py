@@ -1,0 +1,106 @@
+"""A message back to the raw text that a model would have written: the grammar, read the other way."""
+
+from __future__ import annotations
+
+import json
+
+from . import grammar
+from .errors import UnbraidError
+from .message import Message, Part, Speech, Text, ToolCall
+
+
+def render(format: grammar.Format, message: Message) -> str:
+    """The text that parses back to `message`, written as the vendor's template writes it.
+
+    Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is.
+    """
+    return _Renderer(format).message(message)
+
+
+class _Renderer:
+    def __init__(self, format: grammar.Format) -> None:
+        self.format = format
+        self.written: list[str] = []
+
+    def message(self, message: Message) -> str:
+        parts = message.parts
+        at = 0
+        while at < len(parts):
+            part = parts[at]
+            if isinstance(part, Speech):
+                # A section goes on as long as a part of it is still to come; what stands between stands inside it.
+                last = max(i for i, p in enumerate(parts) if isinstance(p, Speech) and p.section == part.section)
+                self._speech(parts[at : last + 1])
+                at = last + 1
+            elif isinstance(part, ToolCall):
+                last = at
+                while last + 1 < len(parts) and isinstance(parts[last + 1], ToolCall):
+                    last += 1
+                self._calls([p for p in parts[at : last + 1] if isinstance(p, ToolCall)])
+                at = last + 1
+            else:
+                self._text(part)
+                at += 1
+        return "".join(self.written)
+
+    def _open(self, marker: str) -> None:
+        # Templates write the line break before a marker only between it and something else.
+        self.written.append(marker if self.written else marker.lstrip())
+
+    def _text(self, part: Text) -> None:
+        if part.strand == "content":
+            self.written.append(part.text)
+            return
+        if self.format.reasoning is None:
+            raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
+        self._open(self.format.reasoning.open)
+        self.written.extend((part.text, self.format.reasoning.close))
+
+    def _speech(self, parts: tuple[Part, ...]) -> None:
+        speech = self.format.speech
+        if speech is None:
+            raise UnbraidError(f"format {self.format.name!r} has no speech")
+        self._open(speech.open)
+        for part in parts:
+            if isinstance(part, Speech):
+                self.written.append(part.text)
+                self.written.extend(speech.code.format(code) for code in part.codes)
+            elif isinstance(part, ToolCall):
+                self._calls([part])
+            elif part.strand == "reasoning":
+                self._text(part)
+            else:
+                raise UnbraidError("content cannot stand inside speech: give the parts sections of their own")
+        self.written.append(speech.close)
+
+    def _calls(self, calls: list[ToolCall]) -> None:
+        tools = self.format.tools
+        if tools is None:
+            raise UnbraidError(f"format {self.format.name!r} has no tool calls")
+        body = tools.body.second if isinstance(tools.body, grammar.Either) else tools.body
+        if isinstance(body, grammar.CallList):
+            each = [self._call(body.call.parts, call) for call in calls]
+            bodies = [body.open + body.separator.join(each) + body.close]
+        else:
+            bodies = [self._call(body.parts, call) for call in calls]
+        for text in bodies:
+            self._open(tools.open)
+            self.written.extend((text, tools.close if tools.close_written else ""))
+
+    def _call(self, parts: tuple[grammar.CallPart, ...], call: ToolCall) -> str:
+        written: list[str] = []
+        for part in parts:
+            if isinstance(part, str):
+                written.append(part)
+            elif isinstance(part, grammar.Name):
+                written.append(call.name)
+            elif isinstance(part, grammar.CallId):
+                written.append(call.id)
+            elif isinstance(part, grammar.Arguments):
+                written.append(call.arguments)
+            elif isinstance(part, grammar.JsonCall):
+                name = json.dumps(call.name, ensure_ascii=False)
+                written.append(f'{{"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
+            elif part.written:
+                written.append(part.marker + self._call(part.then, call))
+        return "".join(written)

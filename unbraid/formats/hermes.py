@@ -1,0 +1,21 @@
+"""JSON calls in `<tool_call>` tags: Nous Hermes, and Qwen from 2.5 on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.grammar import Call, Calls, Format, JsonCall
+from .think import THINK_TAGS
+
+_CALLS = Calls(
+    open="\n<tool_call>\n",
+    body=Call((JsonCall(arguments=("arguments", "parameters")),)),
+    close="\n</tool_call>",
+)
+_ENDS = ("<|im_end|>", "<|endoftext|>")
+
+HERMES = Format("hermes", tools=_CALLS, ends=_ENDS)
+QWEN_2_5 = Format("qwen2.5", tools=_CALLS, ends=_ENDS)
+QWEN_3 = Format("qwen3", reasoning=THINK_TAGS, tools=_CALLS, ends=_ENDS)
+# The models that always reason: their templates end the prompt with `<think>\n`.
+QWEN_3_THINKING = replace(QWEN_3, name="qwen3-thinking", prompt="<think>\n")

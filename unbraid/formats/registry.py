@@ -1,0 +1,75 @@
+"""The formats, under every name that people know them by."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+
+from ..core.errors import UnbraidError, UnknownFormat
+from ..core.grammar import Format
+from ..core.program import compile_format
+
+_formats: dict[str, Format] = {}
+_names: dict[str, str] = {}
+
+
+def register(format: Format, *aliases: str) -> Format:
+    """Make a format known by its name and by others. The grammar is checked here, and the laws test all that is
+    registered."""
+    for variant in (format, *(variant for _, variant in format.versions)):
+        compile_format(variant, None)
+    for name in (format.name, *aliases):
+        key = _key(name)
+        if _names.get(key, format.name) != format.name:
+            raise UnbraidError(f"the name {name!r} is taken by the format {_names[key]!r}")
+        _names[key] = format.name
+    _formats[format.name] = format
+    return format
+
+
+def find(name: str) -> Format:
+    """The format of that name. Case does not matter, nor whether words are joined by `-`, `_` or `.`."""
+    key = _key(name)
+    if key in _names:
+        return _formats[_names[key]]
+    near = [_names[match] for match in difflib.get_close_matches(key, _names, n=5, cutoff=0.4)]
+    hint = f"did you mean {', '.join(dict.fromkeys(near))}?" if near else f"known are {', '.join(sorted(_formats))}."
+    raise UnknownFormat(f"no format named {name!r}: {hint} `unbraid formats` lists them all.")
+
+
+def all_formats() -> dict[Format, list[str]]:
+    """Every registered format with its other names."""
+    aliases: dict[Format, list[str]] = {format: [] for format in _formats.values()}
+    for alias, name in _names.items():
+        if alias != _key(name):
+            aliases[_formats[name]].append(alias)
+    return aliases
+
+
+def compose(*, reasoning: str | None = None, tools: str | None = None, audio: str | None = None) -> Format:
+    """One format out of parts that are named apart, as servers name them (`--reasoning-parser`, `--tool-call-parser`,
+    `--audio-parser`). Their order means nothing: what is nested in what, the text decides."""
+    format = Format("+".join(name for name in (reasoning, tools, audio) if name) or "plain")
+    ends: dict[str, None] = {}
+    for strand, name in (("reasoning", reasoning), ("tools", tools), ("speech", audio)):
+        if name is None:
+            continue
+        source = find(name)
+        if getattr(source, strand) is None:
+            raise UnbraidError(f"the format {name!r} has no {strand}; it cannot serve as the parser for that")
+        ends.update(dict.fromkeys(source.ends))
+        if strand == "reasoning":
+            format = replace(format, reasoning=source.reasoning, prompt=source.prompt)
+        elif strand == "tools":
+            format = replace(format, tools=source.tools, call_ids=source.call_ids, versions=source.versions)
+        else:
+            format = replace(format, speech=source.speech)
+    versions = tuple(
+        (since, replace(format, name=f"{format.name}@{since}", tools=version.tools, versions=()))
+        for since, version in format.versions
+    )
+    return replace(format, ends=tuple(ends), versions=versions)
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("_", "-").replace(".", "-")

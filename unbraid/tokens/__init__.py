@@ -1,0 +1,51 @@
+"""Tokenizers of several libraries, seen as the one `Vocabulary` that parsers use.
+
+The libraries themselves are not imported: a tokenizer is known by the methods it has.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from unbraid.core.vocabulary import Vocabulary
+from unbraid.tokens import huggingface, mistral, tiktoken_adapter
+
+__all__ = ["vocabulary"]
+
+_ADAPTERS = (huggingface.adapt, tiktoken_adapter.adapt, mistral.adapt)
+
+# A transformers tokenizer holds a fast one, a MistralTokenizer an InstructTokenizer, and that a text tokenizer.
+_HOLDERS = ("backend_tokenizer", "instruct_tokenizer", "tokenizer")
+_DEEPEST = 4
+
+
+def vocabulary(tokenizer: object) -> Vocabulary:
+    """A Vocabulary over `tokenizer`, or `tokenizer` itself where it is one already.
+
+    Accepts a `tokenizers.Tokenizer`, a fast tokenizer of transformers, a `tiktoken.Encoding`, and mistral-common's
+    `Tekkenizer`, `SentencePieceTokenizer`, `InstructTokenizer` and `MistralTokenizer`. Raises TypeError for others.
+    The costly part is done once per tokenizer object, so calling this for every request is fine.
+    """
+    held: object = tokenizer
+    for _ in range(_DEEPEST):
+        if held is None or isinstance(held, type):  # a class has the methods, but no vocabulary
+            break
+        if all(hasattr(held, name) for name in ("version", "dummy_prefix", "token_id", "token_bytes")):
+            return cast(Vocabulary, held)
+        for adapt in _ADAPTERS:
+            adapted = adapt(held)
+            if adapted is not None:
+                return adapted
+        held = next((getattr(held, name) for name in _HOLDERS if hasattr(held, name)), None)
+    raise TypeError(_refusal(tokenizer))
+
+
+def _refusal(tokenizer: object) -> str:
+    kind = tokenizer if isinstance(tokenizer, type) else type(tokenizer)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    given = f"the class {name} itself" if isinstance(tokenizer, type) else f"an object of type {name}"
+    return (
+        "vocabulary() takes a tokenizers.Tokenizer, a fast tokenizer of transformers, a tiktoken.Encoding, one of "
+        "mistral-common's tokenizers (Tekkenizer, SentencePieceTokenizer, InstructTokenizer, MistralTokenizer), or an "
+        f"object with version, dummy_prefix, token_id and token_bytes; it was given {given}"
+    )

@@ -1,0 +1,124 @@
+"""`tokenizers.Tokenizer`, Hugging Face's fast tokenizer, as a Vocabulary.
+
+An ordinary piece is spelt as the tokenizer's decoder has it (see `spelling`); an added token is its own text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from unbraid.core.vocabulary import Vocabulary
+from unbraid.tokens.remembered import OfTokenizer, Remembered
+from unbraid.tokens.spelling import Spelling, spelling
+
+
+class _AddedToken(Protocol):
+    @property
+    def special(self) -> bool: ...
+
+
+class _Pieces(Protocol):
+    def token_to_id(self, token: str) -> int | None: ...
+    def id_to_token(self, id: int) -> str | None: ...
+
+
+class _Tokenizer(_Pieces, Protocol):
+    @property
+    def model(self) -> _Pieces: ...
+    @property
+    def decoder(self) -> object: ...
+    @property
+    def pre_tokenizer(self) -> object: ...
+    def get_added_tokens_decoder(self) -> Mapping[int, _AddedToken]: ...
+    def to_str(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class _Known:
+    spelling: Spelling
+    special: frozenset[int]
+    bytes_of: dict[int, bytes] = field(default_factory=dict)  # filled as tokens are met
+
+
+def _configuration(tokenizer: _Tokenizer, part: str) -> dict[str, Any] | None:
+    """The JSON of the tokenizer's decoder or pre-tokenizer, None where it has none."""
+    component = getattr(tokenizer, part)
+    if component is None:
+        return None
+    try:
+        found = json.loads(component.__getstate__())
+    except Exception:  # what fails is the library's affair; the whole tokenizer's JSON holds it too
+        found = json.loads(tokenizer.to_str())[part]
+    return cast(dict[str, Any], found)
+
+
+def _get_to_know(tokenizer: _Tokenizer) -> _Known:
+    decoder = _configuration(tokenizer, "decoder")
+    # Asked only where needed: a pre-tokenizer written in Python has no configuration, and is no obstacle otherwise.
+    pre_tokenizer = _configuration(tokenizer, "pre_tokenizer") if decoder is None else None
+    added = tokenizer.get_added_tokens_decoder()
+    return _Known(spelling(decoder, pre_tokenizer), frozenset(token for token in added if added[token].special))
+
+
+_known = Remembered(_get_to_know)
+
+
+class HuggingFaceVocabulary(OfTokenizer):
+    """A fast tokenizer's vocabulary; tokens added to it later are seen as well."""
+
+    version: int | None = None
+
+    def __init__(self, tokenizer: _Tokenizer, known: _Known) -> None:
+        super().__init__(tokenizer)
+        self._tokenizer = tokenizer
+        self._model = tokenizer.model
+        self._known = known
+        self._bytes_of = known.bytes_of
+
+    @property
+    def dummy_prefix(self) -> bool:
+        return self._known.spelling.dummy_prefix
+
+    def token_id(self, text: str) -> int | None:
+        try:
+            wanted = text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: no token is that
+            return None
+        token = self._tokenizer.token_to_id(text)
+        if token is not None and token != self._model.token_to_id(text):
+            return token  # an added token, by its own name, even where its id has another name too
+        # The tokenizer knows ordinary pieces by their spelling, and "Ġa" is not the text "Ġa": decode to be sure.
+        for piece in (text, *self._known.spelling.encode(text)):
+            token = self._tokenizer.token_to_id(piece)
+            if token is not None and self.token_bytes(token) == wanted:
+                return token
+        return None
+
+    def token_bytes(self, token: int) -> bytes | None:
+        found = self._bytes_of.get(token)
+        return self._look_up(token) if found is None else found
+
+    def _look_up(self, token: int) -> bytes | None:
+        try:
+            piece = self._tokenizer.id_to_token(token)
+        except OverflowError:  # negative, or too large for the library's integers
+            return None
+        if piece is None:
+            return None
+        # Some tokenizers (Gemma's) list ordinary pieces as added ones, so that they are never split. Such a piece is
+        # spelt like any other. A special token, and one the model does not have, is its own text.
+        ordinary = token not in self._known.special and piece == self._model.id_to_token(token)
+        found = self._bytes_of[token] = self._known.spelling.decode(piece) if ordinary else piece.encode()
+        return found
+
+
+def adapt(tokenizer: object) -> Vocabulary | None:
+    """A Vocabulary over `tokenizer` if it is a `tokenizers.Tokenizer`, else None."""
+    names = ("token_to_id", "id_to_token", "model", "decoder", "pre_tokenizer", "get_added_tokens_decoder", "to_str")
+    if not all(hasattr(tokenizer, name) for name in names):
+        return None
+    fast = cast(_Tokenizer, tokenizer)
+    return HuggingFaceVocabulary(fast, _known(fast))
