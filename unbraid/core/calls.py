@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from . import diagnostics
 from .grammar import JsonCall
 from .json_scanner import JsonScanner
+from .limits import Limits
+from .markers import Markers
 
 if TYPE_CHECKING:
     from .parser import Parser
@@ -102,28 +104,34 @@ class CallsFrame(Frame):
     """Inside the markers of calls: which step comes next."""
 
     kind = "calls"
-    __slots__ = ("accepted", "at", "rule", "skipping")
+    __slots__ = ("accepted", "at", "markers", "rule", "skipping")
 
-    def __init__(self, rule: CallsRule) -> None:
+    def __init__(self, rule: CallsRule, markers: Markers) -> None:
         self.rule = rule
+        self.markers = markers
+        """All that can end a call that is malformed."""
         self.at = 0
         self.accepted = False
         """Whether a call has been accepted here. If not, none of the markup here was markup."""
         self.skipping = False
-        """Something here was malformed: up to the nearest marker, all is text."""
+        """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
 
     def step(self, parser: Parser) -> bool:
         if self.skipping:
             return self._skip(parser)
         return self.rule.steps[self.at].run(parser, self)
 
-    def give_up(self) -> bool:
-        """Go on with text up to the closing marker. False where the format has none: then nothing is left to do."""
-        self.skipping = self.rule.close is not None
-        return self.skipping
+    def give_up(self, parser: Parser) -> None:
+        """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
+        if self.accepted and self.rule.close is not None:
+            self.skipping = True
+            return
+        parser.leave_calls()
+        if self.rule.close is not None:
+            parser.excuse(self.rule.close)
 
     def _skip(self, parser: Parser) -> bool:
-        markers = self.rule.markers
+        markers = self.markers
         found = markers.find(parser.buffer, parser.position)
         if found is None:
             end = len(parser.buffer) if parser.at_end else markers.settled(parser.buffer, parser.position)
@@ -151,8 +159,8 @@ class CallsFrame(Frame):
         return [self.at, self.accepted, self.skipping]
 
     @classmethod
-    def load(cls, saved: list[Any], rule: CallsRule) -> CallsFrame:
-        frame = cls(rule)
+    def load(cls, saved: list[Any], rule: CallsRule, markers: Markers) -> CallsFrame:
+        frame = cls(rule, markers)
         frame.at, frame.accepted, frame.skipping = saved
         return frame
 
@@ -177,7 +185,7 @@ class Literal:
         elif self.otherwise >= 0:
             frame.at = self.otherwise
         else:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {parser.spell(self.key)!r}")
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
         return True
 
 
@@ -234,14 +242,14 @@ class ReadArguments:
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         parser.skip_space()
-        markers, buffer, start = frame.rule.markers, parser.buffer, parser.position
+        markers, buffer, start = frame.markers, parser.buffer, parser.position
         found = markers.find(buffer, start)
         if found is not None and found.start() == start:
             parser.accept_call()
             parser.no_arguments()
-        elif buffer.startswith("{", start):
+        elif buffer.startswith(("{", '"'), start):
             parser.accept_call()
-            parser.push(ValueFrame(JsonScanner(parser.limits), ARGUMENTS, frame.rule))
+            push_arguments(parser, frame.markers)
         elif not parser.at_end and markers.settled(buffer, start) == start:
             return False
         else:
@@ -255,7 +263,7 @@ class ReadJsonCall:
     node: JsonCall
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.push(JsonCallFrame(self.node, frame.rule))
+        parser.push(JsonCallFrame(self.node, frame.markers))
         frame.at += 1
         return True
 
@@ -290,7 +298,7 @@ class NextInList:
                     frame.at += 1
                 parser.take(len(key), MARKUP)
                 return True
-        raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without {self.close!r}")
+        raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{self.close}'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +323,8 @@ class Close:
             parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
             parser.take(end + 1 - start, MARKUP)
         else:
-            parser.report(diagnostics.UNCLOSED, f"a tool call without {parser.spell(close.key)!r}")
-            frame.give_up()
+            parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
+            frame.give_up(parser)
         return True
 
 
@@ -330,12 +338,12 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
-    __slots__ = ("depth", "escaped", "lenient", "quoted", "role", "rule", "scanner")
+    __slots__ = ("depth", "escaped", "lenient", "markers", "quoted", "role", "scanner")
 
-    def __init__(self, scanner: JsonScanner, role: int, rule: CallsRule) -> None:
+    def __init__(self, scanner: JsonScanner, role: int, markers: Markers) -> None:
         self.scanner = scanner
         self.role = role
-        self.rule = rule
+        self.markers = markers
         self.lenient = False
         self.depth = 0
         self.quoted = False
@@ -366,11 +374,11 @@ class ValueFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        found = self.rule.markers.find(buffer, start)
+        found = self.markers.find(buffer, start)
         if found is not None:
             limit = found.start()
         else:
-            limit = len(buffer) if parser.at_end else self.rule.markers.settled(buffer, start)
+            limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
         end = self._balanced_end(buffer, start, limit)
         closed = end >= 0
         if not closed:
@@ -410,9 +418,9 @@ class ValueFrame(Frame):
         return [self.scanner.save(), self.role, self.lenient, self.depth, self.quoted, self.escaped]
 
     @classmethod
-    def load(cls, saved: list[Any], parser: Parser, rule: CallsRule) -> ValueFrame:
+    def load(cls, saved: list[Any], limits: Limits, markers: Markers) -> ValueFrame:
         scanner, role, *rest = saved
-        frame = cls(JsonScanner.load(scanner, parser.limits), role, rule)
+        frame = cls(JsonScanner.load(scanner, limits), role, markers)
         frame.lenient, frame.depth, frame.quoted, frame.escaped = rest
         return frame
 
@@ -497,10 +505,17 @@ class QuotedArgumentsFrame(Frame):
         return [self.scanner.save(), self.opened, self.empty]
 
     @classmethod
-    def load(cls, saved: list[Any], parser: Parser) -> QuotedArgumentsFrame:
-        frame = cls(JsonScanner.load(saved[0], parser.limits))
+    def load(cls, saved: list[Any], limits: Limits) -> QuotedArgumentsFrame:
+        frame = cls(JsonScanner.load(saved[0], limits))
         frame.opened, frame.empty = saved[1:]
         return frame
+
+
+def push_arguments(parser: Parser, markers: Markers) -> None:
+    """Read the arguments that come next: JSON, or a string that holds it."""
+    scanner = JsonScanner(parser.limits)
+    quoted = parser.buffer.startswith('"', parser.position)
+    parser.push(QuotedArgumentsFrame(scanner) if quoted else ValueFrame(scanner, ARGUMENTS, markers))
 
 
 def finish_arguments(parser: Parser, scanner: JsonScanner) -> None:
@@ -520,14 +535,14 @@ class JsonCallFrame(Frame):
     """A call as one JSON object. Name and arguments may come in either order."""
 
     kind = "json_call"
-    __slots__ = ("key", "node", "rule", "state")
+    __slots__ = ("key", "markers", "node", "state")
 
     _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
     _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
 
-    def __init__(self, node: JsonCall, rule: CallsRule) -> None:
+    def __init__(self, node: JsonCall, markers: Markers) -> None:
         self.node = node
-        self.rule = rule
+        self.markers = markers
         self.state = self._OPEN
         self.key = ""
 
@@ -552,7 +567,7 @@ class JsonCallFrame(Frame):
         elif char == "}" and state in (self._FIRST_KEY, self._NEXT):
             self._end(parser)
         else:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"{parser.spell(char)!r} does not belong in a tool call here")
+            raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")
         return True
 
     def _value(self, parser: Parser, char: str) -> bool:
@@ -568,11 +583,9 @@ class JsonCallFrame(Frame):
             parser.take(len(string) - 2, NAME)
             parser.take(1, MARKUP)
             parser.accept_call()
-        elif key in self.node.arguments and not call.has_arguments:
+        elif key in self.node.arguments and not call.has_arguments and char != "n":
             call.has_arguments = True
-            scanner = JsonScanner(parser.limits)
-            quoted = char == '"'
-            parser.push(QuotedArgumentsFrame(scanner) if quoted else ValueFrame(scanner, ARGUMENTS, self.rule))
+            push_arguments(parser, self.markers)
         elif key == self.node.id and char == '"' and not call.id and not call.accepted:
             string = self._whole_string(parser)
             if string is None:
@@ -580,9 +593,11 @@ class JsonCallFrame(Frame):
             call.id = _unquote(parser.spell(string))
             parser.take(len(string), MARKUP)
         else:
-            if key != self.node.id and key not in self.node.ignored:
-                parser.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key {key!r}")
-            parser.push(ValueFrame(JsonScanner(parser.limits), MARKUP, self.rule))
+            # An id that comes too late, arguments that are null, or something that does not belong here.
+            known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
+            if key not in known:
+                parser.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
+            parser.push(ValueFrame(JsonScanner(parser.limits), MARKUP, self.markers))
         self.state = self._NEXT
         return True
 
@@ -611,8 +626,8 @@ class JsonCallFrame(Frame):
         return [self.state, self.key]
 
     @classmethod
-    def load(cls, saved: list[Any], node: JsonCall, rule: CallsRule) -> JsonCallFrame:
-        frame = cls(node, rule)
+    def load(cls, saved: list[Any], node: JsonCall, markers: Markers) -> JsonCallFrame:
+        frame = cls(node, markers)
         frame.state, frame.key = saved
         return frame
 

@@ -125,10 +125,10 @@ class JsonScanner:
                 self._stack.pop()
                 self._state = self._after_value()
             else:
-                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where ',' or the end of '{inside}' should be")
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ',' or the end of '{inside}' should be")
         elif state == _COLON:
             if char != ":":
-                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where ':' should be")
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ':' should be")
             self._state = _VALUE
         elif state in (_KEY, _FIRST_KEY):
             if char == '"':
@@ -137,7 +137,7 @@ class JsonScanner:
                 self._stack.pop()
                 self._state = self._after_value()
             else:
-                return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where a key should be")
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a key should be")
         elif char == '"':
             self._state, self._in_key = _STRING, False
         elif char == "{" or char == "[":
@@ -153,7 +153,7 @@ class JsonScanner:
         elif char in _SCALAR_STARTS:
             self._state, self._scalar = _SCALAR, ""
         else:
-            return self._break(diagnostics.MALFORMED_JSON, f"{char!r} where a value should be")
+            return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a value should be")
         return True
 
     def _after_value(self) -> int:
@@ -161,7 +161,7 @@ class JsonScanner:
 
     def _end_scalar(self) -> bool:
         if not _is_scalar(self._scalar):
-            return self._break(diagnostics.MALFORMED_JSON, f"{self._scalar[:40]!r} is no JSON value")
+            return self._break(diagnostics.MALFORMED_JSON, f"'{self._scalar[:40]}' is no JSON value")
         self._scalar = ""
         self._state = self._after_value()
         return True
@@ -172,12 +172,13 @@ class JsonScanner:
 
     def save(self) -> list[Any]:
         stack = "".join(self._stack)
-        return [self._state, stack, self._in_key, self._hex, self._scalar, self.is_object, self.flaw, self.error]
+        problems = [self.flaw, self.error, self.message]
+        return [self._state, stack, self._in_key, self._hex, self._scalar, self.is_object, *problems]
 
     @classmethod
     def load(cls, saved: list[Any], limits: Limits) -> JsonScanner:
         scanner = cls(limits)
         scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
-        scanner.is_object, scanner.flaw, scanner.error = rest
+        scanner.is_object, scanner.flaw, scanner.error, scanner.message = rest
         scanner._stack = list(stack)
         return scanner

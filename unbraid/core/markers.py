@@ -80,3 +80,25 @@ class Markers:
 
 def _suffixes(lead: str) -> list[str]:
     return [lead[i:] for i in range(len(lead) + 1)]
+
+
+class Strays:
+    """Watches for markers in text that has already gone out: they mean nothing where they stand, but say that something
+    went wrong. Nothing is held back for them."""
+
+    __slots__ = ("_begin", "_longest", "_search")
+
+    def __init__(self, keys: list[str]) -> None:
+        self._search = re.compile("|".join(map(re.escape, keys)) or "(?!)")
+        self._begin = re.compile("[" + "".join({re.escape(key[0]) for key in keys}) + "]" if keys else "(?!)").search
+        self._longest = max(map(len, keys), default=0)
+
+    def watch(self, before: str, text: str) -> tuple[str, list[tuple[str, int]]]:
+        """`before` is what the last call returned: the end of the text so far, as far as it can begin a marker. Returns
+        that for the next call, and each marker with the position in `text` where it ends."""
+        if not before and self._begin(text) is None:
+            return "", []
+        seen = before + text
+        found = [(match.group(), match.end() - len(before)) for match in self._search.finditer(seen)]
+        rest = seen[len(before) + found[-1][1] :] if found else seen
+        return rest[-(self._longest - 1) :] if self._longest > 1 else "", found

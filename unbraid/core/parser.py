@@ -62,24 +62,40 @@ class ScopeFrame(Frame):
     """Text of one strand, up to the nearest marker."""
 
     kind = "scope"
-    __slots__ = ("rule",)
+    __slots__ = ("excused", "rule", "tail")
 
-    def __init__(self, rule: ScopeRule) -> None:
+    def __init__(self, rule: ScopeRule, tail: str = "", excused: str = "") -> None:
         self.rule = rule
+        self.tail = tail
+        """The end of the text so far, as far as it may begin a stray marker."""
+        self.excused = excused
+        """The closing marker of a call that was no call: text, like the call, and no surprise."""
 
     def step(self, parser: Parser) -> bool:
-        markers = self.rule.markers
-        found = markers.find(parser.buffer, parser.position)
-        if found is None:
-            parser.take_settled(markers, TEXT)
-            return parser.at_end and parser.end_scope(self)
-        if found.start() > parser.position:
-            parser.take(found.start() - parser.position, TEXT)
-        parser.cross(markers.which(found), found.end() - found.start())
-        return True
+        markers, buffer, start = self.rule.markers, parser.buffer, parser.position
+        found = markers.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else markers.settled(buffer, start)
+        if end > start:
+            self.tail, strays = self.rule.strays.watch(self.tail, buffer[start:end])
+            for key, past in strays:
+                parser.take(start + past - parser.position, TEXT)
+                if key == self.excused:
+                    self.excused = ""
+                    continue
+                parser.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
+            if end > parser.position:
+                parser.take(end - parser.position, TEXT)
+        if found is not None:
+            self.tail = ""
+            parser.cross(markers.which(found), found.end() - found.start())
+            return True
+        return parser.at_end and parser.end_scope()
 
     def save(self) -> list[Any]:
-        return [self.rule.strand]
+        return [self.rule.strand, self.tail, self.excused]
 
 
 class AgainFrame(Frame):
@@ -162,11 +178,11 @@ class Parser:
         self._code_tail = ""
         """The beginning of what may become an audio code, in text."""
 
-        self.stack: list[Frame] = [ScopeFrame(self._program.scopes["content"])]
+        self.stack: list[Frame] = [ScopeFrame(self._program.content)]
         self._strand = "content"
         self._calls: CallsFrame | None = None
         self.call: PendingCall = PendingCall()
-        self._reading_call = False
+        self.reading_call = False
         self._call_count = 0
         self._ids: set[str] = set()
         self._generated_ids = 0
@@ -290,13 +306,6 @@ class Parser:
         self._offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
-    def take_settled(self, markers: Markers, role: int) -> None:
-        """Take all that cannot be part of a marker."""
-        start = self.position
-        end = len(self.buffer) if self.at_end else markers.settled(self.buffer, start)
-        if end > start:
-            self.take(end - start, role)
-
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:
@@ -335,7 +344,7 @@ class Parser:
             yield "".join(piece), begin, end
 
     def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
-        if self._reading_call:
+        if self.reading_call:
             call = self.call
             if call.rejected:
                 role, value = TEXT, text
@@ -370,7 +379,7 @@ class Parser:
 
     def report(self, kind: str, message: str) -> None:
         at = self._offset
-        self._out.append(Diagnostic(kind, message, at, at))
+        self._out.append(Diagnostic(kind, self.spell(message), at, at))
 
     # --- The stack -------------------------------------------------------------------------------------------------
 
@@ -384,7 +393,7 @@ class Parser:
     def pop(self) -> None:
         frame = self.stack.pop()
         if isinstance(frame, ScopeFrame):
-            self._strand = next(f.rule.strand for f in reversed(self.stack) if isinstance(f, ScopeFrame))
+            self._strand = self._scope().strand
         elif isinstance(frame, CallsFrame):
             self._calls = None
 
@@ -397,20 +406,14 @@ class Parser:
                 self._pop_unclosed()
             self.take(size, MARKUP)
         else:
-            scopes = (frame for frame in reversed(self.stack) if isinstance(frame, ScopeFrame))
-            closed = next((scope for scope in scopes if scope.rule.close is marker), None)
-            if closed is None:
-                self.report(diagnostics.STRAY_CLOSER, f"{self.spell(marker.key)!r} closes nothing here")
-                self.take(size, TEXT)
-                return
-            while self.stack[-1] is not closed:
+            while not (isinstance(scope := self.stack[-1], ScopeFrame) and scope.rule.close is marker):
                 self._pop_unclosed()
             self.take(size, MARKUP)
             self.trail = marker.trail
             self.pop()
 
-    def end_scope(self, frame: ScopeFrame) -> bool:
-        """The output ends in this scope. False at the bottom of the stack: then all is done."""
+    def end_scope(self) -> bool:
+        """The output ends in the scope on top. False at the bottom of the stack: then all is done."""
         if len(self.stack) == 1:
             return False
         self._pop_unclosed()
@@ -421,39 +424,45 @@ class Parser:
         self.pop()
 
     def _open(self, marker: Marker, size: int) -> None:
-        if any(isinstance(frame, ScopeFrame) and frame.rule.strand == marker.strand for frame in self.stack):
-            # Open already, further out: it cannot open twice, so the stack cannot grow without bound.
-            self.take(size, TEXT)
-            return
         if marker.strand == "calls":
             assert self._program.calls is not None
-            self.push(CallsFrame(self._program.calls))
+            self.push(CallsFrame(self._program.calls, self._scope().calls_markers))
             self.begin_call()
         self.take(size, MARKUP)
         if marker.strand != "calls":
-            self._enter(self._program.scopes[marker.strand])
+            self._enter(marker.strand)
         self.trail = marker.trail
 
-    def _enter(self, rule: ScopeRule) -> None:
-        self.push(ScopeFrame(rule))
-        if rule.strand == "speech":
+    def _enter(self, strand: str) -> None:
+        self.push(ScopeFrame(self._scope().inner[strand]))
+        if strand == "speech":
             self._speech_count += 1
+
+    def excuse(self, close: Marker) -> None:
+        """A closing marker will come that closes nothing, because what it closes was taken for text."""
+        self._scope_frame().excused = close.key
+
+    def _scope(self) -> ScopeRule:
+        return self._scope_frame().rule
+
+    def _scope_frame(self) -> ScopeFrame:
+        return next(frame for frame in reversed(self.stack) if isinstance(frame, ScopeFrame))
 
     def _pop_unclosed(self) -> None:
         frame = self.stack[-1]
-        if isinstance(frame, ScopeFrame) and frame.rule.required and frame.rule.close is not None:
-            marker = self.spell(frame.rule.close.key)
-            self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without {marker!r}")
+        if isinstance(frame, ScopeFrame) and frame.rule.close_required and frame.rule.close is not None:
+            self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without '{frame.rule.close.key}'")
         self.pop()
 
     def _start(self, prompt: str | Sequence[int]) -> None:
         from_ids = not isinstance(prompt, str)
         text = prompt if isinstance(prompt, str) else self._prompt_text(prompt)
-        for rule in self._program.scopes_open_after(text, from_ids=from_ids):
-            self._enter(rule)
-        frame = self.stack[-1]
-        if isinstance(frame, ScopeFrame) and frame.rule.open is not None:
-            self.push(AgainFrame(frame.rule.open))
+        strands, self.trail = self._program.open_after(text, from_ids=from_ids)
+        for strand in strands:
+            self._enter(strand)
+        opened = self._scope().open
+        if opened is not None:
+            self.push(AgainFrame(opened))
 
     def _prompt_text(self, ids: Sequence[int]) -> str:
         if self._detokenizer is None:
@@ -462,32 +471,33 @@ class Parser:
         return self._detokenizer.text(ids[-64:], self._program.stand_ins)
 
     def _load_frame(self, kind: str, saved: list[Any]) -> Frame:
-        program = self._program
+        program, limits = self._program, self.limits
         if kind == "scope":
-            return ScopeFrame(program.scopes[saved[0]])
+            strand, *rest = saved
+            return ScopeFrame(self._scope().inner[strand] if self.stack else program.content, *rest)
         if kind == "again":
-            frame = self.stack[-1]
-            assert isinstance(frame, ScopeFrame)
-            assert frame.rule.open is not None
-            return AgainFrame(frame.rule.open)
+            opened = self._scope().open
+            assert opened is not None
+            return AgainFrame(opened)
         if kind == "quoted":
-            return QuotedArgumentsFrame.load(saved, self)
+            return QuotedArgumentsFrame.load(saved, limits)
+        markers = self._scope().calls_markers
+        if kind == "value":
+            return ValueFrame.load(saved, limits, markers)
         assert program.calls is not None
         if kind == "calls":
-            return CallsFrame.load(saved, program.calls)
-        if kind == "value":
-            return ValueFrame.load(saved, self, program.calls)
+            return CallsFrame.load(saved, program.calls, markers)
         assert kind == "json_call"
         assert self._calls is not None
         step = program.calls.steps[self._calls.at - 1]
         assert isinstance(step, ReadJsonCall)
-        return JsonCallFrame.load(saved, step.node, program.calls)
+        return JsonCallFrame.load(saved, step.node, markers)
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
     def begin_call(self) -> None:
         self.call = PendingCall()
-        self._reading_call = True
+        self.reading_call = True
 
     def accept_call(self) -> None:
         """The call's name is known: it starts, or it is no call of this request."""
@@ -531,7 +541,7 @@ class Parser:
 
     def end_call(self) -> None:
         """The call is over; if it never was one, its text is text."""
-        if not self._reading_call:
+        if not self.reading_call:
             return
         call = self.call
         if call.accepted:
@@ -539,7 +549,7 @@ class Parser:
             self._out.append(ToolCallEnd(call.index, call.complete, raw, self._offset, self._offset))
         elif not call.rejected:
             self._reject_call()
-        self._reading_call = False
+        self.reading_call = False
 
     def _reject_call(self) -> None:
         self.call.rejected = True
@@ -559,8 +569,7 @@ class Parser:
             self.pop()
         if self.call.complete or not self.call.accepted:
             self.end_call()  # otherwise its closing marker still belongs to it
-        if not calls.give_up():
-            self.leave_calls()
+        calls.give_up(self)
 
     # --- Audio -----------------------------------------------------------------------------------------------------
 
@@ -574,22 +583,23 @@ class Parser:
         while found := search.find(text, at):
             self._push(text[at : found.start()])
             is_code, code = search.code(found.group())
-            if is_code and self._in_speech(and_not_in_call=True):
+            if is_code and self._in_speech() and not self._in_json():
                 self._audio(code, found.group())
             else:
                 self._push(found.group())
             at = found.end()
-        partial = search.find_partial(text, at)
-        held = partial.start() if partial else len(text)
+        held = search.unfinished(text, at)
         self._push(text[at:held])
         self._code_tail = text[held:]
-        if self._code_tail and not self._in_speech(and_not_in_call=True):
+        if self._code_tail and (self._in_json() or not self._in_speech()):
             self._push(self._code_tail)
             self._code_tail = ""
 
-    def _in_speech(self, *, and_not_in_call: bool = False) -> bool:
-        if and_not_in_call and self._calls is not None and not self._calls.skipping:
-            return False
+    def _in_json(self) -> bool:
+        """Where a code in text is data."""
+        return isinstance(self.stack[-1], ValueFrame | QuotedArgumentsFrame | JsonCallFrame)
+
+    def _in_speech(self) -> bool:
         return any(isinstance(frame, ScopeFrame) and frame.rule.strand == "speech" for frame in self.stack)
 
     def _audio(self, code: int | None, text: str) -> None:
@@ -663,7 +673,7 @@ _PLAIN_STATE = (
     "_finished",
     "_offset",
     "_code_tail",
-    "_reading_call",
+    "reading_call",
     "_call_count",
     "_generated_ids",
     "_speech_count",

@@ -15,39 +15,47 @@ from typing import cast
 
 from . import calls, grammar
 from .errors import InvalidFormat, MissingTokens
-from .markers import Marker, Markers, Role, split_whitespace
+from .markers import Marker, Markers, Role, Strays, split_whitespace
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ScopeRule:
-    """A stretch of text in one strand, and the markers that end or interrupt it."""
+    """A stretch of text in one strand, inside certain others, and the markers that mean something there.
+
+    Admitted are the openers of what is not open yet and the closers of what is. The other closers close nothing: they
+    are text, and only watched for.
+    """
 
     strand: str
     markers: Markers
+    calls_markers: Markers
+    """The markers that a call in this scope stops at: its own closer too."""
+    strays: Strays
     open: Marker | None
     close: Marker | None
-    required: bool
-    """Whether the text should not end without `close`."""
+    close_required: bool
+    """Whether the output should not end without `close`."""
+    inner: dict[str, ScopeRule]
+    """The scopes that can open in this one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CallsRule:
     """Where calls stand: the steps that read them."""
 
     steps: tuple[calls.Step, ...]
-    markers: Markers
     close: Marker | None
     close_required: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Program:
     format: grammar.Format
     vocabulary: Vocabulary | None
-    scopes: dict[str, ScopeRule] = field(default_factory=dict)
+    content: ScopeRule = field(init=False)
     calls: CallsRule | None = None
     stand_ins: dict[int, str] = field(default_factory=dict)
     """Token id to the character that stands for it."""
@@ -58,47 +66,56 @@ class Program:
     code_search: CodeSearch | None = None
     """How codes are found where there is only text."""
 
-    def scopes_open_after(self, prompt: str, *, from_ids: bool) -> list[ScopeRule]:
-        """The scopes that a prompt leaves open, outermost first, by what it ends with."""
-        opened: list[ScopeRule] = []
+    def open_after(self, prompt: str, *, from_ids: bool) -> tuple[list[str], str]:
+        """The strands that a prompt leaves open, outermost first, by the marker that it ends with; and the whitespace
+        of that marker that the prompt has not written, and the output may."""
+
+        def ends_with(marker: Marker | None) -> str:
+            key = "" if marker is None else marker.key
+            text = key if from_ids else self.spellings.get(key, key)
+            return text if text and rest.endswith(text) else ""
+
+        opened: list[str] = []
+        missing = ""
         rest = prompt.rstrip()
+        written = prompt[len(rest) :]
         while True:
-            for scope in self.scopes.values():
-                if scope.open is not None and scope not in opened:
-                    key = scope.open.key
-                    text = key if from_ids else self.spellings.get(key, key)
-                    if rest.endswith(text):
-                        opened.insert(0, scope)
-                        rest = rest[: -len(text)].rstrip()
-                        break
+            for strand, scope in self.content.inner.items():
+                if not opened and ends_with(scope.close) and scope.close is not None:
+                    return [], scope.close.trail.removeprefix(written)
+                text = ends_with(scope.open)
+                if text and strand not in opened:
+                    if not opened and scope.open is not None:
+                        missing = scope.open.trail.removeprefix(written)
+                    opened.insert(0, strand)
+                    rest = rest[: -len(text)].rstrip()
+                    break
             else:
-                return opened
+                return opened, missing
 
 
 class CodeSearch:
     """Audio codes in text: `<audio_17>`."""
 
-    __slots__ = ("_codes", "find", "find_partial")
+    __slots__ = ("_codes", "_prefixes", "_starts", "find")
 
     def __init__(self, speech: grammar.Speech) -> None:
-        before, after = map(re.escape, speech.code.split("{}"))
         self._codes = {speech.code.format(n): n for n in range(speech.codes)} | dict.fromkeys(speech.padding)
-        padding = "".join(f"|{re.escape(p)}" for p in speech.padding)
-        digits = len(str(speech.codes))
-        self.find = re.compile(f"{before}[0-9]{{1,{digits}}}{after}{padding}").search
-        head, tail = speech.code.split("{}")
-        started = f"{before}[0-9]{{1,{digits}}}(?:{_prefixes(tail[:-1])})?"
-        self.find_partial = re.compile(rf"(?:{started}|{_prefixes(head, *speech.padding)})\Z").search
-        """The beginning of a code at the end of the text."""
+        self._prefixes = {text[:n] for text in self._codes for n in range(1, len(text))}
+        self._starts = {text[0] for text in self._codes}
+        before, after = map(re.escape, speech.code.split("{}"))
+        padding = "".join(f"|{re.escape(text)}" for text in speech.padding)
+        self.find = re.compile(f"{before}[0-9]{{1,{len(str(speech.codes))}}}{after}{padding}").search
+        """What looks like a code; `code` says whether it is one."""
 
     def code(self, text: str) -> tuple[bool, int | None]:
         """Whether `text` is a code at all, and which one; None for padding."""
         return text in self._codes, self._codes.get(text)
 
-
-def _prefixes(*texts: str) -> str:
-    found = sorted({text[:n] for text in texts for n in range(1, len(text) + 1)}, key=len, reverse=True)
-    return "|".join(map(re.escape, found)) or "(?!)"
+    def unfinished(self, text: str, start: int) -> int:
+        """Where a code begins that `text` ends inside of; the end of the text if there is none."""
+        begin = max(text.rfind(char, start) for char in self._starts)
+        return begin if begin >= 0 and text[begin:] in self._prefixes else len(text)
 
 
 def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
@@ -130,24 +147,33 @@ class _Builder:
             pairs["speech"] = self._pair("speech", format.speech.open, format.speech.close)
         if format.tools is not None:
             pairs["calls"] = self._pair("calls", format.tools.open, format.tools.close)
-        closers = [close for _, close in pairs.values() if close is not None]
         ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
-
-        # A scope admits every opener but its own, and knows every closer: its own, those of the scopes around it, and
-        # those that close nothing.
-        def markers_in(strand: str) -> Markers:
-            return Markers([open for name, (open, _) in pairs.items() if name != strand] + closers + ends)
-
-        program.scopes["content"] = ScopeRule("content", markers_in("content"), None, None, required=False)
-        for strand, (open, close) in pairs.items():
-            if strand != "calls":
-                # Speech may end with the output; reasoning should have been closed.
-                required = strand == "reasoning"
-                program.scopes[strand] = ScopeRule(strand, markers_in(strand), open, close, required)
+        program.content = self._scope(("content",), pairs, ends)
         if format.tools is not None:
-            everything = Markers([open for open, _ in pairs.values()] + closers + ends)
             steps = tuple(_StepBuilder(self).body(format.tools))
-            program.calls = CallsRule(steps, everything, pairs["calls"][1], format.tools.close_written)
+            program.calls = CallsRule(steps, pairs["calls"][1], format.tools.close_written)
+
+    def _scope(
+        self, strands: tuple[str, ...], pairs: dict[str, tuple[Marker, Marker | None]], ends: list[Marker]
+    ) -> ScopeRule:
+        """The scope of the last of `strands`, inside the others."""
+        admitted = ends + [open for name, (open, _) in pairs.items() if name not in strands]
+        closers = {name: close for name, (_, close) in pairs.items() if close is not None}
+        admitted += [close for name, close in closers.items() if name in strands]
+        strays = [close for name, close in closers.items() if name not in strands]
+        open, close = pairs.get(strands[-1], (None, None))
+        inner = [name for name in pairs if name not in strands and name != "calls"]
+        return ScopeRule(
+            strand=strands[-1],
+            markers=Markers(admitted),
+            calls_markers=Markers([*admitted, *(close for name, close in closers.items() if name == "calls")]),
+            strays=Strays([marker.key for marker in strays]),
+            open=open,
+            close=close,
+            # Speech may end with the output; reasoning should have been closed.
+            close_required=strands[-1] == "reasoning",
+            inner={name: self._scope((*strands, name), pairs, ends) for name in inner},
+        )
 
     def _pair(self, strand: str, open: str, close: str) -> tuple[Marker, Marker | None]:
         return self._marker("open", strand, open), self._marker("close", strand, close) if close else None
@@ -195,7 +221,10 @@ class _Builder:
 
 
 class _StepBuilder:
-    """Lays the grammar of calls out as steps. Jumps are absolute, so the state of a call is one number."""
+    """Lays the grammar of calls out as steps. Jumps are absolute, so the state of a call is one number.
+
+    Only markers can be tokens: a bracket or a word is text, whatever tokens it comes in.
+    """
 
     def __init__(self, builder: _Builder) -> None:
         self._key = builder.key
@@ -204,11 +233,11 @@ class _StepBuilder:
     def body(self, node: grammar.Calls) -> list[calls.Step]:
         body = node.body
         if isinstance(body, grammar.Either):
-            self._steps.append(calls.Branch(self._key(body.opening), 0))
+            self._steps.append(calls.Branch(body.opening, 0))
             self._calls(body.second)
             leave = len(self._steps)
             self._steps.append(calls.Jump(0))
-            self._steps[0] = calls.Branch(self._key(body.opening), len(self._steps))
+            self._steps[0] = calls.Branch(body.opening, len(self._steps))
             self._calls(body.first)
             self._steps[leave] = calls.Jump(len(self._steps))
         else:
@@ -220,10 +249,10 @@ class _StepBuilder:
         if isinstance(node, grammar.Call):
             self._call(node)
             return
-        self._steps.append(calls.Literal(self._key(node.open)))
+        self._steps.append(calls.Literal(node.open.strip()))
         again = len(self._steps)
         self._call(node.call)
-        self._steps.append(calls.NextInList(self._key(node.separator), self._key(node.close), again))
+        self._steps.append(calls.NextInList(node.separator.strip(), node.close.strip(), again))
 
     def _call(self, node: grammar.Call) -> None:
         for part in node.parts:
@@ -234,7 +263,7 @@ class _StepBuilder:
         steps = self._steps
         if isinstance(part, str):
             if part.strip():
-                steps.append(calls.Literal(self._key(part.strip())))
+                steps.append(calls.Literal(part.strip()))
         elif isinstance(part, grammar.Name):
             steps.append(calls.ReadWord("name"))
         elif isinstance(part, grammar.CallId):

@@ -21,6 +21,8 @@ class _Renderer:
     def __init__(self, format: grammar.Format) -> None:
         self.format = format
         self.written: list[str] = []
+        self.after_space = True
+        """At the start, or after a marker's own whitespace: where templates write no line break before a marker."""
 
     def message(self, message: Message) -> str:
         parts = message.parts
@@ -43,18 +45,28 @@ class _Renderer:
                 at += 1
         return "".join(self.written)
 
+    def _write(self, *texts: str) -> None:
+        for text in texts:
+            if text:
+                self.written.append(text)
+                self.after_space = False
+
     def _open(self, marker: str) -> None:
-        # Templates write the line break before a marker only between it and something else.
-        self.written.append(marker if self.written else marker.lstrip())
+        self._write(marker.lstrip() if self.after_space else marker)
+
+    def _close(self, marker: str) -> None:
+        self._write(marker)
+        self.after_space = marker.endswith(("\n", " "))
 
     def _text(self, part: Text) -> None:
         if part.strand == "content":
-            self.written.append(part.text)
+            self._write(part.text)
             return
         if self.format.reasoning is None:
             raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
         self._open(self.format.reasoning.open)
-        self.written.extend((part.text, self.format.reasoning.close))
+        self._write(part.text)
+        self._close(self.format.reasoning.close)
 
     def _speech(self, parts: tuple[Part, ...]) -> None:
         speech = self.format.speech
@@ -63,15 +75,14 @@ class _Renderer:
         self._open(speech.open)
         for part in parts:
             if isinstance(part, Speech):
-                self.written.append(part.text)
-                self.written.extend(speech.code.format(code) for code in part.codes)
+                self._write(part.text, *(speech.code.format(code) for code in part.codes))
             elif isinstance(part, ToolCall):
                 self._calls([part])
             elif part.strand == "reasoning":
                 self._text(part)
             else:
                 raise UnbraidError("content cannot stand inside speech: give the parts sections of their own")
-        self.written.append(speech.close)
+        self._close(speech.close)
 
     def _calls(self, calls: list[ToolCall]) -> None:
         tools = self.format.tools
@@ -85,7 +96,9 @@ class _Renderer:
             bodies = [self._call(body.parts, call) for call in calls]
         for text in bodies:
             self._open(tools.open)
-            self.written.extend((text, tools.close if tools.close_written else ""))
+            self._write(text)
+            if tools.close_written:
+                self._close(tools.close)
 
     def _call(self, parts: tuple[grammar.CallPart, ...], call: ToolCall) -> str:
         written: list[str] = []

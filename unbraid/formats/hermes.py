@@ -10,7 +10,7 @@ from .think import THINK_TAGS
 _CALLS = Calls(
     open="\n<tool_call>\n",
     body=Call((JsonCall(arguments=("arguments", "parameters")),)),
-    close="\n</tool_call>",
+    close="\n</tool_call>\n",
 )
 _ENDS = ("<|im_end|>", "<|endoftext|>")
 

@@ -11,6 +11,7 @@ from ..core.program import compile_format
 
 _formats: dict[str, Format] = {}
 _names: dict[str, str] = {}
+_aliases: dict[str, tuple[str, ...]] = {}
 
 
 def register(format: Format, *aliases: str) -> Format:
@@ -24,6 +25,7 @@ def register(format: Format, *aliases: str) -> Format:
             raise UnbraidError(f"the name {name!r} is taken by the format {_names[key]!r}")
         _names[key] = format.name
     _formats[format.name] = format
+    _aliases[format.name] = aliases
     return format
 
 
@@ -39,11 +41,7 @@ def find(name: str) -> Format:
 
 def all_formats() -> dict[Format, list[str]]:
     """Every registered format with its other names."""
-    aliases: dict[Format, list[str]] = {format: [] for format in _formats.values()}
-    for alias, name in _names.items():
-        if alias != _key(name):
-            aliases[_formats[name]].append(alias)
-    return aliases
+    return {format: list(_aliases[name]) for name, format in _formats.items()}
 
 
 def compose(*, reasoning: str | None = None, tools: str | None = None, audio: str | None = None) -> Format:

@@ -1,0 +1,51 @@
+# Everything is installed into .venv; all it takes is Python 3.11 or later.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EXAMPLES := hermes qwen3 mistral step-audio-2
+
+.DEFAULT_GOAL := help
+.PHONY: run test lint bench clean help
+
+run: $(VENV)/.package ## Show the examples taken apart
+	@for name in $(EXAMPLES); do \
+		command="unbraid parse --format $$name --tools examples/tools.json examples/$$name.txt"; \
+		printf '\n$$ %s\n' "$$command"; \
+		$(BIN)/$$command || exit; \
+	done
+
+test: lint ## Run the linters and the tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.package $(VENV)/.test ## Run the linters
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.package $(VENV)/.test ## Measure speed
+	$(BIN)/python bench/parse.py
+
+clean: ## Remove .venv and what the tools left behind
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find unbraid tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Each of these files says that a step is done, so that the next run can leave it out.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "unbraid needs Python 3.11 or later, and $(PYTHON) is not that: make PYTHON=/path/to/python3.11 …" >&2; \
+		exit 1; \
+	}
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.made pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.made requirements/test.txt
+	$(PIP) --requirement requirements/test.txt
+	@touch $@

@@ -1,0 +1,122 @@
+"""What a delta costs: unbraid against the streaming parsers of SGLang and vLLM, on the same raw text, in one run.
+
+    python bench/parse.py            # all, with the peers in environments of their own (made on the first run)
+    python bench/parse.py --alone    # only unbraid
+
+Every number is microseconds a delta: the median over repeats of the time of a whole stream, divided by its deltas. A
+peer that does not get through a stream within its time limit is measured over the last deltas that it reached; `†` and
+the share of the stream say so. `✗` means that the peer's result was wrong, so its time says little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import cases
+import peers
+
+import unbraid
+
+# The names that the cases use, and ours.
+FORMATS = {"qwen25": "qwen2.5", "mistral_v11": "mistral", "mistral_args": "mistral"}
+REPEATS = 7
+
+
+def time_unbraid(case: cases.Case) -> tuple[float, bool]:
+    """Seconds a delta, and whether the result is right."""
+    spent = []
+    result: dict[str, Any] = {}
+    for _ in range(REPEATS):
+        parser = unbraid.parser(FORMATS.get(case.format, case.format), tools=case.tools or None)
+        feed = parser.feed
+        gc.collect()
+        start = time.perf_counter()
+        for delta in case.deltas:
+            feed(delta)
+        parser.finish()
+        spent.append(time.perf_counter() - start)
+        message = parser.message
+        calls = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+        result = {"content": message.content, "reasoning": message.reasoning, "calls": calls}
+    return statistics.median(spent) / len(case.deltas), cases.matches(case, result)
+
+
+def memory_held(size: int) -> int:
+    """Bytes that a parser that keeps no message holds on to after an argument of `size` characters."""
+    parser = unbraid.parser("hermes", keep_message=False)
+    parser.feed('<tool_call>\n{"name": "f", "arguments": {"a": "')
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for _ in range(size // 16):
+        parser.feed("sixteen letters.")
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return after - before
+
+
+def cell(found: dict[str, Any] | None) -> str:
+    if found is None or "error" in found:
+        return "-"
+    text = f"{found['seconds_a_delta'] * 1e6:.1f}"
+    if found.get("truncated"):
+        text += f"† {found['done'] / found['deltas']:.0%}"
+    elif not found["right"]:
+        text += " ✗"
+    return text
+
+
+def ratio(found: dict[str, Any] | None, ours: float) -> str:
+    if found is None or "error" in found:
+        return "-"
+    return f"{found['seconds_a_delta'] / ours:.0f}×"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--alone", action="store_true", help="measure unbraid only")
+    arguments.add_argument("--json", type=Path, help="also write the numbers to this file")
+    options = arguments.parse_args()
+
+    every = cases.build() if options.alone else peers.cases()
+    answers: dict[str, Any] = {} if options.alone else peers.run(peers.job(every))
+    for name, answer in answers.items():
+        if "missing" in answer:
+            print(f"{name}: not measured, {answer['missing']}")
+
+    rows = []
+    print("\nmicroseconds a delta (and how many times ours)\n")
+    print(f"{'case':34} {'deltas':>7} {'unbraid':>8}   {'SGLang':>16} {'':>6}   {'vLLM':>16} {'':>6}")
+    for case in every:
+        ours, right = time_unbraid(case)
+        found: dict[str, Any] = {}
+        for name, answer in answers.items():
+            measured = answer.get("cases", answer).get(case.id)
+            if measured is not None and "seconds_a_delta" in measured:
+                found[name] = measured | {"right": cases.matches(case, measured["result"])}
+        sglang, vllm = found.get("sglang"), found.get("vllm")
+        mark = "" if right else " ✗"
+        print(
+            f"{case.id:34} {len(case.deltas):7} {ours * 1e6:8.2f}{mark}   "
+            f"{cell(sglang):>16} {ratio(sglang, ours):>6}   {cell(vllm):>16} {ratio(vllm, ours):>6}"
+        )
+        rows.append({"case": case.id, "unbraid": ours, "right": right, "sglang": sglang, "vllm": vllm})
+
+    held = [memory_held(size) for size in (1_000, 128_000, 1_024_000)]
+    print(f"\nmemory held after an argument of 1 kB, 128 kB, 1 MB (no message kept): {', '.join(map(str, held))} bytes")
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows, "memory": held}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Random messages, random grammatical texts and hostile texts for any format, made from its grammar alone.
+
+A format that is registered is tested by these; there is nothing to write for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from unbraid import Format, Message, Part, Speech, Text, ToolCall, all_formats
+from unbraid.core import grammar
+
+FORMATS = list(all_formats())
+
+TOOLS = [{"name": name} for name in ("f", "get_weather", "Search-2", "a.b_c")]
+_NAMES = st.sampled_from([str(tool["name"]) for tool in TOOLS])
+
+
+def strings_in(node: object) -> Iterator[str]:
+    """Every literal in a grammar."""
+    if isinstance(node, str):
+        if node:
+            yield node
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from strings_in(item)
+    elif is_dataclass(node):
+        for item in fields(node):
+            yield from strings_in(getattr(node, item.name))
+
+
+def markers_of(format: Format) -> list[str]:
+    """The markers of a format, without the whitespace around them."""
+    found = []
+    for node in (format.reasoning, format.speech, format.tools):
+        if node is not None:
+            found += [node.open.strip(), node.close.strip()]
+    return [marker for marker in dict.fromkeys(found) if marker]
+
+
+def literals_of(format: Format) -> list[str]:
+    """All that could be markup somewhere: markers, and the literals inside calls and speech."""
+    nodes = (format.reasoning, format.tools, format.speech)
+    found = [text.strip() for node in nodes for text in strings_in(node) if text.strip()]
+    if format.speech is not None:
+        found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
+    return list(dict.fromkeys([*markers_of(format), *found]))
+
+
+# --- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def json_values(format: Format) -> st.SearchStrategy[Any]:
+    hostile = st.sampled_from(["", *literals_of(format), '"', "\\", "\n", "é", "天气", "😀", "\x7f", "</", "<|"])
+    text = st.lists(hostile | st.text(max_size=4), max_size=4).map("".join)
+    plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text
+    return st.recursive(
+        plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=6
+    )
+
+
+@st.composite
+def arguments(draw: st.DrawFn, format: Format) -> str:
+    """A JSON object, written in one of the ways that JSON can be written."""
+    key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", ""]) | st.text(max_size=3)
+    value = draw(st.dictionaries(key, json_values(format), max_size=3))
+    separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
+    indent = draw(st.sampled_from([None, None, 2]))
+    return json.dumps(value, ensure_ascii=draw(st.booleans()), separators=separators, indent=indent)
+
+
+# --- Messages ------------------------------------------------------------------------------------------------------
+
+
+def texts(format: Format) -> st.SearchStrategy[str]:
+    """Text that holds no marker, but much that looks like one."""
+    markers = literals_of(format)
+    cut = [marker[:n] for marker in markers for n in (1, len(marker) // 2, len(marker) - 1) if n > 0]
+    near = [marker.upper() for marker in markers] + [marker.replace("_", "-") for marker in markers]
+    hostile = st.sampled_from(["\n", "\n\n", " ", *cut, *near, "<", "[", "{", "}", "é", "天", "😀", "Hello"])
+    whole = st.lists(hostile | st.text(max_size=5), min_size=1, max_size=5).map("".join)
+    return whole.filter(lambda text: text != "" and not any(marker in text for marker in markers))
+
+
+def calls(format: Format) -> st.SearchStrategy[ToolCall]:
+    ids = st.text("abcXYZ0189", min_size=9, max_size=9)
+    return st.builds(ToolCall, _NAMES, arguments(format), ids)
+
+
+@st.composite
+def messages(draw: st.DrawFn, format: Format) -> Message:
+    """A message that the format can say, with everything in any order."""
+    strands = ["content"]
+    strands += ["reasoning"] * (format.reasoning is not None)
+    strands += ["call"] * 2 * (format.tools is not None)
+    strands += ["speech"] * 2 * (format.speech is not None)
+    parts: list[Part] = []
+    section = 0
+    ids: set[str] = set()
+
+    def add(strand: str) -> None:
+        last = parts[-1] if parts else None
+        if strand == "call":
+            call = draw(calls(format).filter(lambda call: call.id not in ids))
+            ids.add(call.id)
+            parts.append(call)
+        elif not (isinstance(last, Text) and last.strand == strand):
+            parts.append(Text("content" if strand == "content" else "reasoning", draw(texts(format))))
+
+    for strand in draw(st.lists(st.sampled_from(strands), max_size=5)):
+        if strand != "speech":
+            add(strand)
+            continue
+        parts.append(draw(speech(format, section)))
+        for inner in draw(st.lists(st.sampled_from([s for s in strands if s in ("call", "reasoning")]), max_size=2)):
+            add(inner)
+            parts.append(draw(speech(format, section)))
+        section += 1
+    return Message(tuple(parts))
+
+
+@st.composite
+def speech(draw: st.DrawFn, format: Format, section: int) -> Speech:
+    assert format.speech is not None
+    codes = st.lists(st.integers(0, format.speech.codes - 1), max_size=4).map(tuple)
+    text = draw(st.just("") | texts(format))
+    return Speech(text, draw(codes.filter(lambda codes: bool(codes or text))), section)
+
+
+# --- Everything that the grammar accepts ---------------------------------------------------------------------------
+
+
+@st.composite
+def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
+    """A text that the grammar accepts, written in any of the ways it allows, and the calls in it."""
+    said: list[ToolCall] = []
+    written: list[str] = []
+    kinds = ["text"]
+    for kind, node in (("reasoning", format.reasoning), ("speech", format.speech), ("calls", format.tools)):
+        kinds += [kind] * (node is not None)
+
+    def marker(text: str) -> str:
+        # The whitespace at a marker's ends may be there or not.
+        return draw(st.sampled_from([text, text.strip(), text.lstrip(), text.rstrip()]))
+
+    def some_calls() -> None:
+        tools = format.tools
+        assert tools is not None
+        body = tools.body
+        if isinstance(body, grammar.Either):
+            body = draw(st.sampled_from([body.first, body.second]))
+        space = st.sampled_from(["", "", " ", "\n", " \n\t"])
+        written.append(marker(tools.open))
+        if isinstance(body, grammar.CallList):
+            count = draw(st.integers(1, 3))
+            each = [draw(space) + one_call(body.call.parts) + draw(space) for _ in range(count)]
+            written.append(draw(space) + body.open + body.separator.join(each) + body.close)
+        else:
+            written.append(draw(space) + one_call(body.parts))
+        if tools.close and (tools.close_written or draw(st.booleans())):
+            written.append(marker(tools.close))
+
+    def one_call(parts: tuple[grammar.CallPart, ...]) -> str:
+        call = draw(calls(format).filter(lambda call: call.id not in [other.id for other in said]))
+        said.append(call)
+        return "".join(part_of(part, call) for part in parts)
+
+    def part_of(part: grammar.CallPart, call: ToolCall) -> str:
+        if isinstance(part, str):
+            return part
+        if isinstance(part, grammar.Name):
+            return call.name
+        if isinstance(part, grammar.CallId):
+            return call.id
+        if isinstance(part, grammar.Arguments):
+            return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
+        if isinstance(part, grammar.JsonCall):
+            written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
+            pairs = [(part.name, json.dumps(call.name)), (draw(st.sampled_from(part.arguments)), written)]
+            pairs += draw(st.sampled_from([[], [(part.id, json.dumps(call.id))]]))
+            pairs += draw(st.sampled_from([[], [(key, '"function"') for key in part.ignored]]))
+            space = draw(st.sampled_from(["", " ", "\n  "]))
+            inside = ",".join(f'{space}"{key}":{space}{value}' for key, value in draw(st.permutations(pairs)))
+            return "{" + inside + space + "}"
+        if draw(st.booleans()):
+            return part.marker + "".join(part_of(inner, call) for inner in part.then)
+        return ""
+
+    def pieces(kinds: list[str], most: int) -> None:
+        for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
+            if kind == "text":
+                written.append(draw(texts(format)))
+            elif kind == "calls":
+                some_calls()
+            elif kind == "reasoning":
+                assert format.reasoning is not None
+                written.append(marker(format.reasoning.open))
+                pieces([k for k in kinds if k in ("text", "calls")], 2)
+                written.append(marker(format.reasoning.close))
+            else:
+                assert format.speech is not None
+                written.append(marker(format.speech.open))
+                pieces([k for k in kinds if k != "speech"], 3)
+                some = [format.speech.code.format(n) for n in (0, 5, format.speech.codes - 1)]
+                written.extend(draw(st.lists(st.sampled_from([*some, *format.speech.padding]), max_size=4)))
+                written.append(draw(st.sampled_from([format.speech.close, ""])) if kinds == [] else format.speech.close)
+
+    pieces(kinds, 4)
+    return "".join(written), said
+
+
+# --- Hostile texts -------------------------------------------------------------------------------------------------
+
+
+def hostile(format: Format) -> st.SearchStrategy[str]:
+    """Markers whole, cut short, doubled and inside each other; broken calls; anything."""
+    literals = literals_of(format)
+    cut = [literal[:n] for literal in literals for n in range(1, len(literal))]
+    json_bits = ['{"name": "f"', ', "arguments": ', '{"a": 1}', "{}", "}", "]", "[", "{", '"', "\\", "\\u00", ",", ":"]
+    json_bits += ["'a'", "1e", "-", "tru", "null", '"name"', '"x": "', "f", "get_weather", "unknown", "\n", " ", "\t"]
+    bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
+    return st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
+
+
+def cuts(draw: st.DrawFn, text: str) -> list[str]:
+    """`text` in pieces."""
+    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]

@@ -1,0 +1,62 @@
+"""The command `unbraid`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import UnbraidError, __version__
+from . import formats, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, 2 for bad input, 1 when writing fails, 130 after Ctrl-C."""
+    _write_utf8()
+    try:
+        arguments = _arguments(argv)
+        code: int = arguments.run(arguments)
+        # Here and not at exit, so that a reader who has gone away is noticed while it can still be handled.
+        sys.stdout.flush()
+        return code
+    except UnbraidError as error:
+        print(f"unbraid: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    except OSError as error:
+        print(f"unbraid: {error.strerror or error}", file=sys.stderr)
+        _discard_output()
+        return 1
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    command = argparse.ArgumentParser(
+        prog="unbraid", description="Takes apart what a language model writes: answer, reasoning, tool calls, speech."
+    )
+    command.add_argument("--version", action="version", version=f"unbraid {__version__}")
+    commands = command.add_subparsers(required=True, metavar="COMMAND")
+    for name, module in (("parse", parse), ("formats", formats)):
+        summary = module.SUMMARY
+        module.configure(commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."))
+    return command.parse_args(argv)
+
+
+def _write_utf8() -> None:
+    """Output is UTF-8 whatever the locale. What UTF-8 cannot hold (bytes in a file name that are none) is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere; otherwise Python complains at exit that it could not write it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

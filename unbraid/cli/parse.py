@@ -1,0 +1,137 @@
+"""`unbraid parse`: a model's raw output, taken apart while it comes in."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .. import Event, Format, Parser, Tools, UnbraidError, compose, find
+from .view import View
+
+SUMMARY = "take a model's raw output apart"
+_STDIN = "-"
+_MOST_READ = 64 * 1024
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", nargs="?", default=_STDIN, metavar="FILE", help="raw output; default: standard input")
+    formats = command.add_argument_group("format", "one name, or a format put together from parts of others")
+    formats.add_argument("-f", "--format", metavar="NAME", help="what the model writes; see `unbraid formats`")
+    formats.add_argument("--reasoning-parser", metavar="NAME", help="the format that the reasoning is written in")
+    formats.add_argument("--tool-call-parser", metavar="NAME", help="the format that tool calls are written in")
+    formats.add_argument("--audio-parser", metavar="NAME", help="the format that speech is written in")
+    request = command.add_argument_group("request", "what the model was asked")
+    request.add_argument("--tools", metavar="FILE", help="the request's tools, a JSON list; calls to others are text")
+    request.add_argument(
+        "--unknown-tools",
+        choices=("text", "emit"),
+        default="text",
+        help="a call that is not among the tools: keep it as text, or show it as a call (default: text)",
+    )
+    request.add_argument("--prompt", metavar="TEXT", help="the end of the prompt, where it opened a section: '<think>'")
+    request.add_argument("--keep-reasoning", action="store_true", help="leave reasoning in the content, with its tags")
+    output = command.add_argument_group("output")
+    shape = output.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print the whole message as one JSON object")
+    shape.add_argument("--events", action="store_true", help="print one JSON object a line for each event, at once")
+    output.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR asks for it anywhere",
+    )
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    parser = Parser(
+        _format(arguments),
+        tools=None if arguments.tools is None else _read_tools(arguments.tools),
+        unknown_tools=arguments.unknown_tools,
+        prompt=arguments.prompt,
+        separate_reasoning=not arguments.keep_reasoning,
+        # Only the view can do without: events name the raw text of a broken call, and that is kept with the message.
+        keep_message=arguments.json or arguments.events,
+    )
+    batches = _events(parser, _pieces(arguments.file))
+    if arguments.json:
+        for _ in batches:
+            pass
+        print(_as_json(parser))
+    elif arguments.events:
+        for events in batches:
+            for event in events:
+                line = {"type": type(event).__name__, **asdict(event)}
+                print(json.dumps(line, ensure_ascii=False), flush=True)
+    else:
+        view = View(sys.stdout, sys.stderr, color=arguments.color)
+        for events in batches:
+            view.show(events)
+        view.finish()
+    return 0
+
+
+def _format(arguments: argparse.Namespace) -> Format:
+    parts = {
+        "reasoning": arguments.reasoning_parser,
+        "tools": arguments.tool_call_parser,
+        "audio": arguments.audio_parser,
+    }
+    composed = any(name is not None for name in parts.values())
+    if arguments.format is not None:
+        if composed:
+            raise UnbraidError("give either --format or the parsers of its parts (--reasoning-parser, …), not both")
+        return find(arguments.format)
+    if not composed:
+        raise UnbraidError("which format? Give --format NAME; `unbraid formats` lists the names")
+    return compose(**parts)
+
+
+def _read_tools(path: str) -> Tools:
+    try:
+        return Tools(json.loads(Path(path).read_bytes()))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except UnbraidError as error:
+        raise UnbraidError(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnbraidError(f"{path} is not JSON: {error}") from error
+
+
+def _pieces(path: str) -> Iterator[str]:
+    """The text of a file, each piece as soon as it is there. Bytes that are not UTF-8 become U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    from_stdin = path == _STDIN
+    try:
+        # Without a buffer a read returns what a pipe holds now, and does not wait for more.
+        with open(0 if from_stdin else path, "rb", buffering=0, closefd=not from_stdin) as file:
+            while data := file.read(_MOST_READ):
+                yield decoder.decode(data)
+    except OSError as error:
+        raise _unreadable("standard input" if from_stdin else path, error) from error
+    yield decoder.decode(b"", final=True)
+
+
+def _unreadable(path: str, error: OSError) -> UnbraidError:
+    return UnbraidError(f"cannot read {path}: {error.strerror or error}")
+
+
+def _events(parser: Parser, pieces: Iterator[str]) -> Iterator[list[Event]]:
+    for piece in pieces:
+        yield parser.feed(piece)
+    yield parser.finish()
+
+
+def _as_json(parser: Parser) -> str:
+    message = parser.message
+    result: dict[str, Any] = {"message": message.to_openai()}
+    if message.tool_calls:
+        result["complete"] = [call.complete for call in message.tool_calls]
+    result["diagnostics"] = [asdict(diagnostic) for diagnostic in message.diagnostics]
+    return json.dumps(result, ensure_ascii=False, indent=2)
