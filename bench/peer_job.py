@@ -82,7 +82,7 @@ def main(prepare: Callable[[dict[str, Any]], Open | None], versions: Callable[[]
             if open_stream is None:
                 continue
             cases[case["id"]] = measure(open_stream, len(case["deltas"]), job["repeats"], job["time_limit_s"])
-        except Exception as error:  # noqa: BLE001 - a peer that raises is a result, not the end of the run
+        except Exception as error:
             cases[case["id"]] = {"error": f"{type(error).__name__}: {error}"}
         print(case["id"], file=sys.stderr, flush=True)
     # On a line of its own: the peers print to standard output while they are imported.

@@ -27,7 +27,8 @@ def _stub_imports() -> None:
     """Keep out what SGLang's import chain asks for and its parsers do not use."""
     # The package's own __init__ brings in the front-end language and, with it, torch, triton, zmq and PIL.
     spec = importlib.util.find_spec("sglang")
-    assert spec is not None and spec.submodule_search_locations is not None
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
     package = types.ModuleType("sglang")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["sglang"] = package

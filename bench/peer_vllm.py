@@ -18,12 +18,12 @@ import peer_job
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 
-from transformers import PreTrainedTokenizerFast  # noqa: E402
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest  # noqa: E402
-from vllm.parser.abstract_parser import StreamState  # noqa: E402
-from vllm.reasoning import ReasoningParserManager  # noqa: E402
-from vllm.tokenizers.hf import get_cached_tokenizer  # noqa: E402
-from vllm.tool_parsers import ToolParserManager  # noqa: E402
+from transformers import PreTrainedTokenizerFast
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.parser.abstract_parser import StreamState
+from vllm.reasoning import ReasoningParserManager
+from vllm.tokenizers.hf import get_cached_tokenizer
+from vllm.tool_parsers import ToolParserManager
 
 # vLLM's documentation gives Qwen2.5 the Hermes parser.
 TOOL_PARSERS = {

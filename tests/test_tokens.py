@@ -215,9 +215,15 @@ def test_a_letter_is_its_piece_rather_than_its_byte() -> None:
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [("mistral 1", 1), ("mistral 2", 2), ("mistral 3", 3), ("mistral 3 tekken", 3), ("mistral 7", 7)]
-    + [("mistral 7 tekken", 7), ("mistral 11", 11), ("mistral 13", 13)]
-    + [
+    [
+        ("mistral 1", 1),
+        ("mistral 2", 2),
+        ("mistral 3", 3),
+        ("mistral 3 tekken", 3),
+        ("mistral 7", 7),
+        ("mistral 7 tekken", 7),
+        ("mistral 11", 11),
+        ("mistral 13", 13),
         ("qwen3", None),
         ("mistral 1 huggingface", None),
         ("step-audio-2 tiktoken", None),

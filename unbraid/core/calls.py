@@ -367,6 +367,10 @@ class ValueFrame(Frame):
             return False
         return True
 
+    @property
+    def in_string(self) -> bool:
+        return self.quoted if self.lenient else self.scanner.in_string
+
     def _finish(self, parser: Parser) -> None:
         parser.pop()
         if self.role == ARGUMENTS:

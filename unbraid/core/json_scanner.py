@@ -47,6 +47,10 @@ class JsonScanner:
         return self._state == _DONE
 
     @property
+    def in_string(self) -> bool:
+        return self._state in (_STRING, _ESCAPE, _HEX)
+
+    @property
     def depth(self) -> int:
         return len(self._stack)
 

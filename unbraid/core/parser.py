@@ -218,7 +218,10 @@ class Parser:
             if token in codes:
                 self._push("".join(text))
                 text.clear()
-                self._audio(*codes[token])
+                if self._in_json_string():
+                    self._push(detokenizer.flush() + codes[token][1])
+                else:
+                    self._audio(*codes[token])
             elif token in stand_ins:
                 # A marker ends a character that was cut off; audio does not.
                 text.append(detokenizer.flush())
@@ -583,7 +586,7 @@ class Parser:
         while found := search.find(text, at):
             self._push(text[at : found.start()])
             is_code, code = search.code(found.group())
-            if is_code and self._in_speech() and not self._in_json():
+            if is_code and self._in_speech() and not self._in_json_string():
                 self._audio(code, found.group())
             else:
                 self._push(found.group())
@@ -591,13 +594,14 @@ class Parser:
         held = search.unfinished(text, at)
         self._push(text[at:held])
         self._code_tail = text[held:]
-        if self._code_tail and (self._in_json() or not self._in_speech()):
+        if self._code_tail and (self._in_json_string() or not self._in_speech()):
             self._push(self._code_tail)
             self._code_tail = ""
 
-    def _in_json(self) -> bool:
-        """Where a code in text is data."""
-        return isinstance(self.stack[-1], ValueFrame | QuotedArgumentsFrame | JsonCallFrame)
+    def _in_json_string(self) -> bool:
+        """Where a code is data."""
+        frame = self.stack[-1]
+        return isinstance(frame, QuotedArgumentsFrame) or (isinstance(frame, ValueFrame) and frame.in_string)
 
     def _in_speech(self) -> bool:
         return any(isinstance(frame, ScopeFrame) and frame.rule.strand == "speech" for frame in self.stack)
