@@ -1,5 +1,5 @@
-"""The laws on token ids, with real tokenizers: whatever groups the tokens come in, the result is that of the text; and a
-marker that is a token of the vocabulary is that token only."""
+"""The laws on token ids, with real tokenizers: whatever groups the tokens come in, the result is that of the text; and
+a marker that is a token of the vocabulary is that token only."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def encodable(tokenizer: object, text: str) -> bool:
 @settings(max_examples=25)
 @given(data=st.data())
 def test_tokens_say_what_the_text_says(case: str, data: st.DataObject) -> None:
-    """Laws 1, 5, 7 and 10: all at once, one token at a time, and 1 to 6 at a time as speculative decoding gives them."""
+    """Laws 1, 5, 7 and 10: all at once, one token at a time, and 1 to 6 at a time as speculative decoding gives."""
     name, make = CASES[case]
     tokenizer = make()
     format = format_of(name, tokenizer)

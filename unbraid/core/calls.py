@@ -58,6 +58,11 @@ class Frame(ABC):
     def step(self, parser: Parser) -> bool:
         """Do what can be done with the buffer; False when more input is needed."""
 
+    def pass_whole(self, parser: Parser, text: str) -> bool:
+        """Emit all of `text` if it is plainly of one kind and changes nothing here; False where `step` must look at it.
+        Only a short cut for what most deltas are."""
+        return False
+
     @abstractmethod
     def save(self) -> list[Any]:
         """The state as plain values."""
@@ -365,6 +370,12 @@ class ValueFrame(Frame):
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         else:
             return False
+        return True
+
+    def pass_whole(self, parser: Parser, text: str) -> bool:
+        if self.lenient or not self.scanner.pass_string(text):
+            return False
+        parser.emit(self.role, text)
         return True
 
     @property

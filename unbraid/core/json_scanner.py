@@ -18,9 +18,10 @@ _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
 _STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
 
 _whitespace = re.compile(r"[ \t\n\r]*").match
-_plain = re.compile(r'[^"\\\x00-\x1f]*').match
+_in_string = re.compile(r'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
+_ESCAPES = frozenset('"\\/bfnrt')
 _SCALAR_STARTS = frozenset("-0123456789tfn")
 
 
@@ -28,7 +29,19 @@ class JsonScanner:
     """Scans one value. `error` is set where the value breaks; `flaw` where it is not quite JSON, but its end can still
     be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
 
-    __slots__ = ("_hex", "_in_key", "_limits", "_scalar", "_stack", "_state", "error", "flaw", "is_object", "message")
+    __slots__ = (
+        "_hex",
+        "_in_key",
+        "_limits",
+        "_scalar",
+        "_stack",
+        "_state",
+        "done",
+        "error",
+        "flaw",
+        "is_object",
+        "message",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -37,14 +50,11 @@ class JsonScanner:
         self._in_key = False
         self._hex = 0
         self._scalar = ""
+        self.done = False
         self.is_object = False
         self.flaw = ""
         self.error = ""
         self.message = ""
-
-    @property
-    def done(self) -> bool:
-        return self._state == _DONE
 
     @property
     def in_string(self) -> bool:
@@ -60,7 +70,7 @@ class JsonScanner:
         while position < size:
             state = self._state
             if state == _STRING:
-                position = _plain(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                position = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
                 if position == size:
                     break
                 char = text[position]
@@ -97,7 +107,7 @@ class JsonScanner:
                     self._state, self._hex = _HEX, 4
                 else:
                     self._state = _STRING
-                    if char not in '"\\/bfnrt':
+                    if char not in _ESCAPES:
                         self.flaw = f"'\\{char}' is no escape in JSON"
             elif state == _HEX:
                 if text[position] in "0123456789abcdefABCDEF":
@@ -116,7 +126,23 @@ class JsonScanner:
         """No more text comes: is the value whole? (Only the end of the text shows where a bare number ends.)"""
         if self._state == _SCALAR:
             self._end_scalar()
-        return self._state == _DONE
+        return self.done
+
+    def pass_string(self, text: str) -> bool:
+        """`scan`, for text that stands all inside the string that is open now. False, and nothing done, for other."""
+        if self._state == _STRING:
+            end = _in_string(text, 0).end()  # type: ignore[union-attr]  # an empty match always exists
+        elif self._state == _ESCAPE and text[0] in _ESCAPES:
+            end = _in_string(text, 1).end()  # type: ignore[union-attr]
+        else:
+            return False
+        if end == len(text):
+            self._state = _STRING
+        elif end == len(text) - 1 and text[end] == "\\":
+            self._state = _ESCAPE
+        else:
+            return False
+        return True
 
     def _structure(self, char: str) -> bool:
         """A character outside strings and scalars. False where it does not belong there."""
@@ -161,7 +187,8 @@ class JsonScanner:
         return True
 
     def _after_value(self) -> int:
-        return _NEXT if self._stack else _DONE
+        self.done = not self._stack
+        return _DONE if self.done else _NEXT
 
     def _end_scalar(self) -> bool:
         if not _is_scalar(self._scalar):
@@ -185,4 +212,5 @@ class JsonScanner:
         scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
         scanner.is_object, scanner.flaw, scanner.error, scanner.message = rest
         scanner._stack = list(stack)
+        scanner.done = scanner._state == _DONE
         return scanner

@@ -7,7 +7,7 @@ the text not be part of one? Both are one search with a compiled pattern, whatev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,8 +55,7 @@ class Markers:
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
         self._search = re.compile("|".join(map(re.escape, ordered)) or nothing).search
-        beginnings = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
-        self._begin = re.compile(f"[{beginnings}]" if beginnings else nothing).search
+        self._begin = any_of({spelling[0] for spelling in spellings})
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
         self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
         self._longest = max(map(len, spellings), default=0)
@@ -78,6 +77,11 @@ class Markers:
         return size if partial is None else partial.start()
 
 
+def any_of(chars: set[str]) -> Callable[[str, int], re.Match[str] | None]:
+    """A search for any of these characters."""
+    return re.compile("[" + "".join(map(re.escape, sorted(chars))) + "]" if chars else "(?!)").search
+
+
 def _suffixes(lead: str) -> list[str]:
     return [lead[i:] for i in range(len(lead) + 1)]
 
@@ -90,13 +94,13 @@ class Strays:
 
     def __init__(self, keys: list[str]) -> None:
         self._search = re.compile("|".join(map(re.escape, keys)) or "(?!)")
-        self._begin = re.compile("[" + "".join({re.escape(key[0]) for key in keys}) + "]" if keys else "(?!)").search
+        self._begin = any_of({key[0] for key in keys})
         self._longest = max(map(len, keys), default=0)
 
     def watch(self, before: str, text: str) -> tuple[str, list[tuple[str, int]]]:
         """`before` is what the last call returned: the end of the text so far, as far as it can begin a marker. Returns
         that for the next call, and each marker with the position in `text` where it ends."""
-        if not before and self._begin(text) is None:
+        if not before and self._begin(text, 0) is None:
             return "", []
         seen = before + text
         found = [(match.group(), match.end() - len(before)) for match in self._search.finditer(seen)]

@@ -136,13 +136,12 @@ class Fold:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            kind = type(event)
-            if kind is Content:
-                self._part("content").text.append(event.text)  # type: ignore[union-attr]  # `kind` says which it is
-            elif kind is ToolCallArguments:
-                self._call.text.append(event.fragment)  # type: ignore[union-attr]
-            elif kind is Reasoning:
-                self._part("reasoning").text.append(event.text)  # type: ignore[union-attr]
+            if isinstance(event, Content):
+                self._part("content").text.append(event.text)
+            elif isinstance(event, ToolCallArguments):
+                self._call.text.append(event.fragment)
+            elif isinstance(event, Reasoning):
+                self._part("reasoning").text.append(event.text)
             else:
                 self._add_rare(event)
 

@@ -9,7 +9,7 @@ character is emitted once or is markup (law 3).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from . import diagnostics
@@ -72,14 +72,15 @@ class ScopeFrame(Frame):
         """The closing marker of a call that was no call: text, like the call, and no surprise."""
 
     def step(self, parser: Parser) -> bool:
-        markers, buffer, start = self.rule.markers, parser.buffer, parser.position
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        markers = rule.markers
         found = markers.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
             end = len(buffer) if parser.at_end else markers.settled(buffer, start)
         if end > start:
-            self.tail, strays = self.rule.strays.watch(self.tail, buffer[start:end])
+            self.tail, strays = rule.strays.watch(self.tail, buffer[start:end])
             for key, past in strays:
                 parser.take(start + past - parser.position, TEXT)
                 if key == self.excused:
@@ -93,6 +94,12 @@ class ScopeFrame(Frame):
             parser.cross(markers.which(found), found.end() - found.start())
             return True
         return parser.at_end and parser.end_scope()
+
+    def pass_whole(self, parser: Parser, text: str) -> bool:
+        if self.tail or self.rule.begins(text, 0) is not None:
+            return False
+        parser.emit(TEXT, text)
+        return True
 
     def save(self) -> list[Any]:
         return [self.rule.strand, self.tail, self.excused]
@@ -156,6 +163,7 @@ class Parser:
         self.format = format
         self.limits = limits or Limits()
         self._program: Program = compile_format(format, vocabulary)
+        self._code_search = self._program.code_search
         self._detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
         self._tools = tools
         self._emit_unknown = unknown_tools == "emit"
@@ -179,7 +187,8 @@ class Parser:
         """The beginning of what may become an audio code, in text."""
 
         self.stack: list[Frame] = [ScopeFrame(self._program.content)]
-        self._strand = "content"
+        self._text_event: Callable[[str, int, int], Event] = Content
+        """What text of the innermost scope becomes."""
         self._calls: CallsFrame | None = None
         self.call: PendingCall = PendingCall()
         self.reading_call = False
@@ -195,11 +204,12 @@ class Parser:
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
-        self._check_open()
+        if self._finished:
+            self._refuse()
         if self._detokenizer is not None:
             # No text may pass for a token.
             text = _without_stand_ins(text)
-        if self._program.code_search is None:
+        if self._code_search is None:
             self._push(text)
         else:
             self._push_with_codes(text)
@@ -207,7 +217,8 @@ class Parser:
 
     def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
         """Parse the next token ids."""
-        self._check_open()
+        if self._finished:
+            self._refuse()
         detokenizer = self._detokenizer
         if detokenizer is None:
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
@@ -239,7 +250,8 @@ class Parser:
 
     def finish(self) -> list[Event]:
         """The output is over: emit what is still held back and close what is open."""
-        self._check_open()
+        if self._finished:
+            self._refuse()
         if self._detokenizer is not None:
             self._push(self._detokenizer.flush())
         self._push(self._code_tail)
@@ -309,6 +321,19 @@ class Parser:
         self._offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
+    def emit(self, role: int, text: str) -> None:
+        """Emit text that never was in the buffer."""
+        start = self._offset
+        self._offset = end = start + len(text)
+        if role == TEXT and not self.reading_call:
+            self._out.append(self._text_event(text, start, end))
+        elif role == ARGUMENTS and self.call.accepted:
+            self._out.append(ToolCallArguments(self.call.index, text, start, end))
+            if self._keep:
+                self.call.raw.append(text)
+        else:
+            self._emit(role, text, text, start, end)
+
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:
@@ -367,12 +392,7 @@ class Parser:
     def _say(self, role: int, text: str, start: int, end: int) -> None:
         out = self._out
         if role == TEXT:
-            if self._strand == "content":
-                out.append(Content(text, start, end))
-            elif self._strand == "reasoning":
-                out.append(Reasoning(text, start, end))
-            else:
-                out.append(SpeechText(text, self._speech_count - 1, start, end))
+            out.append(self._text_event(text, start, end))
         elif role == ARGUMENTS:
             out.append(ToolCallArguments(self.call.index, text, start, end))
         elif role == NAME:
@@ -389,16 +409,24 @@ class Parser:
     def push(self, frame: Frame) -> None:
         self.stack.append(frame)
         if isinstance(frame, ScopeFrame):
-            self._strand = frame.rule.strand
+            self._text_event = self._event_of(frame.rule.strand)
         elif isinstance(frame, CallsFrame):
             self._calls = frame
 
     def pop(self) -> None:
         frame = self.stack.pop()
         if isinstance(frame, ScopeFrame):
-            self._strand = self._scope().strand
+            self._text_event = self._event_of(self._scope().strand)
         elif isinstance(frame, CallsFrame):
             self._calls = None
+
+    def _event_of(self, strand: str) -> Callable[[str, int, int], Event]:
+        if strand == "content":
+            return Content
+        return Reasoning if strand == "reasoning" else self._speech_text
+
+    def _speech_text(self, text: str, start: int, end: int) -> Event:
+        return SpeechText(text, self._speech_count - 1, start, end)
 
     def cross(self, marker: Marker, size: int) -> None:
         """A marker in the text: it opens something, closes something, or is only text."""
@@ -579,7 +607,7 @@ class Parser:
     def _push_with_codes(self, text: str) -> None:
         """Text that may have audio codes in it. What is text and what is a code depends on where it stands, so the text
         before a code is parsed first."""
-        search = self._program.code_search
+        search = self._code_search
         assert search is not None
         text = self._code_tail + text
         at = 0
@@ -631,15 +659,25 @@ class Parser:
     # --- Running ---------------------------------------------------------------------------------------------------
 
     def _push(self, text: str) -> None:
-        if text:
-            self.buffer = self.buffer[self.position :] + text
-            self.position = 0
-            self._run()
+        if not text:
+            return
+        if self.position < len(self.buffer):
+            text = self.buffer[self.position :] + text
+        elif (
+            not self.trail
+            and not self._gaps
+            and (self._detokenizer is None or _stand_ins.search(text) is None)
+            and self.stack[-1].pass_whole(self, text)
+        ):
+            return
+        self.buffer = text
+        self.position = 0
+        self._run()
 
     def _run(self) -> None:
         while True:
             try:
-                while self._skip_trail() and self.stack[-1].step(self):
+                while (not self.trail or self._skip_trail()) and self.stack[-1].step(self):
                     pass
                 return
             except Malformed as problem:
@@ -666,9 +704,8 @@ class Parser:
             self._fold.add(events)
         return events
 
-    def _check_open(self) -> None:
-        if self._finished:
-            raise UnbraidError("the parser is finished: make a new one for the next response")
+    def _refuse(self) -> None:
+        raise UnbraidError("the parser is finished: make a new one for the next response")
 
 
 _PLAIN_STATE = (

@@ -8,14 +8,14 @@ and the marker's text, spelled out in ordinary tokens, stays text.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
 from . import calls, grammar
 from .errors import InvalidFormat, MissingTokens
-from .markers import Marker, Markers, Role, Strays, split_whitespace
+from .markers import Marker, Markers, Role, Strays, any_of, split_whitespace
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
@@ -34,6 +34,8 @@ class ScopeRule:
     calls_markers: Markers
     """The markers that a call in this scope stops at: its own closer too."""
     strays: Strays
+    begins: Callable[[str, int], re.Match[str] | None]
+    """Finds a character that any of these may begin with."""
     open: Marker | None
     close: Marker | None
     close_required: bool
@@ -168,6 +170,7 @@ class _Builder:
             markers=Markers(admitted),
             calls_markers=Markers([*admitted, *(close for name, close in closers.items() if name == "calls")]),
             strays=Strays([marker.key for marker in strays]),
+            begins=any_of({char for m in admitted for char in m.lead + m.key[0]} | {m.key[0] for m in strays}),
             open=open,
             close=close,
             # Speech may end with the output; reasoning should have been closed.
