@@ -7,7 +7,7 @@ the text not be part of one? Both are one search with a compiled pattern, whatev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,7 +55,8 @@ class Markers:
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
         self._search = re.compile("|".join(map(re.escape, ordered)) or nothing).search
-        self._begin = any_of({spelling[0] for spelling in spellings})
+        begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
+        self._begin = re.compile(f"[{begins}]" if begins else nothing).search
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
         self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
         self._longest = max(map(len, spellings), default=0)
@@ -63,6 +64,14 @@ class Markers:
     def find(self, text: str, start: int) -> re.Match[str] | None:
         """The nearest marker, with the whitespace before it that belongs to it."""
         return self._search(text, start)
+
+    def absent(self, text: str) -> bool:
+        """Whether there is neither a marker in `text` nor the beginning of one at its end."""
+        begin = self._begin(text)
+        if begin is None:
+            return True
+        start = begin.start()
+        return self._search(text, start) is None and self.settled(text, start) == len(text)
 
     def which(self, found: re.Match[str]) -> Marker:
         return self._by_key[found.group().lstrip()]
@@ -77,32 +86,5 @@ class Markers:
         return size if partial is None else partial.start()
 
 
-def any_of(chars: set[str]) -> Callable[[str, int], re.Match[str] | None]:
-    """A search for any of these characters."""
-    return re.compile("[" + "".join(map(re.escape, sorted(chars))) + "]" if chars else "(?!)").search
-
-
 def _suffixes(lead: str) -> list[str]:
     return [lead[i:] for i in range(len(lead) + 1)]
-
-
-class Strays:
-    """Watches for markers in text that has already gone out: they mean nothing where they stand, but say that something
-    went wrong. Nothing is held back for them."""
-
-    __slots__ = ("_begin", "_longest", "_search")
-
-    def __init__(self, keys: list[str]) -> None:
-        self._search = re.compile("|".join(map(re.escape, keys)) or "(?!)")
-        self._begin = any_of({key[0] for key in keys})
-        self._longest = max(map(len, keys), default=0)
-
-    def watch(self, before: str, text: str) -> tuple[str, list[tuple[str, int]]]:
-        """`before` is what the last call returned: the end of the text so far, as far as it can begin a marker. Returns
-        that for the next call, and each marker with the position in `text` where it ends."""
-        if not before and self._begin(text, 0) is None:
-            return "", []
-        seen = before + text
-        found = [(match.group(), match.end() - len(before)) for match in self._search.finditer(seen)]
-        rest = seen[len(before) + found[-1][1] :] if found else seen
-        return rest[-(self._longest - 1) :] if self._longest > 1 else "", found

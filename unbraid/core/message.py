@@ -136,17 +136,16 @@ class Fold:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            if isinstance(event, Content):
-                self._part("content").text.append(event.text)
-            elif isinstance(event, ToolCallArguments):
-                self._call.text.append(event.fragment)
-            elif isinstance(event, Reasoning):
-                self._part("reasoning").text.append(event.text)
-            else:
-                self._add_rare(event)
+            self.add_one(event)
 
-    def _add_rare(self, event: Event) -> None:
-        if isinstance(event, SpeechText):
+    def add_one(self, event: Event) -> None:
+        if isinstance(event, Content):
+            self._part("content").text.append(event.text)
+        elif isinstance(event, ToolCallArguments):
+            self._call.text.append(event.fragment)
+        elif isinstance(event, Reasoning):
+            self._part("reasoning").text.append(event.text)
+        elif isinstance(event, SpeechText):
             self._part("speech", event.section).text.append(event.text)
         elif isinstance(event, SpeechAudio):
             self._part("speech", event.section).codes.extend(event.codes)

@@ -1,9 +1,9 @@
 """The parser: raw output in, events out. No I/O, no chunk boundaries, no second code path.
 
 What the parser is doing is a stack of frames. At the bottom is the content; on top of it stand the scopes that markers
-have opened (reasoning, speech), and the states of a call (`calls`). `feed` adds text to the buffer and lets the frame
-on top work until it needs more. All input passes through `take`, which says what becomes of each piece; so every
-character is emitted once or is markup (law 3).
+have opened (reasoning, speech), and the states of a call (`calls`, `values`). `feed` adds text to the buffer and lets
+the frame on top work until it needs more. All input passes through `take`, which says what becomes of each piece; so
+every character is emitted once or is markup (law 3).
 """
 
 from __future__ import annotations
@@ -12,24 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from . import diagnostics
-from .call_ids import make_id, new_seed
-from .calls import (
-    ARGUMENTS,
-    MARKUP,
-    NAME,
-    TEXT,
-    CallsFrame,
-    Frame,
-    JsonCallFrame,
-    Malformed,
-    PendingCall,
-    QuotedArgumentsFrame,
-    ReadJsonCall,
-    ValueFrame,
-)
+from . import diagnostics, snapshots
+from .call_ids import IdSource
+from .calls import CallsFrame, PendingCall
 from .detokenizer import Detokenizer
-from .errors import InvalidSnapshot, UnbraidError
+from .errors import UnbraidError
 from .events import (
     Content,
     Diagnostic,
@@ -42,90 +29,21 @@ from .events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from .frames import ARGUMENTS, MARKUP, NAME, TEXT, Frame, Malformed
 from .grammar import Format
 from .limits import Limits
-from .markers import Marker, Markers
+from .markers import Marker
 from .message import Fold, Message
 from .program import Program, ScopeRule, compile_format
+from .scopes import AgainFrame, ScopeFrame
 from .tools import Tools
+from .values import QuotedArgumentsFrame, ValueFrame
 from .vocabulary import Vocabulary
-
-_SNAPSHOT_VERSION = 1
 
 _space = re.compile(r"\s*").match
 _stand_ins = re.compile("[\ud800-\udfff]")
 
 UnknownTools = Literal["text", "emit"]
-
-
-class ScopeFrame(Frame):
-    """Text of one strand, up to the nearest marker."""
-
-    kind = "scope"
-    __slots__ = ("excused", "rule", "tail")
-
-    def __init__(self, rule: ScopeRule, tail: str = "", excused: str = "") -> None:
-        self.rule = rule
-        self.tail = tail
-        """The end of the text so far, as far as it may begin a stray marker."""
-        self.excused = excused
-        """The closing marker of a call that was no call: text, like the call, and no surprise."""
-
-    def step(self, parser: Parser) -> bool:
-        rule, buffer, start = self.rule, parser.buffer, parser.position
-        markers = rule.markers
-        found = markers.find(buffer, start)
-        if found is not None:
-            end = found.start()
-        else:
-            end = len(buffer) if parser.at_end else markers.settled(buffer, start)
-        if end > start:
-            self.tail, strays = rule.strays.watch(self.tail, buffer[start:end])
-            for key, past in strays:
-                parser.take(start + past - parser.position, TEXT)
-                if key == self.excused:
-                    self.excused = ""
-                    continue
-                parser.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
-            if end > parser.position:
-                parser.take(end - parser.position, TEXT)
-        if found is not None:
-            self.tail = ""
-            parser.cross(markers.which(found), found.end() - found.start())
-            return True
-        return parser.at_end and parser.end_scope()
-
-    def pass_whole(self, parser: Parser, text: str) -> bool:
-        if self.tail or self.rule.begins(text, 0) is not None:
-            return False
-        parser.emit(TEXT, text)
-        return True
-
-    def save(self) -> list[Any]:
-        return [self.rule.strand, self.tail, self.excused]
-
-
-class AgainFrame(Frame):
-    """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
-
-    kind = "again"
-    __slots__ = ("markers",)
-
-    def __init__(self, open: Marker) -> None:
-        self.markers = Markers([open])
-
-    def step(self, parser: Parser) -> bool:
-        found = self.markers.find(parser.buffer, parser.position)
-        if found is not None and found.start() == parser.position:
-            parser.take(found.end() - found.start(), MARKUP)
-            parser.trail = self.markers.which(found).trail
-        elif not parser.at_end and self.markers.settled(parser.buffer, parser.position) == parser.position:
-            return False
-        parser.pop()
-        return True
-
-    def save(self) -> list[Any]:
-        return []
 
 
 class Parser:
@@ -167,11 +85,13 @@ class Parser:
         self._detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
         self._tools = tools
         self._emit_unknown = unknown_tools == "emit"
-        self._keep = keep_message
+        self.keep = keep_message
         self._fold = Fold()
         self._show_markup = markup
-        self._seed = new_seed() if seed is None else seed
+        self._ids = IdSource(format.call_ids, seed)
         self._finished = False
+        self._text_only = vocabulary is None and self._code_search is None
+        self._ready = False
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
@@ -179,7 +99,7 @@ class Parser:
         self.at_end = False
         self.trail = ""
         """Whitespace that belongs to the marker just taken, if it comes."""
-        self._offset = 0
+        self.offset = 0
         """Where buffer[position] stands in the raw output."""
         self._gaps: list[list[int]] = []
         """Audio that came while text before it was held back: start and length. The text goes on after it."""
@@ -187,14 +107,12 @@ class Parser:
         """The beginning of what may become an audio code, in text."""
 
         self.stack: list[Frame] = [ScopeFrame(self._program.content)]
-        self._text_event: Callable[[str, int, int], Event] = Content
+        self.text_event: Callable[[str, int, int], Event] = Content
         """What text of the innermost scope becomes."""
         self._calls: CallsFrame | None = None
         self.call: PendingCall = PendingCall()
         self.reading_call = False
         self._call_count = 0
-        self._ids: set[str] = set()
-        self._generated_ids = 0
         self._speech_count = 0
         self._stray_audio = False
         self._out: list[Event] = []
@@ -204,6 +122,10 @@ class Parser:
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
+        if self._ready and text and (event := self.stack[-1].quick(self, text)) is not None:
+            if self.keep:
+                self._fold.add_one(event)
+            return [event]
         if self._finished:
             self._refuse()
         if self._detokenizer is not None:
@@ -264,45 +186,17 @@ class Parser:
     @property
     def message(self) -> Message:
         """What has been said so far."""
-        if not self._keep:
+        if not self.keep:
             raise UnbraidError("this parser keeps no message: make it with keep_message=True")
         return self._fold.message()
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values (JSON will do), to go on from in another parser of the same arguments."""
-        return {
-            "version": _SNAPSHOT_VERSION,
-            "format": self.format.name,
-            "buffer": self.buffer[self.position :],
-            "frames": [[frame.kind, *frame.save()] for frame in self.stack],
-            "call": self.call.save(),
-            "ids": sorted(self._ids),
-            "message": self._fold.save() if self._keep else None,
-            "detokenizer": self._detokenizer.save() if self._detokenizer else None,
-            "gaps": [list(gap) for gap in self._gaps],
-            **{name: getattr(self, name) for name in _PLAIN_STATE},
-        }
+        return snapshots.save(self)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot. This parser must have been made with the same arguments as the other one."""
-        if snapshot.get("version") != _SNAPSHOT_VERSION or snapshot.get("format") != self.format.name:
-            raise InvalidSnapshot(
-                f"not a snapshot of a parser for {self.format.name!r}: it says format {snapshot.get('format')!r}, "
-                f"version {snapshot.get('version')!r}"
-            )
-        for name in _PLAIN_STATE:
-            setattr(self, name, snapshot[name])
-        self.buffer, self.position = snapshot["buffer"], 0
-        self._gaps = [list(gap) for gap in snapshot["gaps"]]
-        self._ids = set(snapshot["ids"])
-        self.call = PendingCall.load(snapshot["call"])
-        if snapshot["message"] is not None:
-            self._fold = Fold.load(snapshot["message"])
-        if self._detokenizer is not None and snapshot["detokenizer"] is not None:
-            self._detokenizer.load(snapshot["detokenizer"])
-        self.stack, self._calls = [], None
-        for kind, *saved in snapshot["frames"]:
-            self.push(self._load_frame(kind, saved))
+        snapshots.load(self, snapshot)
 
     # --- Taking input ----------------------------------------------------------------------------------------------
 
@@ -317,22 +211,9 @@ class Parser:
                 if value is not None:
                     role, value = MARKUP, None
             return
-        begin = self._offset
-        self._offset = end = begin + size
+        begin = self.offset
+        self.offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
-
-    def emit(self, role: int, text: str) -> None:
-        """Emit text that never was in the buffer."""
-        start = self._offset
-        self._offset = end = start + len(text)
-        if role == TEXT and not self.reading_call:
-            self._out.append(self._text_event(text, start, end))
-        elif role == ARGUMENTS and self.call.accepted:
-            self._out.append(ToolCallArguments(self.call.index, text, start, end))
-            if self._keep:
-                self.call.raw.append(text)
-        else:
-            self._emit(role, text, text, start, end)
 
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
@@ -356,7 +237,7 @@ class Parser:
         """`text`, just taken, as it stands in the raw output: tokens written out, cut where audio stands in it."""
         spellings, gaps = self._program.spellings, self._gaps
         piece: list[str] = []
-        begin = end = self._offset
+        begin = end = self.offset
         for char in text:
             if gaps and gaps[0][0] == end:
                 if piece:
@@ -367,7 +248,7 @@ class Parser:
             spelled = spellings.get(char, char)
             piece.append(spelled)
             end += len(spelled)
-        self._offset = end
+        self.offset = end
         if piece:
             yield "".join(piece), begin, end
 
@@ -383,7 +264,7 @@ class Parser:
                     self.report(diagnostics.TOO_LONG, "a tool call whose name does not come")
                     self._reject_call()
                 return
-            elif self._keep:
+            elif self.keep:
                 call.raw.append(text)
         elif role == MARKUP and self._calls is not None and not self._calls.accepted:
             role = TEXT
@@ -392,7 +273,7 @@ class Parser:
     def _say(self, role: int, text: str, start: int, end: int) -> None:
         out = self._out
         if role == TEXT:
-            out.append(self._text_event(text, start, end))
+            out.append(self.text_event(text, start, end))
         elif role == ARGUMENTS:
             out.append(ToolCallArguments(self.call.index, text, start, end))
         elif role == NAME:
@@ -401,7 +282,7 @@ class Parser:
             out.append(Markup(text, start, end))
 
     def report(self, kind: str, message: str) -> None:
-        at = self._offset
+        at = self.offset
         self._out.append(Diagnostic(kind, self.spell(message), at, at))
 
     # --- The stack -------------------------------------------------------------------------------------------------
@@ -409,14 +290,14 @@ class Parser:
     def push(self, frame: Frame) -> None:
         self.stack.append(frame)
         if isinstance(frame, ScopeFrame):
-            self._text_event = self._event_of(frame.rule.strand)
+            self.text_event = self._event_of(frame.rule.strand)
         elif isinstance(frame, CallsFrame):
             self._calls = frame
 
     def pop(self) -> None:
         frame = self.stack.pop()
         if isinstance(frame, ScopeFrame):
-            self._text_event = self._event_of(self._scope().strand)
+            self.text_event = self._event_of(self.scope().strand)
         elif isinstance(frame, CallsFrame):
             self._calls = None
 
@@ -457,7 +338,7 @@ class Parser:
     def _open(self, marker: Marker, size: int) -> None:
         if marker.strand == "calls":
             assert self._program.calls is not None
-            self.push(CallsFrame(self._program.calls, self._scope().calls_markers))
+            self.push(CallsFrame(self._program.calls, self.scope().calls_markers))
             self.begin_call()
         self.take(size, MARKUP)
         if marker.strand != "calls":
@@ -465,7 +346,7 @@ class Parser:
         self.trail = marker.trail
 
     def _enter(self, strand: str) -> None:
-        self.push(ScopeFrame(self._scope().inner[strand]))
+        self.push(ScopeFrame(self.scope().inner[strand]))
         if strand == "speech":
             self._speech_count += 1
 
@@ -473,7 +354,8 @@ class Parser:
         """A closing marker will come that closes nothing, because what it closes was taken for text."""
         self._scope_frame().excused = close.key
 
-    def _scope(self) -> ScopeRule:
+    def scope(self) -> ScopeRule:
+        """The innermost scope."""
         return self._scope_frame().rule
 
     def _scope_frame(self) -> ScopeFrame:
@@ -491,38 +373,14 @@ class Parser:
         strands, self.trail = self._program.open_after(text, from_ids=from_ids)
         for strand in strands:
             self._enter(strand)
-        opened = self._scope().open
-        if opened is not None:
-            self.push(AgainFrame(opened))
+        if strands:
+            self.push(AgainFrame(self.scope().again))
 
     def _prompt_text(self, ids: Sequence[int]) -> str:
         if self._detokenizer is None:
             raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
         # The markers at its end are all that matters; none has more tokens than this.
         return self._detokenizer.text(ids[-64:], self._program.stand_ins)
-
-    def _load_frame(self, kind: str, saved: list[Any]) -> Frame:
-        program, limits = self._program, self.limits
-        if kind == "scope":
-            strand, *rest = saved
-            return ScopeFrame(self._scope().inner[strand] if self.stack else program.content, *rest)
-        if kind == "again":
-            opened = self._scope().open
-            assert opened is not None
-            return AgainFrame(opened)
-        if kind == "quoted":
-            return QuotedArgumentsFrame.load(saved, limits)
-        markers = self._scope().calls_markers
-        if kind == "value":
-            return ValueFrame.load(saved, limits, markers)
-        assert program.calls is not None
-        if kind == "calls":
-            return CallsFrame.load(saved, program.calls, markers)
-        assert kind == "json_call"
-        assert self._calls is not None
-        step = program.calls.steps[self._calls.at - 1]
-        assert isinstance(step, ReadJsonCall)
-        return JsonCallFrame.load(saved, step.node, markers)
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
@@ -546,17 +404,14 @@ class Parser:
         if call.id in self._ids:
             self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
             call.id = ""
-        while not call.id or call.id in self._ids:
-            call.id = make_id(self.format.call_ids, self._seed, self._generated_ids)
-            self._generated_ids += 1
-        self._ids.add(call.id)
+        call.id = self._ids.claim(call.id)
         call.index = self._call_count
         self._call_count += 1
         call.accepted = True
         assert self._calls is not None
         self._calls.accepted = True
         held, call.held = call.held, []
-        if self._keep:
+        if self.keep:
             call.raw = [text for _, text, _, _, _ in held]
         # The name comes first, even where the model wrote the arguments first.
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
@@ -568,7 +423,7 @@ class Parser:
         call.has_arguments = call.complete = True
         self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
         if call.accepted:
-            self._out.append(ToolCallArguments(call.index, "{}", self._offset, self._offset))
+            self._out.append(ToolCallArguments(call.index, "{}", self.offset, self.offset))
 
     def end_call(self) -> None:
         """The call is over; if it never was one, its text is text."""
@@ -577,7 +432,8 @@ class Parser:
         call = self.call
         if call.accepted:
             raw = "" if call.complete else "".join(call.raw)
-            self._out.append(ToolCallEnd(call.index, call.complete, raw, self._offset, self._offset))
+            call.raw = []
+            self._out.append(ToolCallEnd(call.index, call.complete, raw, self.offset, self.offset))
         elif not call.rejected:
             self._reject_call()
         self.reading_call = False
@@ -637,10 +493,10 @@ class Parser:
     def _audio(self, code: int | None, text: str) -> None:
         """An audio code, or padding. Text before it that is held back goes on after it."""
         held = len(self.spell(self.buffer[self.position :]))
-        start = self._offset + held + sum(length for _, length in self._gaps)
+        start = self.offset + held + sum(length for _, length in self._gaps)
         end = start + len(text)
         if not held and not self._gaps:
-            self._offset = end
+            self.offset = end
         elif self._gaps and sum(self._gaps[-1]) == start:
             self._gaps[-1][1] += len(text)
         else:
@@ -663,13 +519,6 @@ class Parser:
             return
         if self.position < len(self.buffer):
             text = self.buffer[self.position :] + text
-        elif (
-            not self.trail
-            and not self._gaps
-            and (self._detokenizer is None or _stand_ins.search(text) is None)
-            and self.stack[-1].pass_whole(self, text)
-        ):
-            return
         self.buffer = text
         self.position = 0
         self._run()
@@ -700,27 +549,14 @@ class Parser:
         events, self._out = self._out, []
         if self._speech_count:
             events = _join_audio(events)
-        if self._keep:
+        if self.keep:
             self._fold.add(events)
+        # Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found.
+        self._ready = self._text_only and not self.trail and self.position == len(self.buffer) and not self._finished
         return events
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")
-
-
-_PLAIN_STATE = (
-    "at_end",
-    "trail",
-    "_finished",
-    "_offset",
-    "_code_tail",
-    "reading_call",
-    "_call_count",
-    "_generated_ids",
-    "_speech_count",
-    "_stray_audio",
-    "_seed",
-)
 
 
 def _join_audio(events: list[Event]) -> list[Event]:

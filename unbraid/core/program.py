@@ -8,14 +8,14 @@ and the marker's text, spelled out in ordinary tokens, stays text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
 
 from . import calls, grammar
 from .errors import InvalidFormat, MissingTokens
-from .markers import Marker, Markers, Role, Strays, any_of, split_whitespace
+from .markers import Marker, Markers, Role, split_whitespace
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
@@ -33,9 +33,11 @@ class ScopeRule:
     markers: Markers
     calls_markers: Markers
     """The markers that a call in this scope stops at: its own closer too."""
-    strays: Strays
-    begins: Callable[[str, int], re.Match[str] | None]
-    """Finds a character that any of these may begin with."""
+    strays: Markers
+    all_markers: Markers
+    """All of these."""
+    again: Markers
+    """Its own opener alone."""
     open: Marker | None
     close: Marker | None
     close_required: bool
@@ -162,15 +164,16 @@ class _Builder:
         admitted = ends + [open for name, (open, _) in pairs.items() if name not in strands]
         closers = {name: close for name, (_, close) in pairs.items() if close is not None}
         admitted += [close for name, close in closers.items() if name in strands]
-        strays = [close for name, close in closers.items() if name not in strands]
+        strays = [replace(close, lead="") for name, close in closers.items() if name not in strands]
         open, close = pairs.get(strands[-1], (None, None))
         inner = [name for name in pairs if name not in strands and name != "calls"]
         return ScopeRule(
             strand=strands[-1],
             markers=Markers(admitted),
             calls_markers=Markers([*admitted, *(close for name, close in closers.items() if name == "calls")]),
-            strays=Strays([marker.key for marker in strays]),
-            begins=any_of({char for m in admitted for char in m.lead + m.key[0]} | {m.key[0] for m in strays}),
+            strays=Markers(strays),
+            all_markers=Markers([*admitted, *strays]),
+            again=Markers([open] if open is not None else []),
             open=open,
             close=close,
             # Speech may end with the output; reasoning should have been closed.

@@ -1,0 +1,105 @@
+"""Tool definitions: what is taken, and what is said of those that are wrong."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from unbraid import InvalidTools, Tools
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "enum": ["Paris", "東京"]},
+        "days": {"type": ["integer", "null"], "minimum": 1},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}},
+        "any": True,
+        "type": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+    "$defs": {"tag": {"type": "string"}},
+}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"type": "function", "function": {"name": "f", "description": "…", "parameters": PARAMETERS}},
+        {"function": {"name": "f", "parameters": PARAMETERS, "strict": True}},
+        {"name": "f", "parameters": PARAMETERS},
+        {"type": "function", "name": "f", "parameters": PARAMETERS},
+    ],
+)
+def test_every_way_to_define_a_tool(definition: dict[str, Any]) -> None:
+    tools = Tools([definition])
+    assert dict(tools) == {"f": PARAMETERS}
+
+
+@pytest.mark.parametrize(
+    "definition", [{"name": "f"}, {"name": "f", "parameters": None}, {"name": "f", "parameters": {}}]
+)
+def test_a_tool_without_parameters(definition: dict[str, Any]) -> None:
+    assert dict(Tools([definition])) == {"f": {}}
+
+
+def test_no_tools_and_the_same_tool_twice() -> None:
+    assert len(Tools([])) == 0
+    assert list(Tools([{"name": "f"}, {"name": "g"}, {"name": "f"}])) == ["f", "g"]
+
+
+@pytest.mark.parametrize("definitions", ["f", b"f", {"name": "f"}, 5, None])
+def test_not_a_list(definitions: Any) -> None:
+    with pytest.raises(InvalidTools, match=f"must be a list.*{type(definitions).__name__}"):
+        Tools(definitions)
+
+
+def function(**schema: Any) -> dict[str, Any]:
+    """A tool with this schema, second in the list."""
+    return {"type": "function", "function": {"name": "f", "parameters": schema}}
+
+
+IN_F = "tools[1].function ('f').parameters"
+deep: dict[str, Any] = {}
+for _ in range(300):
+    deep = {"properties": {"a": deep}}
+
+BAD: dict[str, tuple[Any, list[str]]] = {
+    "a string": ("f", ["tools[1]", "str"]),
+    "null": (None, ["tools[1]", "NoneType"]),
+    "another type": ({"type": "retrieval"}, ["tools[1]", "'retrieval'"]),
+    "function is no object": ({"type": "function", "function": "f"}, ["tools[1].function", "str"]),
+    "no name": ({"type": "function", "function": {}}, ["tools[1].function", "no name"]),
+    "empty name": ({"name": " "}, ["tools[1]", "no name"]),
+    "name is no string": ({"name": 5}, ["tools[1]", "no name"]),
+    "parameters are a list": ({"name": "f", "parameters": []}, ["tools[1] ('f').parameters", "list"]),
+    "parameters are true": ({"name": "f", "parameters": True}, ["tools[1] ('f').parameters", "object"]),
+    "parameters are no object": (function(type="string"), [IN_F, "object"]),
+    "unknown type": (function(properties={"a": {"type": "str"}}), [f"{IN_F}.properties.a.type", "'str'", "string"]),
+    "unknown type in a list": (function(properties={"a": {"type": ["string", "none"]}}), [f"{IN_F}.properties.a.type"]),
+    "type is an object": (function(properties={"a": {"type": {"b": 1}}}), [f"{IN_F}.properties.a.type"]),
+    "type is a list in a list": (function(properties={"a": {"type": [["string"]]}}), [f"{IN_F}.properties.a.type"]),
+    "properties are a list": (function(properties=["a"]), [f"{IN_F}.properties"]),
+    "a property is a string": (function(properties={"a": "string"}), [f"{IN_F}.properties.a", "str"]),
+    "required is true": (function(required=True), [f"{IN_F}.required"]),
+    "required holds a number": (function(required=["a", 5]), [f"{IN_F}.required"]),
+    "enum is a string": (function(properties={"a": {"enum": "x"}}), [f"{IN_F}.properties.a.enum"]),
+    "$ref is an object": (function(properties={"a": {"$ref": {}}}), [f"{IN_F}.properties.a.$ref"]),
+    "items are a string": (function(properties={"a": {"items": "string"}}), [f"{IN_F}.properties.a.items"]),
+    "anyOf is an object": (function(anyOf={}), [f"{IN_F}.anyOf"]),
+    "anyOf holds a string": (function(anyOf=[{}, "x"]), [f"{IN_F}.anyOf[1]"]),
+    "deep in $defs": (function(**{"$defs": {"x": {"not": {"type": "date"}}}}), [f"{IN_F}.$defs.x.not.type", "'date'"]),
+    "too deep": (function(**deep), [IN_F, "200"]),
+    "defined twice": ({"name": "ok", "parameters": PARAMETERS}, ["tools[1]", "'ok'", "twice"]),
+}
+
+
+@pytest.mark.parametrize(("definition", "said"), BAD.values(), ids=BAD)
+def test_what_is_wrong_and_where(definition: Any, said: list[str]) -> None:
+    with pytest.raises(InvalidTools) as raised:
+        Tools([{"name": "ok"}, definition])
+    message = str(raised.value)
+    assert re.match(r"tools\[1\]", message)
+    assert [part for part in said if part not in message] == []

@@ -1,0 +1,87 @@
+"""A parser's state as plain values, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .calls import CallsFrame, PendingCall, ReadJsonCall
+from .errors import InvalidSnapshot
+from .frames import Frame
+from .message import Fold
+from .scopes import AgainFrame, ScopeFrame
+from .values import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
+
+if TYPE_CHECKING:
+    from .parser import Parser
+
+_VERSION = 1
+_PLAIN_STATE = (
+    "at_end",
+    "trail",
+    "_finished",
+    "offset",
+    "_code_tail",
+    "reading_call",
+    "_call_count",
+    "_speech_count",
+    "_stray_audio",
+)
+
+
+def save(parser: Parser) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "format": parser.format.name,
+        "buffer": parser.buffer[parser.position :],
+        "frames": [[frame.kind, *frame.save()] for frame in parser.stack],
+        "call": parser.call.save(),
+        "ids": parser._ids.save(),
+        "message": parser._fold.save() if parser.keep else None,
+        "detokenizer": parser._detokenizer.save() if parser._detokenizer else None,
+        "gaps": [list(gap) for gap in parser._gaps],
+        **{name: getattr(parser, name) for name in _PLAIN_STATE},
+    }
+
+
+def load(parser: Parser, snapshot: dict[str, Any]) -> None:
+    if snapshot.get("version") != _VERSION or snapshot.get("format") != parser.format.name:
+        raise InvalidSnapshot(
+            f"not a snapshot of a parser for {parser.format.name!r}: it says format {snapshot.get('format')!r}, "
+            f"version {snapshot.get('version')!r}"
+        )
+    for name in _PLAIN_STATE:
+        setattr(parser, name, snapshot[name])
+    parser.buffer, parser.position = snapshot["buffer"], 0
+    parser._gaps = [list(gap) for gap in snapshot["gaps"]]
+    parser._ids.load(snapshot["ids"])
+    parser.call = PendingCall.load(snapshot["call"])
+    if snapshot["message"] is not None:
+        parser._fold = Fold.load(snapshot["message"])
+    if parser._detokenizer is not None and snapshot["detokenizer"] is not None:
+        parser._detokenizer.load(snapshot["detokenizer"])
+    parser.stack, parser._calls = [], None
+    for kind, *saved in snapshot["frames"]:
+        parser.push(_frame(parser, kind, saved))
+
+
+def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
+    """A frame, from what it saved and from what stands below it."""
+    program, limits = parser._program, parser.limits
+    if kind == "scope":
+        strand, *rest = saved
+        return ScopeFrame(parser.scope().inner[strand] if parser.stack else program.content, *rest)
+    if kind == "again":
+        return AgainFrame(parser.scope().again)
+    if kind == "quoted":
+        return QuotedArgumentsFrame.load(saved, limits)
+    markers = parser.scope().calls_markers
+    if kind == "value":
+        return ValueFrame.load(saved, limits, markers)
+    assert program.calls is not None
+    if kind == "calls":
+        return CallsFrame.load(saved, program.calls, markers)
+    assert kind == "json_call"
+    assert parser._calls is not None
+    step = program.calls.steps[parser._calls.at - 1]
+    assert isinstance(step, ReadJsonCall)
+    return JsonCallFrame.load(saved, step.node, markers)
