@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Format, InvalidFormat
 from unbraid.core.grammar import Between
-from unbraid.core.markers import Marker, Markers, Strays, split_whitespace
+from unbraid.core.markers import Marker, Markers, split_whitespace
 
 from .strategies import cuts
 
@@ -111,7 +111,7 @@ def test_a_marker_that_begins_another_is_refused(keys: list[str]) -> None:
     conflict = any(other.startswith(one) for one, other in permutations(keys, 2))
     markers = [Marker("open", key, key) for key in keys]
     if conflict:
-        with pytest.raises(InvalidFormat, match="begins another"):
+        with pytest.raises(InvalidFormat, match="is part of another"):
             Markers(markers)
     elif apart(keys):
         Markers(markers)
@@ -152,29 +152,28 @@ def test_a_marker_of_whitespace_is_refused(marker: str) -> None:
         split_whitespace(marker)
 
 
-@given(keys=st.lists(KEYS, max_size=3, unique=True).filter(apart), data=st.data())
-def test_strays(keys: list[str], data: st.DataObject) -> None:
-    text = data.draw(TEXTS)
-    strays = Strays(keys)
-    longest = max(map(len, keys), default=1)
-    found: list[tuple[str, int]] = []
-    before, at = "", 0
+@given(markers=marker_sets(), text=TEXTS)
+def test_absent(markers: list[Marker], text: str) -> None:
+    nothing = naive_find(markers, text, 0) is None and naive_settled(markers, text, 0) == len(text)
+    assert Markers(markers).absent(text) == nothing
+
+
+CLOSERS = ["</think>", "<tts_end>", "</tool_call>"]
+
+
+@given(data=st.data())
+def test_strays(data: st.DataObject) -> None:
+    """Closing markers that close nothing are reported where they end, and nothing is held back for them."""
+    bits = [*CLOSERS, "</think", "</", "<tts", "_end>", "\n", "x", ">"]
+    text = data.draw(st.lists(st.sampled_from(bits), max_size=10).map("".join))
+    parser = unbraid.parser("step-audio-2")
     for piece in data.draw(st.just([text]) | st.just(list(text)) | st.composite(cuts)(text)):
-        before, news = strays.watch(before, piece)
-        assert len(before) < longest
-        assert all(0 < past <= len(piece) for _, past in news)
-        found += [(key, at + past) for key, past in news]
-        at += len(piece)
-    assert found == naive_strays(keys, text)
+        parser.feed(piece)
+    parser.finish()
+    assert parser.message.content == text
+    assert [(d.kind, d.start) for d in parser.message.diagnostics] == [("stray_closer", end) for end in ends(text)]
 
 
-def naive_strays(keys: list[str], text: str) -> list[tuple[str, int]]:
-    """Each marker with where it ends; none shares a character with the one before."""
-    found: list[tuple[str, int]] = []
-    free = 0
-    for end in range(len(text) + 1):
-        for key in keys:
-            if text.endswith(key, free, end):
-                found.append((key, end))
-                free = end
-    return found
+def ends(text: str) -> list[int]:
+    """Where closing markers end."""
+    return [end for end in range(len(text) + 1) if text[:end].endswith(tuple(CLOSERS))]

@@ -88,8 +88,7 @@ def test_arguments_that_are_not_json_are_passed_on_as_they_are(format: str, argu
     message = parse(format, text)
     assert message.parts == (broken("f", arguments),)
     assert kinds(message) == ["malformed_json"]
-    assert text.startswith(message.tool_calls[0].raw)
-    assert message.tool_calls[0].raw.endswith(arguments)
+    assert message.tool_calls[0].raw == text
 
 
 @pytest.mark.parametrize("arguments", BROKEN_ARGUMENTS.values(), ids=BROKEN_ARGUMENTS)
@@ -107,7 +106,7 @@ def test_the_same_in_a_json_call(order: str, arguments: str) -> None:
 HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     "no closing marker, then text": (
         f"<tool_call>\n{F}\nmore",
-        (call("f"), content("\nmore")),
+        (call("f"), content("more")),
         ["unclosed"],
     ),
     "no closing marker, then a call": (
@@ -141,7 +140,7 @@ HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     "closing bracket missing": (hermes(F[:-1]), (call("f"),), ["malformed_call"]),
     "comma after the last pair": (
         hermes('{"name": "f", "arguments": {"a": 1},}'),
-        (call("f", '{"a": 1}'), content("}")),
+        (call("f", '{"a": 1}'),),
         ["malformed_call"],
     ),
     "keys twice": (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import diagnostics
+from .errors import InvalidFormat
 from .frames import MARKUP, NAME, TEXT, Frame, Malformed
 from .grammar import JsonCall
 from .markers import Markers
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from .parser import Parser
     from .program import CallsRule
 
-_space = re.compile(r"\s*").match
 # Nothing that could be markup of the call around it, or a stand-in for a token.
 _word = re.compile(r"[^\s\"'{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
 _closing_bracket = re.compile(r"[}\]]").match
-# Whitespace that waits for a closing marker; more than this is not waited for.
-_MOST_SPACE = 64
+
+
+def check_ends_word(literal: str) -> None:
+    """A name ends where its characters do: what follows it must not look like more of it."""
+    if literal.strip() and _word(literal.strip()[0]).end():  # type: ignore[union-attr]
+        raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
 
 
 class Step(Protocol):
@@ -50,13 +54,14 @@ class PendingCall:
         self.raw: list[str] = []
 
     def save(self) -> list[Any]:
-        return [getattr(self, slot) for slot in self.__slots__]
+        values = [getattr(self, slot) for slot in self.__slots__]
+        return [list(value) if isinstance(value, list) else value for value in values]
 
     @classmethod
     def load(cls, saved: list[Any]) -> PendingCall:
         call = cls()
         for slot, value in zip(cls.__slots__, saved, strict=True):
-            setattr(call, slot, value)
+            setattr(call, slot, list(value) if isinstance(value, list) else value)
         call.held = [tuple(piece) for piece in call.held]  # type: ignore[misc]  # JSON knows no tuples
         return call
 
@@ -129,6 +134,20 @@ class CallsFrame(Frame):
 # --- Steps ---------------------------------------------------------------------------------------------------------
 
 
+def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
+    """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
+    not `key`: there what should come is missing."""
+    parser.skip_space()
+    comes = parser.next_is(key)
+    if comes:
+        marker = frame.markers.comes(parser.buffer, parser.position)
+        if marker is None and not parser.at_end:
+            return None
+        if marker:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
+    return comes
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
@@ -137,7 +156,7 @@ class Literal:
     otherwise: int = -1
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        comes = parser.next_is(self.key)
+        comes = _next_is(parser, frame, self.key)
         if comes is None:
             return False
         if comes:
@@ -158,7 +177,7 @@ class Branch:
     at: int
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        comes = parser.next_is(self.key)
+        comes = _next_is(parser, frame, self.key)
         if comes is None:
             return False
         frame.at = self.at if comes else frame.at + 1
@@ -203,15 +222,14 @@ class ReadArguments:
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         parser.skip_space()
-        markers, buffer, start = frame.markers, parser.buffer, parser.position
-        found = markers.find(buffer, start)
-        if found is not None and found.start() == start:
+        marker = frame.markers.comes(parser.buffer, parser.position)
+        if marker:
             parser.accept_call()
             parser.no_arguments()
-        elif buffer.startswith(("{", '"'), start):
+        elif parser.buffer.startswith(("{", '"'), parser.position):
             parser.accept_call()
             push_arguments(parser, frame.markers)
-        elif not parser.at_end and markers.settled(buffer, start) == start:
+        elif marker is None and not parser.at_end:
             return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
@@ -231,8 +249,11 @@ class ReadJsonCall:
 
 @dataclass(frozen=True, slots=True)
 class EndCall:
+    """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
+
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.end_call()
+        if parser.call.complete or not parser.call.accepted or frame.rule.close is None:
+            parser.end_call()
         frame.at += 1
         return True
 
@@ -247,7 +268,7 @@ class NextInList:
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         for key in (self.separator, self.close):
-            comes = parser.next_is(key)
+            comes = _next_is(parser, frame, key)
             if comes is None:
                 return False
             if comes:
@@ -271,18 +292,19 @@ class Close:
         if close is None:
             parser.leave_calls()
             return True
-        buffer, start = parser.buffer, parser.position
-        end = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        if buffer.startswith(close.key, end):
-            frame.close(parser, end + len(close.key) - start)
-        elif not parser.at_end and end - start < _MOST_SPACE and close.key.startswith(buffer[end:]):
+        if frame.rule.close_required:
+            parser.skip_space()
+        closers, position = frame.rule.closers, parser.position
+        if found := closers.at(parser.buffer, position):
+            frame.close(parser, found.end() - position)
+        elif not parser.at_end and closers.settled(parser.buffer, position) == position:
             return False
         elif not frame.rule.close_required:
             parser.leave_calls()
-        elif _closing_bracket(buffer, end):
+        elif _closing_bracket(parser.buffer, parser.position):
             # A bracket too many is what models get wrong most often, and it is never the answer's text.
             parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
-            parser.take(end + 1 - start, MARKUP)
+            parser.take(1, MARKUP)
         else:
             parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
             frame.give_up(parser)

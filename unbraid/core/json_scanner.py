@@ -91,10 +91,11 @@ class JsonScanner:
                     position += 1
             elif state == _SCALAR:
                 end = _scalar(text, position).end()  # type: ignore[union-attr]
-                self._scalar += text[position:end]
-                if len(self._scalar) > self._limits.number:
+                room = self._limits.number - len(self._scalar)
+                if end - position > room:
                     self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
-                    return position
+                    return position + room
+                self._scalar += text[position:end]
                 if end == size:
                     return end
                 if not self._end_scalar():
@@ -198,7 +199,7 @@ class JsonScanner:
         return True
 
     def _break(self, kind: str, message: str) -> bool:
-        self._state, self.error, self.message = _BROKEN, kind, message
+        self._state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
         return False
 
     def save(self) -> list[Any]:

@@ -41,20 +41,21 @@ def split_whitespace(marker: str) -> tuple[str, str, str]:
 class Markers:
     """A set of markers to look for at once."""
 
-    __slots__ = ("_begin", "_by_key", "_longest", "_partial", "_search")
+    __slots__ = ("_begin", "_by_key", "_longest", "_partial", "_search", "at")
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
         spellings = {lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)}
         for one in self._by_key:
             for other in self._by_key:
-                if one != other and other.startswith(one):
-                    raise InvalidFormat(f"the marker {one!r} begins another, {other!r}: a stream can't tell them apart")
+                if one != other and one in other:
+                    raise InvalidFormat(f"the marker {one!r} is part of another, {other!r}: a stream can't tell")
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
-        self._search = re.compile("|".join(map(re.escape, ordered)) or nothing).search
+        pattern = re.compile("|".join(map(re.escape, ordered)) or nothing)
+        self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
         self._begin = re.compile(f"[{begins}]" if begins else nothing).search
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
@@ -72,6 +73,12 @@ class Markers:
             return True
         start = begin.start()
         return self._search(text, start) is None and self.settled(text, start) == len(text)
+
+    def comes(self, text: str, start: int) -> bool | None:
+        """Whether a marker stands at `start`; None when it may, and more input is needed to tell."""
+        if self.at(text, start):
+            return True
+        return None if self.settled(text, start) == start else False
 
     def which(self, found: re.Match[str]) -> Marker:
         return self._by_key[found.group().lstrip()]

@@ -172,7 +172,8 @@ class Fold:
         return Message(tuple(part.value() for part in self._parts), tuple(self._diagnostics))
 
     def save(self) -> dict[str, Any]:
-        parts = [[getattr(part, slot) for slot in _Growing.__slots__] for part in self._parts]
+        values = [[getattr(part, slot) for slot in _Growing.__slots__] for part in self._parts]
+        parts = [[list(value) if isinstance(value, list) else value for value in part] for part in values]
         return {"parts": parts, "diagnostics": [asdict(diagnostic) for diagnostic in self._diagnostics]}
 
     @classmethod

@@ -76,6 +76,8 @@ class Parser:
     ) -> None:
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
+        prompt = format.prompt if prompt is None else prompt
+        whole_format = format
         if not separate_reasoning:
             format = format.without_reasoning()
         self.format = format
@@ -116,7 +118,8 @@ class Parser:
         self._speech_count = 0
         self._stray_audio = False
         self._out: list[Event] = []
-        self._start(format.prompt if prompt is None else prompt)
+        # The prompt may end with a marker of the reasoning even where that is left in the content.
+        self._start(prompt, self._program if separate_reasoning else compile_format(whole_format, vocabulary))
 
     # --- What users call -------------------------------------------------------------------------------------------
 
@@ -208,7 +211,8 @@ class Parser:
         if self._gaps or (self._detokenizer is not None and _stand_ins.search(text)):
             for piece, begin, end in self._pieces(text):
                 self._emit(role, piece, piece if value is None else value, begin, end)
-                if value is not None:
+                if value is not None or role == NAME:
+                    # Said once: what audio cuts off from it is no more than markup.
                     role, value = MARKUP, None
             return
         begin = self.offset
@@ -221,8 +225,7 @@ class Parser:
             self.take(end - self.position, MARKUP)
 
     def next_is(self, key: str) -> bool | None:
-        """Whether `key` comes next, after whitespace; None when more input is needed to tell."""
-        self.skip_space()
+        """Whether `key` comes next; None when more input is needed to tell."""
         rest = self.buffer[self.position : self.position + len(key)]
         if rest == key:
             return True
@@ -261,7 +264,7 @@ class Parser:
                 call.held.append((role, text, value, start, end))
                 call.held_size += len(text)
                 if call.held_size > self.limits.held:
-                    self.report(diagnostics.TOO_LONG, "a tool call whose name does not come")
+                    self.report(diagnostics.TOO_LONG, "a tool call whose name does not come", at=call.held[0][3])
                     self._reject_call()
                 return
             elif self.keep:
@@ -281,8 +284,8 @@ class Parser:
         elif self._show_markup:
             out.append(Markup(text, start, end))
 
-    def report(self, kind: str, message: str) -> None:
-        at = self.offset
+    def report(self, kind: str, message: str, at: int | None = None) -> None:
+        at = self.offset if at is None else at
         self._out.append(Diagnostic(kind, self.spell(message), at, at))
 
     # --- The stack -------------------------------------------------------------------------------------------------
@@ -367,24 +370,27 @@ class Parser:
             self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without '{frame.rule.close.key}'")
         self.pop()
 
-    def _start(self, prompt: str | Sequence[int]) -> None:
-        from_ids = not isinstance(prompt, str)
-        text = prompt if isinstance(prompt, str) else self._prompt_text(prompt)
-        strands, self.trail = self._program.open_after(text, from_ids=from_ids)
-        for strand in strands:
-            self._enter(strand)
-        if strands:
-            self.push(AgainFrame(self.scope().again))
-
-    def _prompt_text(self, ids: Sequence[int]) -> str:
-        if self._detokenizer is None:
+    def _start(self, prompt: str | Sequence[int], program: Program) -> None:
+        if isinstance(prompt, str):
+            strands, trail = program.open_after(prompt, from_ids=False)
+        elif self._detokenizer is None:
             raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
-        # The markers at its end are all that matters; none has more tokens than this.
-        return self._detokenizer.text(ids[-64:], self._program.stand_ins)
+        else:
+            # The markers at its end are all that matters; none has more tokens than this.
+            text = self._detokenizer.text(prompt[-64:], program.stand_ins)
+            strands, trail = program.open_after(text, from_ids=True)
+        for strand in strands:
+            if strand in self.scope().inner:
+                self._enter(strand)
+        if not strands or strands[-1] == self.scope().strand:
+            self.trail = trail
+            if strands:
+                self.push(AgainFrame(self.scope().again))
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
     def begin_call(self) -> None:
+        self.end_call()
         self.call = PendingCall()
         self.reading_call = True
 
@@ -422,8 +428,8 @@ class Parser:
         call = self.call
         call.has_arguments = call.complete = True
         self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
-        if call.accepted:
-            self._out.append(ToolCallArguments(call.index, "{}", self.offset, self.offset))
+        if not call.rejected:
+            self._emit(ARGUMENTS, "", "{}", self.offset, self.offset)
 
     def end_call(self) -> None:
         """The call is over; if it never was one, its text is text."""
@@ -442,7 +448,8 @@ class Parser:
         self.call.rejected = True
         held, self.call.held = self.call.held, []
         for _, text, _, start, end in held:
-            self._say(TEXT, text, start, end)
+            if text:
+                self._say(TEXT, text, start, end)
 
     def _malformed(self, problem: Malformed) -> None:
         """Keep what was read of a call that breaks, and go on at the next marker."""
@@ -455,7 +462,7 @@ class Parser:
         while self.stack[-1] is not calls:
             self.pop()
         if self.call.complete or not self.call.accepted:
-            self.end_call()  # otherwise its closing marker still belongs to it
+            self.end_call()
         calls.give_up(self)
 
     # --- Audio -----------------------------------------------------------------------------------------------------

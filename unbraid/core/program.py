@@ -52,6 +52,8 @@ class CallsRule:
 
     steps: tuple[calls.Step, ...]
     close: Marker | None
+    closers: Markers
+    """`close` alone."""
     close_required: bool
 
 
@@ -71,31 +73,38 @@ class Program:
     """How codes are found where there is only text."""
 
     def open_after(self, prompt: str, *, from_ids: bool) -> tuple[list[str], str]:
-        """The strands that a prompt leaves open, outermost first, by the marker that it ends with; and the whitespace
-        of that marker that the prompt has not written, and the output may."""
-
-        def ends_with(marker: Marker | None) -> str:
-            key = "" if marker is None else marker.key
-            text = key if from_ids else self.spellings.get(key, key)
-            return text if text and rest.endswith(text) else ""
-
-        opened: list[str] = []
-        missing = ""
+        """The strands that a prompt leaves open, outermost first, by the markers that it ends with; and the whitespace
+        of the last marker that the prompt has not written, and the output may."""
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
-        while True:
+        opened: list[str] = []
+        trail: str | None = None
+
+        def take(marker: Marker | None) -> bool:
+            """Take the marker off the end of the prompt, if it is there."""
+            nonlocal rest, trail
+            key = "" if marker is None else marker.key
+            text = key if from_ids else self.spellings.get(key, key)
+            if marker is None or not rest.endswith(text):
+                return False
+            if trail is None:
+                trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
+            rest = rest[: -len(text)].rstrip()
+            return True
+
+        going_on = True
+        while going_on:
+            going_on = False
             for strand, scope in self.content.inner.items():
-                if not opened and ends_with(scope.close) and scope.close is not None:
-                    return [], scope.close.trail.removeprefix(written)
-                text = ends_with(scope.open)
-                if text and strand not in opened:
-                    if not opened and scope.open is not None:
-                        missing = scope.open.trail.removeprefix(written)
-                    opened.insert(0, strand)
-                    rest = rest[: -len(text)].rstrip()
+                if not opened and take(scope.close):
+                    # Only a section that was opened and closed at once lets us see what stands before it.
+                    going_on = take(scope.open)
                     break
-            else:
-                return opened, missing
+                if strand not in opened and take(scope.open):
+                    opened.insert(0, strand)
+                    going_on = True
+                    break
+        return opened, trail or ""
 
 
 class CodeSearch:
@@ -151,11 +160,16 @@ class _Builder:
             pairs["speech"] = self._pair("speech", format.speech.open, format.speech.close)
         if format.tools is not None:
             pairs["calls"] = self._pair("calls", format.tools.open, format.tools.close)
+        keys = [open.key for open, _ in pairs.values()]
+        if len(set(keys)) < len(keys):
+            raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
         ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
         program.content = self._scope(("content",), pairs, ends)
         if format.tools is not None:
             steps = tuple(_StepBuilder(self).body(format.tools))
-            program.calls = CallsRule(steps, pairs["calls"][1], format.tools.close_written)
+            close = pairs["calls"][1]
+            closers = Markers([] if close is None else [close])
+            program.calls = CallsRule(steps, close, closers, format.tools.close_written)
 
     def _scope(
         self, strands: tuple[str, ...], pairs: dict[str, tuple[Marker, Marker | None]], ends: list[Marker]
@@ -261,7 +275,10 @@ class _StepBuilder:
         self._steps.append(calls.NextInList(node.separator.strip(), node.close.strip(), again))
 
     def _call(self, node: grammar.Call) -> None:
-        for part in node.parts:
+        for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
+            literal = following.marker if isinstance(following, grammar.Maybe) else following
+            if isinstance(part, grammar.Name | grammar.CallId) and isinstance(literal, str):
+                calls.check_ends_word(literal)
             self._part(part)
         self._steps.append(calls.EndCall())
 

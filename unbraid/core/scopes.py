@@ -81,8 +81,8 @@ class AgainFrame(Frame):
         self.markers = markers
 
     def step(self, parser: Parser) -> bool:
-        found = self.markers.find(parser.buffer, parser.position)
-        if found is not None and found.start() == parser.position:
+        found = self.markers.at(parser.buffer, parser.position)
+        if found is not None:
             parser.take(found.end() - found.start(), MARKUP)
             parser.trail = self.markers.which(found).trail
         elif not parser.at_end and self.markers.settled(parser.buffer, parser.position) == parser.position:

@@ -49,6 +49,13 @@ def load(parser: Parser, snapshot: dict[str, Any]) -> None:
             f"not a snapshot of a parser for {parser.format.name!r}: it says format {snapshot.get('format')!r}, "
             f"version {snapshot.get('version')!r}"
         )
+    try:
+        _load(parser, snapshot)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
+
+
+def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
     for name in _PLAIN_STATE:
         setattr(parser, name, snapshot[name])
     parser.buffer, parser.position = snapshot["buffer"], 0

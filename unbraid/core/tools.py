@@ -75,7 +75,7 @@ def _check_schema(schema: object, where: str, depth: int) -> None:
         raise InvalidTools(f"{where} nests deeper than {_MOST_DEPTH}")
     types = schema.get("type", [])
     for kind in types if isinstance(types, list) else [types]:
-        if kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise InvalidTools(f"{where}.type: {kind!r} is no JSON schema type; use one of {', '.join(sorted(_TYPES))}")
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):

@@ -195,7 +195,7 @@ class QuotedArgumentsFrame(Frame):
     def _check(self, value: str) -> None:
         self.empty = False
         end = self.scanner.scan(value, 0)
-        if self.scanner.done and value[end:].strip():
+        if self.scanner.done and value[end:].strip(" \t\n\r"):
             self.scanner.flaw = "text follows the arguments"
 
     def _finish(self, parser: Parser) -> None:
@@ -271,7 +271,9 @@ class JsonCallFrame(Frame):
                 return False
             self.key, self.state = _unquote(parser.spell(string)), self._COLON
             parser.take(len(string), MARKUP)
-        elif char == "}" and state in (self._FIRST_KEY, self._NEXT):
+        elif char == "}" and state in (self._FIRST_KEY, self._KEY, self._NEXT):
+            if state == self._KEY:
+                parser.report(diagnostics.MALFORMED_CALL, "a comma too many in a tool call")
             self._end(parser)
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")

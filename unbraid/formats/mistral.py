@@ -26,7 +26,7 @@ _NAMED_WITH_ID = Call((Name(), Maybe("[CALL_ID]", (CallId(),)), Maybe("[ARGS]"),
 
 def _calls(body: Call | CallList | Either) -> Calls:
     # Some engines, and fine-tunes of the oldest models, close the calls; the vendor's templates do not.
-    return Calls("[TOOL_CALLS]", body, close="[/TOOL_CALLS]", close_written=False)
+    return Calls("[TOOL_CALLS]", body, close=" [/TOOL_CALLS]", close_written=False)
 
 
 _BASE = Format(

@@ -19,11 +19,11 @@ def register(format: Format, *aliases: str) -> Format:
     registered."""
     for variant in (format, *(variant for _, variant in format.versions)):
         compile_format(variant, None)
-    for name in (format.name, *aliases):
-        key = _key(name)
+    keys = {_key(name): name for name in (format.name, *aliases)}
+    for key, name in keys.items():
         if _names.get(key, format.name) != format.name:
             raise UnbraidError(f"the name {name!r} is taken by the format {_names[key]!r}")
-        _names[key] = format.name
+    _names.update(dict.fromkeys(keys, format.name))
     _formats[format.name] = format
     _aliases[format.name] = aliases
     return format
@@ -62,11 +62,12 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             format = replace(format, tools=source.tools, call_ids=source.call_ids, versions=source.versions)
         else:
             format = replace(format, speech=source.speech)
+    format = replace(format, ends=tuple(ends))
     versions = tuple(
         (since, replace(format, name=f"{format.name}@{since}", tools=version.tools, versions=()))
         for since, version in format.versions
     )
-    return replace(format, ends=tuple(ends), versions=versions)
+    return replace(format, versions=versions)
 
 
 def _key(name: str) -> str:
