@@ -18,7 +18,9 @@ _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
 _STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
 
 _whitespace = re.compile(r"[ \t\n\r]*").match
-_in_string = re.compile(r'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
+# Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
+_CHARS = r"[ !#-\[\]-\U0010ffff]*+"
+_in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')

@@ -93,7 +93,7 @@ class Parser:
         self._ids = IdSource(format.call_ids, seed)
         self._finished = False
         self._text_only = vocabulary is None and self._code_search is None
-        self._ready = False
+        self._quick: Callable[[Parser, str], Event | None] | None = None
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
@@ -120,15 +120,18 @@ class Parser:
         self._out: list[Event] = []
         # The prompt may end with a marker of the reasoning even where that is left in the content.
         self._start(prompt, self._program if separate_reasoning else compile_format(whole_format, vocabulary))
+        self.find_quick()
 
     # --- What users call -------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
-        if self._ready and text and (event := self.stack[-1].quick(self, text)) is not None:
-            if self.keep:
-                self._fold.add_one(event)
-            return [event]
+        if self._quick is not None and text:
+            event = self._quick(self, text)
+            if event is not None:
+                if self.keep:
+                    self._fold.add_one(event)
+                return [event]
         if self._finished:
             self._refuse()
         if self._detokenizer is not None:
@@ -558,9 +561,13 @@ class Parser:
             events = _join_audio(events)
         if self.keep:
             self._fold.add(events)
-        # Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found.
-        self._ready = self._text_only and not self.trail and self.position == len(self.buffer) and not self._finished
+        self.find_quick()
         return events
+
+    def find_quick(self) -> None:
+        """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
+        on_its_own = self._text_only and not self.trail and self.position == len(self.buffer) and not self._finished
+        self._quick = self.stack[-1].quick if on_its_own else None
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")

@@ -69,6 +69,7 @@ def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
     parser.stack, parser._calls = [], None
     for kind, *saved in snapshot["frames"]:
         parser.push(_frame(parser, kind, saved))
+    parser.find_quick()
 
 
 def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
