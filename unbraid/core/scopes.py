@@ -53,7 +53,10 @@ class ScopeFrame(Frame):
     def _strays_in(self, text: str) -> list[tuple[str, int]]:
         """The closing markers in `text` that close nothing, and where in it each ends. Nothing is held back for them: a
         marker may have begun in text that has already gone out."""
-        strays, seen, at = self.rule.strays, self.tail + text, 0
+        strays = self.rule.strays
+        if not self.tail and strays.absent(text):
+            return []
+        seen, at = self.tail + text, 0
         found = []
         while match := strays.find(seen, at):
             at = match.end()

@@ -22,6 +22,7 @@ _plain = re.compile(r'[^"\\]*').match
 _escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match
 _partial_escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
 _bracket_or_quote = re.compile(r'["\\{}\[\]]').search
+_decode = json.JSONDecoder(strict=False).decode
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -343,7 +344,7 @@ class JsonCallFrame(Frame):
 
 def _unquote(string: str) -> str:
     try:
-        text = str(json.loads(string, strict=False))
+        text = str(_decode(string)) if "\\" in string else string[1:-1]
         text.encode()  # half a surrogate pair is no text
     except ValueError:
         raise Malformed(diagnostics.MALFORMED_CALL, "a tool call with a broken escape in a name or key") from None
