@@ -283,3 +283,25 @@ def test_versions_of_mistral(version: int, format: str) -> None:
     assert format_of("mistral", real_tokenizers.mistral(11)).name == "mistral-v11"
     assert format_of("mistral", real_tokenizers.mistral(13)).name == "mistral-v13"
     assert format_of("mistral", real_tokenizers.qwen3_huggingface()).name == "mistral"
+
+
+def test_text_to_a_parser_with_a_tokenizer() -> None:
+    """Whoever feeds text gets markers found in text; the tokenizer still tells the version. The two do not mix."""
+    text = "<think>\nhm\n</think>\n\nyes"
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer, prompt=encode(tokenizer, "<|im_start|>assistant\n<think>\n"))
+    parser.feed("hm\n</think>\n\n")
+    saved = parser.snapshot()
+    with pytest.raises(unbraid.UnbraidError, match="fed text"):
+        parser.feed_tokens([1])
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer)
+    parser.restore(saved)
+    parser.feed("yes")
+    assert (parser.message.reasoning, parser.message.content) == ("hm", "yes")
+    assert unbraid.parse("qwen3", text, tokenizer=tokenizer).reasoning == "hm"
+    calls = '[TOOL_CALLS][{"name": "f", "arguments": {}}]'
+    assert not unbraid.parse("mistral", calls, tokenizer=real_tokenizers.mistral(11)).tool_calls
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer)
+    parser.feed_tokens(encode(tokenizer, text))
+    with pytest.raises(unbraid.UnbraidError, match="fed token ids"):
+        parser.feed("more")

@@ -51,7 +51,8 @@ class Parser:
 
     tools: the request's tools. A call to another name is no call: its text is kept, with a diagnostic, or, with
         `unknown_tools="emit"`, passed on. Without `tools` every name passes.
-    vocabulary: needed for `feed_tokens`. A marker that is one of its tokens is then that token only.
+    vocabulary: needed for `feed_tokens`. A marker that is one of its tokens is then that token only. (A parser that is
+        fed text instead finds markers in the text.)
     prompt: what the model was given, as text or ids; its end says where the output begins. Its last part, or the
         template's generation prompt, will do.
     separate_reasoning: False leaves the reasoning in the content, with its markers.
@@ -76,24 +77,18 @@ class Parser:
     ) -> None:
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
-        prompt = format.prompt if prompt is None else prompt
-        whole_format = format
-        if not separate_reasoning:
-            format = format.without_reasoning()
-        self.format = format
+        self._prompt = format.prompt if prompt is None else prompt
+        self._whole_format = format
+        self.format = format if separate_reasoning else format.without_reasoning()
         self.limits = limits or Limits()
-        self._program: Program = compile_format(format, vocabulary)
-        self._code_search = self._program.code_search
-        self._detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
+        self.keep = keep_message
+        self._vocabulary = vocabulary
         self._tools = tools
         self._emit_unknown = unknown_tools == "emit"
-        self.keep = keep_message
         self._fold = Fold()
         self._show_markup = markup
         self._ids = IdSource(format.call_ids, seed)
         self._finished = False
-        self._text_only = vocabulary is None and self._code_search is None
-        self._quick: Callable[[Parser, str], Event | None] | None = None
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
@@ -108,7 +103,7 @@ class Parser:
         self._code_tail = ""
         """The beginning of what may become an audio code, in text."""
 
-        self.stack: list[Frame] = [ScopeFrame(self._program.content)]
+        self.stack: list[Frame] = []
         self.text_event: Callable[[str, int, int], Event] = Content
         """What text of the innermost scope becomes."""
         self._calls: CallsFrame | None = None
@@ -118,8 +113,20 @@ class Parser:
         self._speech_count = 0
         self._stray_audio = False
         self._out: list[Event] = []
+        self._quick: Callable[[Parser, str], Event | None] | None = None
+        self._started = False
+        self.set_up(vocabulary)
+
+    def set_up(self, vocabulary: Vocabulary | None) -> None:
+        """Get ready for the ids of a vocabulary, or for text."""
+        self._program: Program = compile_format(self.format, vocabulary)
+        self._code_search = self._program.code_search
+        self._detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
+        self._speech_count = 0
+        self.stack = []
+        self.push(ScopeFrame(self._program.content))
         # The prompt may end with a marker of the reasoning even where that is left in the content.
-        self._start(prompt, self._program if separate_reasoning else compile_format(whole_format, vocabulary))
+        self._start(compile_format(self._whole_format, vocabulary))
         self.find_quick()
 
     # --- What users call -------------------------------------------------------------------------------------------
@@ -135,8 +142,8 @@ class Parser:
         if self._finished:
             self._refuse()
         if self._detokenizer is not None:
-            # No text may pass for a token.
-            text = _without_stand_ins(text)
+            self._turn_to_text()
+        self._started = True
         if self._code_search is None:
             self._push(text)
         else:
@@ -149,7 +156,10 @@ class Parser:
             self._refuse()
         detokenizer = self._detokenizer
         if detokenizer is None:
+            if self._vocabulary is not None:
+                raise UnbraidError("this parser has been fed text: it cannot go on with token ids")
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
+        self._started = True
         program = self._program
         stand_ins, codes = program.stand_ins, program.codes
         text: list[str] = []
@@ -373,14 +383,16 @@ class Parser:
             self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without '{frame.rule.close.key}'")
         self.pop()
 
-    def _start(self, prompt: str | Sequence[int], program: Program) -> None:
+    def _start(self, program: Program) -> None:
+        """Begin where the prompt leaves off."""
+        prompt = self._prompt
         if isinstance(prompt, str):
             strands, trail = program.open_after(prompt, from_ids=False)
-        elif self._detokenizer is None:
+        elif self._vocabulary is None:
             raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
         else:
             # The markers at its end are all that matters; none has more tokens than this.
-            text = self._detokenizer.text(prompt[-64:], program.stand_ins)
+            text = Detokenizer(self._vocabulary).text(prompt[-64:], program.stand_ins)
             strands, trail = program.open_after(text, from_ids=True)
         for strand in strands:
             if strand in self.scope().inner:
@@ -389,6 +401,12 @@ class Parser:
             self.trail = trail
             if strands:
                 self.push(AgainFrame(self.scope().again))
+
+    def _turn_to_text(self) -> None:
+        """Text comes although ids could: then the tokenizer only told the version."""
+        if self._started:
+            raise UnbraidError("this parser has been fed token ids: it cannot go on with text")
+        self.set_up(None)
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
@@ -566,8 +584,9 @@ class Parser:
 
     def find_quick(self) -> None:
         """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
-        on_its_own = self._text_only and not self.trail and self.position == len(self.buffer) and not self._finished
-        self._quick = self.stack[-1].quick if on_its_own else None
+        text_only = self._detokenizer is None and self._code_search is None
+        on_its_own = not self.trail and self.position == len(self.buffer) and not self._finished
+        self._quick = self.stack[-1].quick if text_only and on_its_own else None
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")
@@ -594,7 +613,3 @@ def _join_audio(events: list[Event]) -> list[Event]:
         run.append(event)
     end_run()
     return joined
-
-
-def _without_stand_ins(text: str) -> str:
-    return _stand_ins.sub("\ufffd", text) if _stand_ins.search(text) else text

@@ -24,6 +24,7 @@ _PLAIN_STATE = (
     "reading_call",
     "_call_count",
     "_speech_count",
+    "_started",
     "_stray_audio",
 )
 
@@ -56,6 +57,11 @@ def load(parser: Parser, snapshot: dict[str, Any]) -> None:
 
 
 def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
+    if parser._detokenizer is not None:
+        if snapshot["detokenizer"] is None:
+            parser.set_up(None)
+        else:
+            parser._detokenizer.load(snapshot["detokenizer"])
     for name in _PLAIN_STATE:
         setattr(parser, name, snapshot[name])
     parser.buffer, parser.position = snapshot["buffer"], 0
@@ -64,8 +70,6 @@ def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
     parser.call = PendingCall.load(snapshot["call"])
     if snapshot["message"] is not None:
         parser._fold = Fold.load(snapshot["message"])
-    if parser._detokenizer is not None and snapshot["detokenizer"] is not None:
-        parser._detokenizer.load(snapshot["detokenizer"])
     parser.stack, parser._calls = [], None
     for kind, *saved in snapshot["frames"]:
         parser.push(_frame(parser, kind, saved))
