@@ -88,7 +88,7 @@ def texts(format: Format) -> st.SearchStrategy[str]:
 
 
 def calls(format: Format) -> st.SearchStrategy[ToolCall]:
-    ids = st.text("abcXYZ0189", min_size=9, max_size=9)
+    ids = st.text("abcXYZ0189", min_size=9, max_size=9) | st.just("")
     return st.builds(ToolCall, _NAMES, arguments(format), ids)
 
 
@@ -106,7 +106,7 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
     def add(strand: str) -> None:
         last = parts[-1] if parts else None
         if strand == "call":
-            call = draw(calls(format).filter(lambda call: call.id not in ids))
+            call = draw(calls(format).filter(lambda call: not call.id or call.id not in ids))
             ids.add(call.id)
             parts.append(call)
         elif not (isinstance(last, Text) and last.strand == strand):
@@ -166,7 +166,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             written.append(marker(tools.close))
 
     def one_call(parts: tuple[grammar.CallPart, ...]) -> str:
-        call = draw(calls(format).filter(lambda call: call.id not in [other.id for other in said]))
+        call = draw(calls(format).filter(lambda call: call.id not in ["", *(other.id for other in said)]))
         said.append(call)
         return "".join(part_of(part, call) for part in parts)
 

@@ -289,7 +289,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--format", "hermess"], "did you mean hermes?"),
+        (["--format", "hermess"], "did you mean hermes"),
         ([], "which format?"),
         (["--format", "hermes", "--tool-call-parser", "hermes"], "not both"),
         (["--tool-call-parser", "deepseek-r1"], "has no tools"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -604,7 +604,7 @@ def test_what_is_held_too_long_becomes_text() -> None:
     assert kinds(message) == ["too_long"]
 
 
-@pytest.mark.parametrize(("depth", "diagnostics"), [(1000, []), (1001, ["too_deep"])])
+@pytest.mark.parametrize(("depth", "diagnostics"), [(512, []), (513, ["too_deep"])])
 def test_the_depth_limit_is_exact(depth: int, diagnostics: list[str]) -> None:
     """Arguments that are too deep are passed on, unchecked, up to their last bracket."""
     arguments = '{"a":' * depth + "1" + "}" * depth
@@ -763,3 +763,95 @@ def test_a_model_s_id_that_was_already_made_up_is_replaced() -> None:
     message = parse("mistral", f"[TOOL_CALLS]f{{}}[TOOL_CALLS]g[CALL_ID]{made}{{}}", seed=3)
     assert len({one.id for one in message.tool_calls}) == 2
     assert kinds(message) == ["duplicate_id"]
+
+
+# --- What breaks must not take what is whole with it ---------------------------------------------------------------
+
+AROUND_BROKEN_VALUES: dict[str, tuple[str, str, tuple[Part, ...]]] = {
+    "a broken value before the arguments": (
+        "hermes",
+        hermes('{"name": "pay", "note": None, "arguments": {"amount": 5}}'),
+        (call("pay", '{"amount": 5}'),),
+    ),
+    "a broken number before the arguments": (
+        "hermes",
+        hermes('{"name": "pay", "note": 1., "arguments": {"amount": 5}}'),
+        (call("pay", '{"amount": 5}'),),
+    ),
+    "a broken value before the name": (
+        "hermes",
+        hermes('{"note": None, "name": "pay", "arguments": {"amount": 5}}'),
+        (call("pay", '{"amount": 5}'),),
+    ),
+    "arguments that are a word": (
+        "hermes",
+        hermes('{"name": "a", "arguments": None}') + "ok",
+        (broken("a", "None"), content("ok")),
+    ),
+    "a word in a list of calls": (
+        "mistral",
+        '[TOOL_CALLS][{"name": "a", "arguments": None}, {"name": "b", "arguments": {"x": 1}}]',
+        (broken("a", "None"), call("b", '{"x": 1}')),
+    ),
+    "a key without its end": (
+        "hermes",
+        '<tool_call>{"name": "a", "pa</tool_call>\n<tool_call>{"name": "b", "arguments": {"x": 1}}</tool_call>bye',
+        (broken("a", ""), content('"pa'), call("b", '{"x": 1}'), content("bye")),
+    ),
+    "a name without its end": (
+        "hermes",
+        '<tool_call>{"name": "a</tool_call>\n<tool_call>{"name": "b", "arguments": {"x": 1}}</tool_call>',
+        (content('<tool_call>{"name": "a</tool_call>'), call("b", '{"x": 1}')),
+    ),
+    "a marker where an array could be": (
+        "mistral",
+        '[TOOL_CALLS]a{"x": [TOOL_CALLS]b{"y": [1, "[TOOL_CALLS]"]}',
+        (broken("a", '{"x": '), call("b", '{"y": [1, "[TOOL_CALLS]"]}')),
+    ),
+    "a bracket too many": ("mistral", '[TOOL_CALLS]pay{"a": 1}}hi', (call("pay", '{"a": 1}'), content("hi"))),
+}
+
+
+@pytest.mark.parametrize(("format", "text", "parts"), AROUND_BROKEN_VALUES.values(), ids=AROUND_BROKEN_VALUES)
+def test_what_stands_around_a_broken_value_is_kept(format: str, text: str, parts: tuple[Part, ...]) -> None:
+    message = parse(format, text)
+    assert message.parts == parts
+    assert message.diagnostics
+
+
+@pytest.mark.parametrize("item", ['{"name":"a","arguments":{x}}', '{"arguments":{x},"name":"a"}', '{"name":"a","b":x}'])
+def test_many_broken_values_in_one_piece(item: str) -> None:
+    """Each is looked at once, not to the end of the piece: quadratic work would not come to an end here."""
+    count = 30_000
+    parser = unbraid.parser("mistral", keep_message=False)
+    events = parser.feed("[TOOL_CALLS][" + ",".join([item] * count) + "]") + parser.finish()
+    assert sum(isinstance(event, unbraid.ToolCallEnd) for event in events) == count
+
+
+def test_a_call_without_an_id_is_written_without_one() -> None:
+    message = unbraid.Message((unbraid.ToolCall("f", "{}"),))
+    assert unbraid.render("mistral-v11", message) == "[TOOL_CALLS]f[ARGS]{}"
+    assert unbraid.parse("mistral-v11", "[TOOL_CALLS]f[ARGS]{}") == message
+
+
+def test_arguments_as_deep_as_the_limit_can_be_read() -> None:
+    deep = '{"a": ' + "[" * 511 + "]" * 511 + "}"
+    message = parse("mistral-v11", f"[TOOL_CALLS]f{deep}")
+    assert message.tool_calls[0].complete
+    json.loads(message.tool_calls[0].arguments)
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: unbraid.parser("hermes", unknown_tools="drop"),  # type: ignore[arg-type]
+        lambda: unbraid.parser("hermes").feed(b"bytes"),  # type: ignore[arg-type]
+        lambda: unbraid.parser("hermes").feed(None),  # type: ignore[arg-type]
+        lambda: unbraid.parser(None),  # type: ignore[arg-type]
+        lambda: unbraid.parse("hermes", b"bytes"),
+        lambda: unbraid.parser("hermes").restore(None),  # type: ignore[arg-type]
+    ],
+)
+def test_misuse_is_told_in_a_sentence(misuse: Callable[[], object]) -> None:
+    with pytest.raises(unbraid.UnbraidError):
+        misuse()

@@ -305,3 +305,27 @@ def test_text_to_a_parser_with_a_tokenizer() -> None:
     parser.feed_tokens(encode(tokenizer, text))
     with pytest.raises(unbraid.UnbraidError, match="fed token ids"):
         parser.feed("more")
+
+
+def test_the_end_of_the_turn_ends_a_string_too() -> None:
+    """A turn that is cut off inside an argument: the token that ends it is never data."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    ids = encode(tokenizer, '<tool_call>\n{"name": "f", "arguments": {"city": "Par<|im_end|>')
+    message, _ = run("qwen3", tokenizer, grouped(ids, [1]))
+    assert message.tool_calls == (ToolCall("f", '{"city": "Par', complete=False),)
+    assert message.content == ""
+    assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.UNFINISHED_CALL]
+
+
+def test_a_marker_token_in_a_key_is_a_marker() -> None:
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    text = '<tool_call>{"name": "a", "pa</tool_call>\n<tool_call>{"name": "b", "arguments": {"x": 1}}</tool_call>'
+    message, _ = run("qwen3", tokenizer, [encode(tokenizer, text)])
+    assert [call.name for call in message.tool_calls] == ["a", "b"]
+
+
+def test_an_empty_feed_decides_nothing() -> None:
+    parser = unbraid.parser("qwen3", tokenizer=real_tokenizers.qwen3_huggingface())
+    parser.feed_tokens([])
+    parser.feed("<think>\nhm\n</think>")
+    assert parser.message.reasoning == "hm"

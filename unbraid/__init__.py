@@ -11,8 +11,9 @@ parser.message
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
+from .core import diagnostics
 from .core.errors import (
     InvalidFormat,
     InvalidSnapshot,
@@ -61,7 +62,7 @@ def parser(
     """A parser for one response. `format` is a name that `unbraid formats` lists, or a grammar; see `Parser` for the
     rest. `tokenizer` is one of `tokenizers`, `transformers`, `tiktoken` or `mistral-common`, or a `Vocabulary`."""
     return Parser(
-        find(format) if isinstance(format, str) else format,
+        format if isinstance(format, Format) else find(format),
         tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
         unknown_tools=unknown_tools,
         vocabulary=None if tokenizer is None else vocabulary(tokenizer),
@@ -74,8 +75,24 @@ def parser(
     )
 
 
-def parse(format: str | Format, output: str | Sequence[int], **options: Any) -> Message:
+class ParserOptions(TypedDict, total=False):
+    """What `parser` takes besides the format."""
+
+    tools: Iterable[Mapping[str, Any]] | Tools | None
+    unknown_tools: UnknownTools
+    tokenizer: object | None
+    prompt: str | Sequence[int] | None
+    separate_reasoning: bool
+    keep_message: bool
+    markup: bool
+    limits: Limits | None
+    seed: int | None
+
+
+def parse(format: str | Format, output: str | Sequence[int], **options: Unpack[ParserOptions]) -> Message:
     """Parse a whole response, given as text or, with `tokenizer=…`, as token ids. Options are those of `parser`."""
+    if isinstance(output, bytes):
+        raise UnbraidError("parse takes text or token ids, not bytes: decode them first")
     one = parser(format, **options)
     if isinstance(output, str):
         one.feed(output)
@@ -87,7 +104,7 @@ def parse(format: str | Format, output: str | Sequence[int], **options: Any) -> 
 
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
-    return _render(find(format) if isinstance(format, str) else format, message)
+    return _render(format if isinstance(format, Format) else find(format), message)
 
 
 __all__ = [
@@ -118,6 +135,7 @@ __all__ = [
     "UnknownFormat",
     "all_formats",
     "compose",
+    "diagnostics",
     "find",
     "parse",
     "parser",

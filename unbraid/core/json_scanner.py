@@ -66,13 +66,13 @@ class JsonScanner:
     def depth(self) -> int:
         return len(self._stack)
 
-    def scan(self, text: str, position: int) -> int:
-        """Go through `text` from `position`; the position after the value, after the text, or of the error."""
-        size = len(text)
+    def scan(self, text: str, position: int, end: int | None = None) -> int:
+        """Go through `text` from `position` to `end`; the position after the value, after the text, or of the error."""
+        size = len(text) if end is None else end
         while position < size:
             state = self._state
             if state == _STRING:
-                position = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                position = _in_string(text, position, size).end()  # type: ignore[union-attr]  # an empty match always exists
                 if position == size:
                     break
                 char = text[position]
@@ -84,7 +84,7 @@ class JsonScanner:
                 else:
                     self.flaw = "a control character stands unescaped in a string"
             elif state <= _NEXT:
-                position = _whitespace(text, position).end()  # type: ignore[union-attr]
+                position = _whitespace(text, position, size).end()  # type: ignore[union-attr]
                 if position == size:
                     break
                 if not self._structure(text[position]):
@@ -92,17 +92,15 @@ class JsonScanner:
                 if self._state != _SCALAR:
                     position += 1
             elif state == _SCALAR:
-                end = _scalar(text, position).end()  # type: ignore[union-attr]
+                stop = _scalar(text, position, size).end()  # type: ignore[union-attr]
                 room = self._limits.number - len(self._scalar)
-                if end - position > room:
+                if stop - position > room:
                     self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
                     return position + room
-                self._scalar += text[position:end]
-                if end == size:
-                    return end
-                if not self._end_scalar():
-                    return end
-                position = end
+                self._scalar += text[position:stop]
+                if stop == size or not self._end_scalar():
+                    return stop
+                position = stop
             elif state == _ESCAPE:
                 char = text[position]
                 position += 1
@@ -130,6 +128,10 @@ class JsonScanner:
         if self._state == _SCALAR:
             self._end_scalar()
         return self.done
+
+    def fail(self, message: str) -> None:
+        """The value cannot go on here, for a reason that is not in the text of it."""
+        self._break(diagnostics.MALFORMED_JSON, message)
 
     def pass_string(self, text: str) -> bool:
         """`scan`, for text that stands all inside the string that is open now. False, and nothing done, for other."""

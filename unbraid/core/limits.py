@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    depth: int = 1000
-    """How deep arguments may nest and still be checked. (Python's own `json` gives up at about the same depth.)"""
+    depth: int = 512
+    """How deep arguments may nest and still be checked. (Python's own `json` gives up somewhere before 1,000.)"""
     name: int = 256
     """Characters of a tool's name, an id, or a key of a call object."""
     number: int = 4096

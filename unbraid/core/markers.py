@@ -7,8 +7,9 @@ the text not be part of one? Both are one search with a compiled pattern, whatev
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from .errors import InvalidFormat
@@ -41,7 +42,17 @@ def split_whitespace(marker: str) -> tuple[str, str, str]:
 class Markers:
     """A set of markers to look for at once."""
 
-    __slots__ = ("_begin", "_by_key", "_longest", "_partial", "_search", "at")
+    __slots__ = (
+        "_bare",
+        "_begin",
+        "_by_key",
+        "_longest",
+        "_partial",
+        "_search",
+        "at",
+        "find_or_json",
+        "look_like_json",
+    )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
@@ -61,10 +72,23 @@ class Markers:
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
         self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
         self._longest = max(map(len, spellings), default=0)
+        self.find_or_json = re.compile("|".join([*map(re.escape, ordered), r'["\\{}\[\],]'])).search
+        """The nearest marker or character that has a meaning in JSON."""
+        self.look_like_json = any(key[0] in "[{" for key in self._by_key)
+        bare = [replace(marker, lead="") for marker in self._by_key.values()]
+        self._bare = self if all(marker.lead == "" for marker in self._by_key.values()) else Markers(bare)
 
-    def find(self, text: str, start: int) -> re.Match[str] | None:
+    def find(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
         """The nearest marker, with the whitespace before it that belongs to it."""
-        return self._search(text, start)
+        return self._search(text, start, end)
+
+    def find_key(self, text: str, start: int) -> re.Match[str] | None:
+        """The nearest marker, without that whitespace."""
+        return self._bare._search(text, start)
+
+    def settled_keys(self, text: str, start: int) -> int:
+        """As `settled`, without that whitespace."""
+        return self._bare.settled(text, start)
 
     def absent(self, text: str) -> bool:
         """Whether there is neither a marker in `text` nor the beginning of one at its end."""

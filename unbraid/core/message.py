@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from .events import (
@@ -79,12 +80,13 @@ class Message:
     @property
     def speech(self) -> tuple[Speech, ...]:
         """One for each speech section."""
-        sections: dict[int, Speech] = {}
+        sections: dict[int, tuple[list[str], list[int]]] = {}
         for part in self.parts:
             if isinstance(part, Speech):
-                before = sections.get(part.section, Speech(section=part.section))
-                sections[part.section] = Speech(before.text + part.text, before.codes + part.codes, part.section)
-        return tuple(sections.values())
+                texts, codes = sections.setdefault(part.section, ([], []))
+                texts.append(part.text)
+                codes.extend(part.codes)
+        return tuple(Speech("".join(texts), tuple(codes), number) for number, (texts, codes) in sections.items())
 
     def settled(self) -> Message:
         """This message as a reader may take it who saw nothing of the stream: a call that is not complete is no call,
@@ -99,11 +101,12 @@ class Message:
             "content": self.content or None,
             "reasoning_content": self.reasoning or None,
         }
-        if self.tool_calls:
-            message["tool_calls"] = [call.to_openai() for call in self.tool_calls]
-        if self.speech:
-            text = "".join(section.text for section in self.speech)
-            audio = "".join(audio_text(section.codes) for section in self.speech)
+        calls, speech = self.tool_calls, self.speech
+        if calls:
+            message["tool_calls"] = [call.to_openai() for call in calls]
+        if speech:
+            text = "".join(section.text for section in speech)
+            audio = "".join(audio_text(section.codes) for section in speech)
             message["tts_content"] = {"tts_text": text, "tts_audio": audio}
         return message
 
@@ -114,12 +117,11 @@ class Message:
 def _joined(parts: Iterable[Part]) -> list[Part]:
     """Neighbouring text of one strand is one part."""
     joined: list[Part] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, Text) and isinstance(last, Text) and part.strand == last.strand:
-            joined[-1] = Text(part.strand, last.text + part.text)
+    for strand, group in groupby(parts, lambda part: part.strand if isinstance(part, Text) else None):
+        if strand is None:
+            joined.extend(group)
         else:
-            joined.append(part)
+            joined.append(Text(strand, "".join(part.text for part in group if isinstance(part, Text))))
     return joined
 
 

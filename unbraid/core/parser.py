@@ -77,6 +77,8 @@ class Parser:
     ) -> None:
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
+        if unknown_tools not in ("text", "emit"):
+            raise UnbraidError(f'unknown_tools is "text" or "emit", not {unknown_tools!r}')
         self._prompt = format.prompt if prompt is None else prompt
         self._whole_format = format
         self.format = format if separate_reasoning else format.without_reasoning()
@@ -134,13 +136,18 @@ class Parser:
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
         if self._quick is not None and text:
-            event = self._quick(self, text)
+            try:
+                event = self._quick(self, text)
+            except TypeError:  # no text: below is said so
+                event = None
             if event is not None:
                 if self.keep:
                     self._fold.add_one(event)
                 return [event]
         if self._finished:
             self._refuse()
+        if not isinstance(text, str):
+            raise UnbraidError(f"feed takes text, not {type(text).__name__}; token ids go to feed_tokens")
         if self._detokenizer is not None:
             self._turn_to_text()
         self._started = True
@@ -159,11 +166,11 @@ class Parser:
             if self._vocabulary is not None:
                 raise UnbraidError("this parser has been fed text: it cannot go on with token ids")
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
-        self._started = True
         program = self._program
         stand_ins, codes = program.stand_ins, program.codes
         text: list[str] = []
         for token in ids:
+            self._started = True
             if token in codes:
                 self._push("".join(text))
                 text.clear()
@@ -174,6 +181,10 @@ class Parser:
             elif token in stand_ins:
                 # A marker ends a character that was cut off; audio does not.
                 text.append(detokenizer.flush())
+                if token in program.ends:
+                    self._push("".join(text))
+                    text.clear()
+                    self._close_all()
                 text.append(stand_ins[token])
             else:
                 piece = detokenizer.decode(token)
@@ -181,7 +192,7 @@ class Parser:
                     self._push("".join(text))
                     text.clear()
                     self.report(diagnostics.UNKNOWN_TOKEN, f"token {token} is not in the vocabulary")
-                    piece = "\ufffd"
+                    piece = detokenizer.flush() + "\ufffd"
                 text.append(piece)
         self._push("".join(text))
         return self._collect()
@@ -194,8 +205,7 @@ class Parser:
             self._push(self._detokenizer.flush())
         self._push(self._code_tail)
         self._code_tail = ""
-        self.at_end = True
-        self._run()
+        self._close_all()
         self._finished = True
         return self._collect()
 
@@ -330,8 +340,6 @@ class Parser:
         if marker.role == "open":
             self._open(marker, size)
         elif marker.role == "end":
-            while len(self.stack) > 1:
-                self._pop_unclosed()
             self.take(size, MARKUP)
         else:
             while not (isinstance(scope := self.stack[-1], ScopeFrame) and scope.rule.close is marker):
@@ -550,6 +558,12 @@ class Parser:
         self.buffer = text
         self.position = 0
         self._run()
+
+    def _close_all(self) -> None:
+        """Nothing more comes, or nothing more that could belong to what is open."""
+        self.at_end = True
+        self._run()
+        self.at_end = False
 
     def _run(self) -> None:
         while True:

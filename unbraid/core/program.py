@@ -67,6 +67,8 @@ class Program:
     """Token id to the character that stands for it."""
     spellings: dict[str, str] = field(default_factory=dict)
     """That character to the token's text."""
+    ends: set[int] = field(default_factory=set)
+    """The tokens that end the turn, whatever is open."""
     codes: dict[int, tuple[int | None, str]] = field(default_factory=dict)
     """Token id to audio code (None for padding) and text."""
     code_search: CodeSearch | None = None
@@ -133,12 +135,18 @@ class CodeSearch:
 
 def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
     """Make `format` ready to run on text, or on the ids of one vocabulary. Done once for each pair."""
-    return _compiled(format, cast(Hashable, vocabulary))
+    if isinstance(vocabulary, Hashable):
+        return _compiled(format, vocabulary)
+    return _compile(format, vocabulary)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def _compiled(format: grammar.Format, vocabulary: Hashable) -> Program:
-    program = Program(format, cast(Vocabulary | None, vocabulary))
+    return _compile(format, cast(Vocabulary | None, vocabulary))
+
+
+def _compile(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
+    program = Program(format, vocabulary)
     _Builder(program).build()
     return program
 
@@ -164,6 +172,7 @@ class _Builder:
         if len(set(keys)) < len(keys):
             raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
         ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
+        program.ends = {token for token, key in program.stand_ins.items() if key in {marker.key for marker in ends}}
         program.content = self._scope(("content",), pairs, ends)
         if format.tools is not None:
             steps = tuple(_StepBuilder(self).body(format.tools))

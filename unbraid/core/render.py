@@ -26,12 +26,13 @@ class _Renderer:
 
     def message(self, message: Message) -> str:
         parts = message.parts
+        last_of = {part.section: i for i, part in enumerate(parts) if isinstance(part, Speech)}
         at = 0
         while at < len(parts):
             part = parts[at]
             if isinstance(part, Speech):
                 # A section goes on as long as a part of it is still to come; what stands between stands inside it.
-                last = max(i for i, p in enumerate(parts) if isinstance(p, Speech) and p.section == part.section)
+                last = last_of[part.section]
                 self._speech(parts[at : last + 1])
                 at = last + 1
             elif isinstance(part, ToolCall):
@@ -114,6 +115,6 @@ class _Renderer:
             elif isinstance(part, grammar.JsonCall):
                 name = json.dumps(call.name, ensure_ascii=False)
                 written.append(f'{{"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
-            elif part.written:
+            elif part.written and (call.id or grammar.CallId() not in part.then):
                 written.append(part.marker + self._call(part.then, call))
         return "".join(written)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _PLAIN_STATE = (
-    "at_end",
     "trail",
     "_finished",
     "offset",
@@ -45,14 +44,18 @@ def save(parser: Parser) -> dict[str, Any]:
 
 
 def load(parser: Parser, snapshot: dict[str, Any]) -> None:
+    if not isinstance(snapshot, dict):
+        raise InvalidSnapshot(f"a snapshot is a dict, not {type(snapshot).__name__}")
     if snapshot.get("version") != _VERSION or snapshot.get("format") != parser.format.name:
         raise InvalidSnapshot(
             f"not a snapshot of a parser for {parser.format.name!r}: it says format {snapshot.get('format')!r}, "
             f"version {snapshot.get('version')!r}"
         )
+    if snapshot.get("detokenizer") is not None and parser._detokenizer is None:
+        raise InvalidSnapshot("this snapshot is of a parser that read token ids: restore it with the same tokenizer")
     try:
         _load(parser, snapshot)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, StopIteration) as error:
         raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
 
 

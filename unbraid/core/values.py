@@ -17,11 +17,11 @@ from .markers import Markers
 if TYPE_CHECKING:
     from .parser import Parser
 
-_string = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL).match
+_string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
 _plain = re.compile(r'[^"\\]*').match
 _escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match
 _partial_escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
-_bracket_or_quote = re.compile(r'["\\{}\[\]]').search
+_BRACKETS_AND_COMMA = frozenset("{}[],")
 _decode = json.JSONDecoder(strict=False).decode
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -48,7 +48,10 @@ class ValueFrame(Frame):
         if self.lenient:
             return self._follow_brackets(parser)
         scanner, start = self.scanner, parser.position
-        end = scanner.scan(parser.buffer, start)
+        if self.markers.look_like_json:
+            end = self._scan_between_markers(parser)
+        else:
+            end = scanner.scan(parser.buffer, start)
         if end > start:
             parser.take(end - start, self.role)
         if scanner.error:
@@ -61,6 +64,27 @@ class ValueFrame(Frame):
         else:
             return False
         return True
+
+    def _scan_between_markers(self, parser: Parser) -> int:
+        """`scan`, where a marker begins like JSON (`[TOOL_CALLS]`): outside strings it is the marker, not an array."""
+        scanner, buffer, at = self.scanner, parser.buffer, parser.position
+        while True:
+            marker = self.markers.find_key(buffer, at)
+            if marker is not None:
+                limit = marker.start()
+            else:
+                limit = len(buffer) if parser.at_end else self.markers.settled_keys(buffer, at)
+            at = scanner.scan(buffer, at, limit)
+            if at < limit or scanner.done or scanner.error:
+                return at
+            if not scanner.in_string:
+                if marker is not None:
+                    scanner.fail("a marker in the middle of the arguments")
+                return at
+            # Inside a string it is data, and so is what may become one.
+            at = scanner.scan(buffer, at, len(buffer) if marker is None else marker.end())
+            if marker is None:
+                return at
 
     def quick(self, parser: Parser, text: str) -> Event | None:
         call = parser.call
@@ -82,45 +106,47 @@ class ValueFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        found = self.markers.find(buffer, start)
-        if found is not None:
-            limit = found.start()
-        else:
-            limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
-        end = self._balanced_end(buffer, start, limit)
-        closed = end >= 0
-        if not closed:
-            end = limit
+        limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+        end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, self.role)
-        if closed or found is not None:
+        if over:
             self._finish(parser)
             return True
         if parser.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
 
-    def _balanced_end(self, buffer: str, at: int, limit: int) -> int:
-        """Where the last open bracket closes, or -1."""
+    def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
+        """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
+        a marker comes."""
         while at < limit:
             if self.escaped:
                 self.escaped = False
                 at += 1
                 continue
-            mark = _bracket_or_quote(buffer, at, limit)
+            mark = self.markers.find_or_json(buffer, at, limit)
             if mark is None:
-                return -1
-            at = mark.end()
+                return limit, False
             char = mark.group()
             if char == '"':
                 self.quoted = not self.quoted
             elif char == "\\":
                 self.escaped = self.quoted
-            elif not self.quoted:
-                self.depth += 1 if char in "{[" else -1
+            elif char not in _BRACKETS_AND_COMMA:
+                return mark.start(), True  # a marker
+            elif self.quoted:
+                pass
+            elif char in "{[":
+                self.depth += 1
+            elif self.depth == 0:
+                return mark.start(), True
+            elif char != ",":
+                self.depth -= 1
                 if self.depth == 0:
-                    return at
-        return -1
+                    return mark.end(), True
+            at = mark.end()
+        return limit, False
 
     def save(self) -> list[Any]:
         return [self.scanner.save(), self.role, self.lenient, self.depth, self.quoted, self.escaped]
@@ -194,7 +220,7 @@ class QuotedArgumentsFrame(Frame):
         return 6, text
 
     def _check(self, value: str) -> None:
-        self.empty = False
+        self.empty = self.empty and not value.strip()
         end = self.scanner.scan(value, 0)
         if self.scanner.done and value[end:].strip(" \t\n\r"):
             self.scanner.flaw = "text follows the arguments"
@@ -320,17 +346,21 @@ class JsonCallFrame(Frame):
             parser.no_arguments()
 
     def _whole_string(self, parser: Parser) -> str | None:
-        """The string that comes next, with its quotes; None when more input is needed."""
+        """The string that comes next, with its quotes; None when more input is needed. It is a name or a key: a line
+        break or a marker in it shows that its end is missing."""
         buffer, start, most = parser.buffer, parser.position, parser.limits.name + 2
-        found = _string(buffer, start)
-        size = (found.end() if found else len(buffer)) - start
-        if size > most:
+        end = _string_so_far(buffer, start).end()  # type: ignore[union-attr]  # a quote comes
+        closed = buffer.startswith('"', end)
+        if end + closed - start > most:
             raise Malformed(diagnostics.TOO_LONG, f"a name or key of a tool call longer than {most - 2} characters")
-        if found is None:
-            if parser.at_end:
-                raise Malformed(diagnostics.UNFINISHED_CALL, "")
-            return None
-        return found.group()
+        broken = not closed and end < len(buffer) and buffer[end:] != "\\"
+        if broken or self.markers.find(buffer, start, end) is not None:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a name or key of a tool call that does not end")
+        if closed:
+            return buffer[start : end + 1]
+        if parser.at_end:
+            raise Malformed(diagnostics.UNFINISHED_CALL, "")
+        return None
 
     def save(self) -> list[Any]:
         return [self.state, self.key]

@@ -31,11 +31,13 @@ def register(format: Format, *aliases: str) -> Format:
 
 def find(name: str) -> Format:
     """The format of that name. Case does not matter, nor whether words are joined by `-`, `_` or `.`."""
+    if not isinstance(name, str):
+        raise UnknownFormat(f"a format is a name or a Format, not {type(name).__name__}")
     key = _key(name)
     if key in _names:
         return _formats[_names[key]]
-    near = [_names[match] for match in difflib.get_close_matches(key, _names, n=5, cutoff=0.4)]
-    hint = f"did you mean {', '.join(dict.fromkeys(near))}?" if near else f"known are {', '.join(sorted(_formats))}."
+    near = difflib.get_close_matches(key, _names, n=5, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(sorted(_formats))}."
     raise UnknownFormat(f"no format named {name!r}: {hint} `unbraid formats` lists them all.")
 
 

@@ -67,7 +67,7 @@ _known = Remembered(_get_to_know)
 
 
 class HuggingFaceVocabulary(OfTokenizer):
-    """A fast tokenizer's vocabulary; tokens added to it later are seen as well."""
+    """A fast tokenizer's vocabulary. Parsers look the markers up once: add tokens before the first parser is made."""
 
     version: int | None = None
 
