@@ -16,6 +16,7 @@ import gc
 import json
 import sys
 import time
+import timeit
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,9 @@ def main() -> None:
             if case.startswith(f"{format}/call-128k")
         ]
         print(f"  {format:14} {', '.join(grown)}")
+
+    making = min(timeit.repeat(lambda: unbraid.parser("qwen3", tools=cases.TOOLS), number=200, repeat=9)) / 200
+    print(f"\nmaking a parser, with two tools: {making * 1e6:.0f} µs")
 
     held = [memory_held(size) for size in (1_000, 128_000, 1_024_000)]
     print(f"\nmemory held after an argument of 1 kB, 128 kB, 1 MB (no message kept): {', '.join(map(str, held))} bytes")

@@ -128,7 +128,8 @@ class Parser:
         self.stack = []
         self.push(ScopeFrame(self._program.content))
         # The prompt may end with a marker of the reasoning even where that is left in the content.
-        self._start(compile_format(self._whole_format, vocabulary))
+        same = self.format is self._whole_format
+        self._start(self._program if same else compile_format(self._whole_format, vocabulary))
         self.find_quick()
 
     # --- What users call -------------------------------------------------------------------------------------------
