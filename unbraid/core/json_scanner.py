@@ -38,15 +38,21 @@ class JsonScanner:
         "_scalar",
         "_stack",
         "_state",
+        "_wary",
         "done",
         "error",
         "flaw",
         "is_object",
         "message",
+        "paused",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, wary: frozenset[str] = frozenset()) -> None:
         self._limits = limits
+        self._wary = wary
+        """Brackets to pause at: they may be something else than the value they seem to begin. To scan again from there
+        is to say that they are not."""
+        self.paused = False
         self._state = _VALUE
         self._stack: list[str] = []
         self._in_key = False
@@ -66,13 +72,14 @@ class JsonScanner:
     def depth(self) -> int:
         return len(self._stack)
 
-    def scan(self, text: str, position: int, end: int | None = None) -> int:
-        """Go through `text` from `position` to `end`; the position after the value, after the text, or of the error."""
-        size = len(text) if end is None else end
+    def scan(self, text: str, position: int) -> int:
+        """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
+        bracket at which it is `paused`."""
+        size = len(text)
         while position < size:
             state = self._state
             if state == _STRING:
-                position = _in_string(text, position, size).end()  # type: ignore[union-attr]  # an empty match always exists
+                position = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
                 if position == size:
                     break
                 char = text[position]
@@ -84,15 +91,19 @@ class JsonScanner:
                 else:
                     self.flaw = "a control character stands unescaped in a string"
             elif state <= _NEXT:
-                position = _whitespace(text, position, size).end()  # type: ignore[union-attr]
+                position = _whitespace(text, position).end()  # type: ignore[union-attr]
                 if position == size:
                     break
+                if text[position] in self._wary and state in (_VALUE, _FIRST_ITEM) and not self.paused:
+                    self.paused = True
+                    return position
+                self.paused = False
                 if not self._structure(text[position]):
                     return position
                 if self._state != _SCALAR:
                     position += 1
             elif state == _SCALAR:
-                stop = _scalar(text, position, size).end()  # type: ignore[union-attr]
+                stop = _scalar(text, position).end()  # type: ignore[union-attr]
                 room = self._limits.number - len(self._scalar)
                 if stop - position > room:
                     self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
@@ -131,6 +142,7 @@ class JsonScanner:
 
     def fail(self, message: str) -> None:
         """The value cannot go on here, for a reason that is not in the text of it."""
+        self.paused = False
         self._break(diagnostics.MALFORMED_JSON, message)
 
     def pass_string(self, text: str) -> bool:
@@ -212,8 +224,8 @@ class JsonScanner:
         return [self._state, stack, self._in_key, self._hex, self._scalar, self.is_object, *problems]
 
     @classmethod
-    def load(cls, saved: list[Any], limits: Limits) -> JsonScanner:
-        scanner = cls(limits)
+    def load(cls, saved: list[Any], limits: Limits, wary: frozenset[str] = frozenset()) -> JsonScanner:
+        scanner = cls(limits, wary)
         scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
         scanner.is_object, scanner.flaw, scanner.error, scanner.message = rest
         scanner._stack = list(stack)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from .errors import InvalidFormat
@@ -43,7 +43,6 @@ class Markers:
     """A set of markers to look for at once."""
 
     __slots__ = (
-        "_bare",
         "_begin",
         "_by_key",
         "_longest",
@@ -51,7 +50,7 @@ class Markers:
         "_search",
         "at",
         "find_or_json",
-        "look_like_json",
+        "like_json",
     )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
@@ -74,21 +73,12 @@ class Markers:
         self._longest = max(map(len, spellings), default=0)
         self.find_or_json = re.compile("|".join([*map(re.escape, ordered), r'["\\{}\[\],]'])).search
         """The nearest marker or character that has a meaning in JSON."""
-        self.look_like_json = any(key[0] in "[{" for key in self._by_key)
-        bare = [replace(marker, lead="") for marker in self._by_key.values()]
-        self._bare = self if all(marker.lead == "" for marker in self._by_key.values()) else Markers(bare)
+        self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
+        """The characters that begin a marker as well as a JSON value."""
 
     def find(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
         """The nearest marker, with the whitespace before it that belongs to it."""
         return self._search(text, start, end)
-
-    def find_key(self, text: str, start: int) -> re.Match[str] | None:
-        """The nearest marker, without that whitespace."""
-        return self._bare._search(text, start)
-
-    def settled_keys(self, text: str, start: int) -> int:
-        """As `settled`, without that whitespace."""
-        return self._bare.settled(text, start)
 
     def absent(self, text: str) -> bool:
         """Whether there is neither a marker in `text` nor the beginning of one at its end."""

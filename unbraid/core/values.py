@@ -35,8 +35,8 @@ class ValueFrame(Frame):
     kind = "value"
     __slots__ = ("depth", "escaped", "lenient", "markers", "quoted", "role", "scanner")
 
-    def __init__(self, scanner: JsonScanner, role: int, markers: Markers) -> None:
-        self.scanner = scanner
+    def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
+        self.scanner = JsonScanner(limits, markers.like_json)
         self.role = role
         self.markers = markers
         self.lenient = False
@@ -48,10 +48,17 @@ class ValueFrame(Frame):
         if self.lenient:
             return self._follow_brackets(parser)
         scanner, start = self.scanner, parser.position
-        if self.markers.look_like_json:
-            end = self._scan_between_markers(parser)
-        else:
-            end = scanner.scan(parser.buffer, start)
+        end = scanner.scan(parser.buffer, start)
+        while scanner.paused:
+            # `[` begins an array and `[TOOL_CALLS]`: outside strings a marker is a marker.
+            marker = self.markers.comes(parser.buffer, end)
+            if marker:
+                scanner.fail("a marker in the middle of the arguments")
+            elif marker is None and not parser.at_end:
+                scanner.paused = False
+                break
+            else:
+                end = scanner.scan(parser.buffer, end)
         if end > start:
             parser.take(end - start, self.role)
         if scanner.error:
@@ -64,27 +71,6 @@ class ValueFrame(Frame):
         else:
             return False
         return True
-
-    def _scan_between_markers(self, parser: Parser) -> int:
-        """`scan`, where a marker begins like JSON (`[TOOL_CALLS]`): outside strings it is the marker, not an array."""
-        scanner, buffer, at = self.scanner, parser.buffer, parser.position
-        while True:
-            marker = self.markers.find_key(buffer, at)
-            if marker is not None:
-                limit = marker.start()
-            else:
-                limit = len(buffer) if parser.at_end else self.markers.settled_keys(buffer, at)
-            at = scanner.scan(buffer, at, limit)
-            if at < limit or scanner.done or scanner.error:
-                return at
-            if not scanner.in_string:
-                if marker is not None:
-                    scanner.fail("a marker in the middle of the arguments")
-                return at
-            # Inside a string it is data, and so is what may become one.
-            at = scanner.scan(buffer, at, len(buffer) if marker is None else marker.end())
-            if marker is None:
-                return at
 
     def quick(self, parser: Parser, text: str) -> Event | None:
         call = parser.call
@@ -154,7 +140,8 @@ class ValueFrame(Frame):
     @classmethod
     def load(cls, saved: list[Any], limits: Limits, markers: Markers) -> ValueFrame:
         scanner, role, *rest = saved
-        frame = cls(JsonScanner.load(scanner, limits), role, markers)
+        frame = cls(limits, role, markers)
+        frame.scanner = JsonScanner.load(scanner, limits, markers.like_json)
         frame.lenient, frame.depth, frame.quoted, frame.escaped = rest
         return frame
 
@@ -247,9 +234,10 @@ class QuotedArgumentsFrame(Frame):
 
 def push_arguments(parser: Parser, markers: Markers) -> None:
     """Read the arguments that come next: JSON, or a string that holds it."""
-    scanner = JsonScanner(parser.limits)
-    quoted = parser.buffer.startswith('"', parser.position)
-    parser.push(QuotedArgumentsFrame(scanner) if quoted else ValueFrame(scanner, ARGUMENTS, markers))
+    if parser.buffer.startswith('"', parser.position):
+        parser.push(QuotedArgumentsFrame(JsonScanner(parser.limits)))
+    else:
+        parser.push(ValueFrame(parser.limits, ARGUMENTS, markers))
 
 
 def finish_arguments(parser: Parser, scanner: JsonScanner) -> None:
@@ -333,7 +321,7 @@ class JsonCallFrame(Frame):
             known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
             if key not in known:
                 parser.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
-            parser.push(ValueFrame(JsonScanner(parser.limits), MARKUP, self.markers))
+            parser.push(ValueFrame(parser.limits, MARKUP, self.markers))
         self.state = self._NEXT
         return True
 
