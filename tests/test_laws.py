@@ -108,10 +108,13 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
         if emitted == count or parser.reading_call:
             continue
         held = text[emitted:count]
-        rests = [rest for _, rest in unfinished(["", *literals], held)] + (literals if held.isspace() else [])
-        # What goes on after an audio code, too: codes may stand inside a marker.
         begun = unfinished(literals, held)
-        rests += [code + rest for size, code in begun for _, rest in unfinished(literals, held[:-size])]
+        rests = [rest for _, rest in begun] + (literals if held.isspace() else [])
+        # What goes on after an audio code, too: codes may stand inside a marker.
+        for size, code in begun:
+            before = held[:-size]
+            going_on = literals if before.isspace() else [rest for _, rest in unfinished(literals, before)]
+            rests += [code + rest for rest in going_on]
         fates = set()
         for rest in ["x", ">", *(rest + body for rest in rests for body in after)]:
             fates.add(fate(run(format, [text[:count] + rest], **options)[1], emitted))

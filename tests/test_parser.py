@@ -808,7 +808,6 @@ AROUND_BROKEN_VALUES: dict[str, tuple[str, str, tuple[Part, ...]]] = {
         '[TOOL_CALLS]a{"x": [TOOL_CALLS]b{"y": [1, "[TOOL_CALLS]"]}',
         (broken("a", '{"x": '), call("b", '{"y": [1, "[TOOL_CALLS]"]}')),
     ),
-    "a bracket too many": ("mistral", '[TOOL_CALLS]pay{"a": 1}}hi', (call("pay", '{"a": 1}'), content("hi"))),
 }
 
 

@@ -299,12 +299,12 @@ class Close:
             frame.close(parser, found.end() - position)
         elif not parser.at_end and closers.settled(parser.buffer, position) == position:
             return False
-        elif _closing_bracket(parser.buffer, position):
-            # A bracket too many is what models get wrong most often, and it is never the answer's text.
-            parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
-            parser.take(1, MARKUP)
         elif not frame.rule.close_required:
             parser.leave_calls()
+        elif _closing_bracket(parser.buffer, position):
+            # A bracket too many is what models get wrong most often; before the closing marker it is never text.
+            parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
+            parser.take(1, MARKUP)
         else:
             parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
             frame.give_up(parser)
