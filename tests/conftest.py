@@ -1,5 +1,5 @@
-"""How much the property tests try. The ordinary run tries the same examples every time, so that it passes or fails for a
-change and not by chance; `HYPOTHESIS_PROFILE=long` tries many more, new ones each time."""
+"""How much the property tests try. The ordinary run tries the same examples every time, so that it passes or fails for
+a change and not by chance; `HYPOTHESIS_PROFILE=long` tries many more, new ones each time."""
 
 from __future__ import annotations
 
