@@ -138,14 +138,13 @@ def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
     """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
     not `key`: there what should come is missing."""
     parser.skip_space()
-    comes = parser.next_is(key)
-    if comes:
-        marker = frame.markers.comes(parser.buffer, parser.position)
-        if marker is None and not parser.at_end:
-            return None
-        if marker:
-            raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    return comes
+    rest = parser.buffer[parser.position : parser.position + len(key)]
+    if rest != key:
+        return None if not parser.at_end and key.startswith(rest) else False
+    marker = frame.markers.comes(parser.buffer, parser.position)
+    if marker:
+        raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
+    return None if marker is None and not parser.at_end else True
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,13 +248,6 @@ class Parser:
         if end > self.position:
             self.take(end - self.position, MARKUP)
 
-    def next_is(self, key: str) -> bool | None:
-        """Whether `key` comes next; None when more input is needed to tell."""
-        rest = self.buffer[self.position : self.position + len(key)]
-        if rest == key:
-            return True
-        return None if not self.at_end and key.startswith(rest) else False
-
     def spell(self, text: str) -> str:
         """`text` with the tokens in it written out."""
         spellings = self._program.spellings
@@ -337,7 +330,7 @@ class Parser:
         return SpeechText(text, self._speech_count - 1, start, end)
 
     def cross(self, marker: Marker, size: int) -> None:
-        """A marker in the text: it opens something, closes something, or is only text."""
+        """A marker in the text: it opens something, closes something, or ends the turn."""
         if marker.role == "open":
             self._open(marker, size)
         elif marker.role == "end":
