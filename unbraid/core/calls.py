@@ -28,6 +28,11 @@ def check_ends_word(literal: str) -> None:
         raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
 
 
+def is_word(name: str) -> bool:
+    """Whether a name can stand among markup as it is."""
+    return bool(name) and _word(name).end() == len(name)  # type: ignore[union-attr]
+
+
 class Step(Protocol):
     """One instruction for reading calls."""
 

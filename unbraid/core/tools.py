@@ -24,11 +24,25 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         if isinstance(definitions, str | bytes | Mapping) or not isinstance(definitions, Iterable):
             raise InvalidTools(f"tools must be a list of function definitions, not {type(definitions).__name__}")
         self._parameters: dict[str, Mapping[str, Any]] = {}
+        self._strict: set[str] = set()
         for index, definition in enumerate(definitions):
-            name, parameters = _function(index, definition)
+            name, parameters, strict = _function(index, definition)
             if self._parameters.get(name, parameters) != parameters:
                 raise InvalidTools(f"tools[{index}]: {name!r} is defined twice, with different parameters")
             self._parameters[name] = parameters
+            if strict:
+                self._strict.add(name)
+
+    def strict(self, name: str) -> bool:
+        """Whether the arguments must follow the schema, where the engine can see to it."""
+        return name in self._strict
+
+    def only(self, names: Iterable[str]) -> Tools:
+        """These of the tools."""
+        some = Tools([])
+        some._parameters = {name: self._parameters[name] for name in names}
+        some._strict = self._strict & set(names)
+        return some
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         return self._parameters[name]
@@ -40,7 +54,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         return len(self._parameters)
 
 
-def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any]]:
+def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any], bool]:
     where = f"tools[{index}]"
     if not isinstance(definition, Mapping):
         raise InvalidTools(f"{where} must be an object, not {type(definition).__name__}")
@@ -62,7 +76,10 @@ def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any]]:
     _check_schema(parameters, f"{where}.parameters", 0)
     if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         raise InvalidTools(f'{where}.parameters must be a JSON schema of type "object"')
-    return name, parameters
+    strict = function.get("strict")
+    if strict not in (None, True, False):
+        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}")
+    return name, parameters, bool(strict)
 
 
 def _check_schema(schema: object, where: str, depth: int) -> None:

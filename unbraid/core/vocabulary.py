@@ -28,3 +28,17 @@ class Vocabulary(Protocol):
         None for an id outside the vocabulary.
         """
         ...
+
+
+class WholeVocabulary(Vocabulary, Protocol):
+    """What it takes to say of every token whether it may come next."""
+
+    @property
+    def size(self) -> int:
+        """One more than the highest token id."""
+        ...
+
+    @property
+    def special(self) -> frozenset[int]:
+        """The tokens that are no ordinary text: special, added and control tokens."""
+        ...

@@ -33,6 +33,7 @@ class _Tokenizer(_Pieces, Protocol):
     @property
     def pre_tokenizer(self) -> object: ...
     def get_added_tokens_decoder(self) -> Mapping[int, _AddedToken]: ...
+    def get_vocab(self, with_added_tokens: bool = True) -> Mapping[str, int]: ...
     def to_str(self) -> str: ...
 
 
@@ -81,6 +82,15 @@ class HuggingFaceVocabulary(OfTokenizer):
     @property
     def dummy_prefix(self) -> bool:
         return self._known.spelling.dummy_prefix
+
+    @property
+    def size(self) -> int:
+        # Ids may have gaps, so the number of tokens is not what is asked for.
+        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
+
+    @property
+    def special(self) -> frozenset[int]:
+        return frozenset(self._tokenizer.get_added_tokens_decoder())
 
     def token_id(self, text: str) -> int | None:
         try:

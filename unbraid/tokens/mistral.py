@@ -39,10 +39,19 @@ class _SentencePiece(_Tokenizer, Protocol):
 class MistralVocabulary:
     """A Mistral vocabulary, as tables from id to bytes and back."""
 
-    def __init__(self, version: int | None, dummy_prefix: bool, tokens: list[bytes], last: Collection[int]) -> None:
+    def __init__(
+        self,
+        version: int | None,
+        dummy_prefix: bool,
+        tokens: list[bytes],
+        special: Collection[int],
+        last: Collection[int] = (),
+    ) -> None:
         """`tokens` by id; the ids in `last` answer to their bytes only where no other token does."""
         self.version = version
         self.dummy_prefix = dummy_prefix
+        self.size = len(tokens)
+        self.special = frozenset(special)
         self._bytes = tokens
         self._ids: dict[bytes, int] = {}
         for token in sorted(range(len(tokens)), key=lambda token: token in last):  # stable: by id within each half
@@ -66,7 +75,7 @@ def _from_tekken(tokenizer: _Tekken) -> MistralVocabulary:
     specials = tokenizer.num_special_tokens
     tokens = [tokenizer.id_to_piece(token).encode() for token in range(specials)]
     tokens += [tokenizer.id_to_byte_piece(token) for token in range(specials, tokenizer.n_words)]
-    return MistralVocabulary(_version(tokenizer), False, tokens, last=())
+    return MistralVocabulary(_version(tokenizer), False, tokens, range(specials))
 
 
 def _from_sentencepiece(tokenizer: _SentencePiece) -> MistralVocabulary:
@@ -82,7 +91,7 @@ def _from_sentencepiece(tokenizer: _SentencePiece) -> MistralVocabulary:
             tokens.append(piece.replace(_SPACE, " ").encode())
     first = tokenizer.encode("a", bos=False, eos=False)[0]  # the model's own setting is not exposed; its work is
     dummy_prefix = tokenizer.id_to_piece(first).startswith(_SPACE)
-    return MistralVocabulary(_version(tokenizer), dummy_prefix, tokens, last=spelt_bytes)
+    return MistralVocabulary(_version(tokenizer), dummy_prefix, tokens, special, last=spelt_bytes)
 
 
 _tekken = Remembered(_from_tekken)

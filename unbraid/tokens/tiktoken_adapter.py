@@ -11,6 +11,10 @@ from unbraid.tokens.remembered import OfTokenizer, Remembered
 class _Encoding(Protocol):
     def encode_single_token(self, text_or_bytes: str | bytes) -> int: ...
     def decode_single_token_bytes(self, token: int) -> bytes: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def special_tokens_set(self) -> set[str]: ...
 
 
 def _nothing_yet(encoding: _Encoding) -> dict[int, bytes]:
@@ -31,6 +35,15 @@ class TiktokenVocabulary(OfTokenizer):
         self._id_of = encoding.encode_single_token
         self._bytes_of = encoding.decode_single_token_bytes
         self._seen = _bytes_seen(encoding)
+        self._encoding = encoding
+
+    @property
+    def size(self) -> int:
+        return self._encoding.n_vocab
+
+    @property
+    def special(self) -> frozenset[int]:
+        return frozenset(self._id_of(text) for text in self._encoding.special_tokens_set)
 
     def token_id(self, text: str) -> int | None:
         try:
