@@ -9,8 +9,8 @@ No engine is followed for its own sake. The rules, where the laws leave a choice
 - A call is whole when its JSON is. A missing closing marker loses nothing and is only reported.
 - JSON that is not whole is not repaired: nobody knows what the model would have written. The call has begun by then, so
   it stays a call, not complete.
-- A string between tags is whole wherever it ends: at its closing tag, at the next tag, with the output. That its closing
-  tag is missing is only reported.
+- A string between tags is whole wherever it ends: at its closing tag, at the next tag, with the output. That its
+  closing tag is missing is only reported.
 - A call without arguments is a call with none: a function without parameters needs none.
 - A call to a tool that was not offered is text, for a client cannot run it (`unknown_tools="emit"` passes it on).
 """

@@ -62,7 +62,9 @@ MARKUP = (
     '{"text": "</tool_call>\\n<tool_call>\\n{\\"name\\": \\"now\\"} <think> </think> <|im_end|> </s> <s> '
     '[TOOL_CALLS][{\\"name\\": 1}] [/TOOL_CALLS] now[ARGS]{} [CALL_ID]x [THINK] [/THINK] [/INST]"}'
 )
-OTHER_MARKUP = '{"text": "<tool_call> <function=now> {\\"name\\": \\"now\\"} <think> </think> <|im_end|> [TOOL_CALLS] [ARGS]"}'
+OTHER_MARKUP = (
+    '{"text": "<tool_call> <function=now> {\\"name\\": \\"now\\"} <think> </think> <|im_end|> [TOOL_CALLS] [ARGS]"}'
+)
 LINES = "\n\n# Über 3 < 4\n\n- 你好 🦙\n- `a[0]` {b}, <b>\n\n"
 
 TURNS = {

@@ -53,10 +53,10 @@ class TagRule:
 
 
 def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[str]) -> TagRule:
-    """Lay out the tags. `find` says what to look for to find a word, `following` what may come after the last argument,
-    as it is looked for."""
+    """Lay out the tags. `find` says what to look for to find a marker: only the closing tag can be a token, the opening
+    one has the key in it. `following` is what may come after the last argument, as it is looked for."""
     opening, key, rest = node.open.partition("{key}")
-    before, after = (tuple(map(find, text.split())) for text in (opening, rest))
+    before, after = tuple(opening.split()), tuple(rest.split())
     if not (key and before and after):
         raise InvalidFormat(f"the tag before an argument needs '{{key}}' between other text: {node.open!r}")
     lead, text, trail = split_whitespace(node.close)
