@@ -53,6 +53,7 @@ class PendingCall:
         "raw",
         "rejected",
         "undecided",
+        "undecided_at",
     )
 
     def __init__(self) -> None:
@@ -65,8 +66,9 @@ class PendingCall:
         self.complete = False
         self.flawed = False
         """Whether one of its arguments, where they come one by one, is not sound JSON."""
-        self.undecided: list[tuple[str, int, int]] = []
-        """Text, start and end of each piece of an argument that may still be read in two ways."""
+        self.undecided: list[str] = []
+        """The pieces of an argument that may still be read in two ways; they follow each other without a gap."""
+        self.undecided_at = 0
         self.held: list[tuple[int, str, str, int, int]] = []
         """Role, text, value, start and end of each piece."""
         self.held_size = 0
@@ -81,9 +83,7 @@ class PendingCall:
         call = cls()
         for slot, value in zip(cls.__slots__, saved, strict=True):
             setattr(call, slot, list(value) if isinstance(value, list) else value)
-        # JSON knows no tuples.
-        call.held = [tuple(piece) for piece in call.held]  # type: ignore[misc]
-        call.undecided = [tuple(piece) for piece in call.undecided]  # type: ignore[misc]
+        call.held = [tuple(piece) for piece in call.held]  # type: ignore[misc]  # JSON knows no tuples
         return call
 
 

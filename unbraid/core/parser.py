@@ -287,7 +287,9 @@ class Parser:
                 if self.keep:
                     call.raw.append(text)
                 if role == UNDECIDED:
-                    call.undecided.append((text, start, end))
+                    if not call.undecided:
+                        call.undecided_at = start
+                    call.undecided.append(text)
                     return
         elif role == MARKUP and self._calls is not None and not self._calls.accepted:
             role = TEXT
@@ -463,9 +465,10 @@ class Parser:
 
     def settle(self, write: Callable[[str], str]) -> None:
         """What was taken as undecided is arguments, written so."""
-        held, self.call.undecided = self.call.undecided, []
-        if held:
-            self._say(ARGUMENTS, write("".join(text for text, _, _ in held)), held[0][1], held[-1][2])
+        call = self.call
+        text, call.undecided = "".join(call.undecided), []
+        if text:
+            self._say(ARGUMENTS, write(text), call.undecided_at, call.undecided_at + len(text))
 
     def parameters(self) -> Mapping[str, Any]:
         """The schema of the parameters of the tool that is called; empty where it is not known."""
