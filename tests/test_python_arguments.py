@@ -217,3 +217,13 @@ def test_limits() -> None:
         ("x=[[[1]]]", diagnostics.TOO_DEEP),
     ]:
         assert kinds(parse("lfm2", f"<|tool_call_start|>[f({text})]<|tool_call_end|>", limits=limits)) == [kind]
+
+
+def test_an_audio_code_in_a_string_is_data() -> None:
+    for tools, call in {
+        "lfm2": "<|tool_call_start|>[f(x='<audio_1>')]<|tool_call_end|>",
+        "qwen3-coder": "<tool_call><function=f><parameter=x><audio_1></parameter></function></tool_call>",
+    }.items():
+        message = parse(unbraid.compose(tools=tools, audio="step-audio-2"), f"<tts_start>a{call}<audio_2><tts_end>")
+        assert message.tool_calls == (ToolCall("f", '{"x": "<audio_1>"}'),)
+        assert [part.codes for part in message.speech] == [(2,)]

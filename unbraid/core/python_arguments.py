@@ -15,9 +15,9 @@ from .python_values import scalar_as_json, string_as_json, string_run
 if TYPE_CHECKING:
     from .parser import Parser
 
-# What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end, or more of
-# a string.
-_ITEM, _VALUE, _COLON, _NEXT, _STRING = range(5)
+# What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
+# or a string, more of a string.
+_ITEM, _VALUE, _COLON, _NEXT, _QUOTES, _STRING = range(6)
 
 _CALL = "c"
 """The outermost level: the arguments themselves, up to the bracket that closes the call."""
@@ -73,8 +73,8 @@ class PythonArgumentsFrame(Frame):
     def step(self, parser: Parser) -> bool:
         if self.lenient:
             return self._follow_brackets(parser)
-        if self.state == _STRING:
-            return self._string(parser)
+        if self.state >= _QUOTES:
+            return self._string(parser) if self.state == _STRING else self._more_quotes(parser)
         parser.skip_space()
         buffer, at = parser.buffer, parser.position
         if at == len(buffer):
@@ -154,7 +154,9 @@ class PythonArgumentsFrame(Frame):
         buffer, start = parser.buffer, parser.position
         is_key = self.state == _ITEM and self.open[-1] == "{"
         if char in "\"'":
-            return self._open_string(parser, char, is_key)
+            self._write(parser, 1, '"')
+            self.state, self.quotes, self.in_key = _QUOTES, char, is_key
+            return True
         if char in "([{" and not is_key:
             if len(self.open) >= parser.limits.depth:
                 return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
@@ -178,17 +180,16 @@ class PythonArgumentsFrame(Frame):
         parser.take(size, ARGUMENTS, self.lead + value)
         self.lead = ""
 
-    def _open_string(self, parser: Parser, char: str, is_key: bool) -> bool:
-        rest = parser.buffer[parser.position : parser.position + 3]
-        if len(rest) < 3 and not rest.strip(char) and not parser.at_end:
+    def _more_quotes(self, parser: Parser) -> bool:
+        """After the first quote: two more make it a string between three, one more an empty one."""
+        quote, at = self.quotes, parser.position
+        rest = parser.buffer[at : at + 2]
+        if rest in ("", quote) and not parser.at_end:
             return False
-        if rest.startswith(char * 2) and rest != char * 3:
-            self._write(parser, 2, '""')
-            self.state = _COLON if is_key else _NEXT
-            return True
-        self.quotes = char * 3 if rest == char * 3 else char
-        self._write(parser, len(self.quotes), '"')
-        self.state, self.in_key = _STRING, is_key
+        if rest == quote * 2:
+            parser.take(2, MARKUP)
+            self.quotes = quote * 3
+        self.state = _STRING
         return True
 
     def _string(self, parser: Parser) -> bool:
