@@ -9,6 +9,8 @@ No engine is followed for its own sake. The rules, where the laws leave a choice
 - A call is whole when its JSON is. A missing closing marker loses nothing and is only reported.
 - JSON that is not whole is not repaired: nobody knows what the model would have written. The call has begun by then, so
   it stays a call, not complete.
+- A string between tags is whole wherever it ends: at its closing tag, at the next tag, with the output. That its
+  closing tag is missing is only reported.
 - A call without arguments is a call with none: a function without parameters needs none.
 - A call to a tool that was not offered is text, for a client cannot run it (`unknown_tools="emit"` passes it on).
 """
@@ -57,6 +59,7 @@ KEPT = "law 8: what is no call is kept as text"
 NOT_WHOLE = "law 8: not repaired; kept as a call that is not complete"
 CUT_OFF = "law 4: the call had begun; kept, not complete"
 UNCLOSED = "law 8: a whole call is a call, closed or not"
+ENDS = "law 8: a string between tags ends where the output does"
 NO_ARGUMENTS = "law 8: a call without arguments is a call with none"
 UNKNOWN = "law 8: a call to no tool of the request is kept as text"
 
@@ -167,7 +170,36 @@ MISTRAL = {
     "31.b": answer(QUERY_BRACKETS, EST, law=ISOLATION, same="dynamo vllm"),
 }
 
-ANSWERS: dict[str, dict[str, Answer]] = {"hermes": HERMES, "qwen25": QWEN25, "mistral": MISTRAL}
+BARE_NYC = "<function=get_weather>\n<parameter=location>\nNYC\n</parameter>\n</function>\n</tool_call>"
 
-AFTER_CALLS = {("hermes", "8.b"): " Let me know if you need more."}
+QWEN3_CODER = {
+    "4.a": answer("<tool_call>\nrandom text without function tag\n</tool_call>", law=KEPT, same="vllm"),
+    "4.f": answer("<tool_call>\n<terminal>\necho hello\n</function>\n</tool_call>", law=KEPT, same="vllm"),
+    "5.b": answer(BARE_NYC, law=KEPT, same="sglang"),
+    # The engines take the line break before a call for content; here it is the marker's own.
+    "5.d": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=UNCLOSED),
+    "5.e": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=ENDS),
+    "5.f": answer(BARE_NYC, BOSTON, law=KEPT),
+    "5.g": answer(f"I will check that. {BARE_NYC}", law=KEPT, same="sglang"),
+    **well_formed("7.f", same="dynamo"),
+}
+
+ANSWERS: dict[str, dict[str, Answer]] = {
+    "hermes": HERMES,
+    "qwen25": QWEN25,
+    "mistral": MISTRAL,
+    "qwen3_coder": QWEN3_CODER,
+}
+
+AFTER_CALLS = {
+    ("hermes", "8.b"): " Let me know if you need more.",
+    ("qwen3_coder", "2.c"): " Results above.",
+    ("qwen3_coder", "8.b"): " Let me know if you need more.",
+    ("qwen3_coder", "8.c"): " Let me know if you need more.",
+    ("qwen3_coder", "8.d"): " Then check LA weather. ",
+}
 """Cases on which the engines agree, and drop text that we keep."""
+
+EMITTED = {("qwen3_coder", "13")}
+"""Cases on which the engines agree to pass on a call to a tool that was not offered. So do we, where asked to: with
+`unknown_tools="emit"`. Otherwise it is text."""

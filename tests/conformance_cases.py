@@ -14,7 +14,7 @@ from unbraid import Message, Text, ToolCall
 from .shared_data import SHARED
 
 FOLDER = SHARED / "conformance"
-FAMILIES = {"hermes": "hermes", "qwen25": "qwen2.5", "mistral": "mistral"}
+FAMILIES = {"hermes": "hermes", "qwen25": "qwen2.5", "mistral": "mistral", "qwen3_coder": "qwen3-coder"}
 """Folder to format."""
 
 

@@ -179,6 +179,14 @@ def qwen3_huggingface() -> tokenizers.Tokenizer:
     return _npm("qwen3")
 
 
+@cache
+def lfm2() -> tokenizers.Tokenizer:
+    """Qwen's vocabulary with the tokens of LFM2, whose own is in no package."""
+    tokenizer = tokenizers.Tokenizer.from_str(qwen3_huggingface().to_str())
+    tokenizer.add_special_tokens(["<|tool_call_start|>", "<|tool_call_end|>"])
+    return tokenizer
+
+
 def mistral_1_huggingface() -> tokenizers.Tokenizer:
     """Mistral's first tokenizer, which npm has as Llama 2's: SentencePiece's spelling, bytes and a dummy prefix."""
     return _npm("llama2")

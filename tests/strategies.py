@@ -6,6 +6,7 @@ A format that is registered is tested by these; there is nothing to write for it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -18,6 +19,11 @@ from unbraid.core import grammar
 FORMATS = list(all_formats())
 
 TOOLS = [{"name": name} for name in ("f", "get_weather", "Search-2", "a.b_c")]
+TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
+TYPED_TOOLS = [
+    {"name": name, "parameters": {"type": "object", "properties": {key: {"type": TYPES[key]} for key in TYPES}}}
+    for name in ("f", "get_weather")
+]
 _NAMES = st.sampled_from([str(tool["name"]) for tool in TOOLS])
 
 
@@ -34,6 +40,44 @@ def strings_in(node: object) -> Iterator[str]:
             yield from strings_in(getattr(node, item.name))
 
 
+def nodes_in(node: object) -> Iterator[object]:
+    """Every node of a grammar."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from nodes_in(item)
+    elif is_dataclass(node):
+        yield node
+        for item in fields(node):
+            yield from nodes_in(getattr(node, item.name))
+
+
+def notation_of(format: Format) -> grammar.TaggedArguments | grammar.PythonArguments | None:
+    """How arguments are written, where they are not JSON."""
+    for node in nodes_in(format.tools):
+        if isinstance(node, grammar.TaggedArguments | grammar.PythonArguments):
+            return node
+    return None
+
+
+def ends_of_value(format: Format) -> list[str]:
+    """What ends an argument between tags, and so cannot stand in it."""
+    node = notation_of(format)
+    if not isinstance(node, grammar.TaggedArguments):
+        return []
+    assert format.tools is not None
+    found = [node.close, node.open.partition("{key}")[0], format.tools.close]
+    for call in nodes_in(format.tools):
+        if isinstance(call, grammar.Call) and node in call.parts:
+            found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
+    return [text.strip() for text in found if text.strip()]
+
+
+def data_in_strings(format: Format) -> list[str]:
+    """The literals that are data where they stand in a string argument."""
+    ends = ends_of_value(format)
+    return [literal for literal in literals_of(format) if not any(end in literal for end in ends)]
+
+
 def markers_of(format: Format) -> list[str]:
     """The markers of a format, without the whitespace around them."""
     found = []
@@ -46,7 +90,7 @@ def markers_of(format: Format) -> list[str]:
 def literals_of(format: Format) -> list[str]:
     """All that could be markup somewhere: markers, and the literals inside calls and speech."""
     nodes = (format.reasoning, format.tools, format.speech)
-    found = [text.strip() for node in nodes for text in strings_in(node) if text.strip()]
+    found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
     if format.speech is not None:
         found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
     return list(dict.fromkeys([*markers_of(format), *found]))
@@ -66,12 +110,69 @@ def json_values(format: Format) -> st.SearchStrategy[Any]:
 
 @st.composite
 def arguments(draw: st.DrawFn, format: Format) -> str:
-    """A JSON object, written in one of the ways that JSON can be written."""
+    """A JSON object. Written in one of the ways that JSON can be written; but where the model does not write JSON, in
+    the way that `json.dumps` does, and only what the notation can say without a schema."""
     key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", ""]) | st.text(max_size=3)
-    value = draw(st.dictionaries(key, json_values(format), max_size=3))
+    value, notation = json_values(format), notation_of(format)
+    if notation is not None:
+        key = key.filter(re.compile(KEYS[type(notation)]).fullmatch)
+        if isinstance(notation, grammar.TaggedArguments):
+            ends = ends_of_value(format)
+            value = value.filter(lambda value: not reads_otherwise(value, ends))
+        return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
     indent = draw(st.sampled_from([None, None, 2]))
-    return json.dumps(value, ensure_ascii=draw(st.booleans()), separators=separators, indent=indent)
+    made = draw(st.dictionaries(key, value, max_size=3))
+    return json.dumps(made, ensure_ascii=draw(st.booleans()), separators=separators, indent=indent)
+
+
+KEYS: dict[type, str] = {
+    grammar.TaggedArguments: r"[^<>\x00-\x1f]*",
+    grammar.PythonArguments: r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+",
+}
+"""The keys that can be written."""
+
+
+def reads_otherwise(value: object, ends: list[str]) -> bool:
+    """Whether a value between tags reads back as another, where no schema says what it is."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if any(end in text for end in ends):
+        return True
+    try:
+        return isinstance(value, str) and not isinstance(json.loads(text), str)
+    except ValueError:
+        return False
+
+
+@st.composite
+def python_literals(draw: st.DrawFn, value: Any) -> str:
+    """A value as Python may write it."""
+    comma = st.sampled_from([", ", ",", " ,\n"])
+    last = draw(st.sampled_from(["", "", ",", " , "]))
+    if isinstance(value, str):
+        quotes = draw(st.sampled_from(["'", '"', "'''", '"""']))
+        plain = draw(st.booleans())
+        return quotes + "".join(_python_char(char, quotes, plain) for char in value) + quotes
+    if isinstance(value, list):
+        items = draw(comma).join(draw(python_literals(item)) for item in value)
+        open, close = draw(st.sampled_from([("[", "]"), ("(", ")")]))
+        return f"{open}{items}{last if value else ''}{close}"
+    if isinstance(value, dict):
+        pairs = [f"{draw(python_literals(key))}: {draw(python_literals(item))}" for key, item in value.items()]
+        return "{" + draw(comma).join(pairs) + (last if value else "") + "}"
+    if value is None or isinstance(value, bool):
+        return draw(st.sampled_from([repr(value), json.dumps(value)]))
+    if isinstance(value, int):
+        return draw(st.sampled_from([str(value), f"{value:_}", hex(value), f"{value:+}"]))
+    return json.dumps(value)
+
+
+def _python_char(char: str, quotes: str, plain: bool) -> str:
+    if char in "\\'\"":
+        return "\\" + char
+    if plain and (char >= " " or (len(quotes) == 3 and char == "\n")):
+        return char
+    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\U{ord(char):08X}"
 
 
 # --- Messages ------------------------------------------------------------------------------------------------------
@@ -179,6 +280,13 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return call.id
         if isinstance(part, grammar.Arguments):
             return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
+        if isinstance(part, grammar.TaggedArguments):
+            return "".join(tagged(part, *pair) for pair in json.loads(call.arguments).items())
+        if isinstance(part, grammar.PythonArguments):
+            space = draw(st.sampled_from(["", " ", "\n"]))
+            values = json.loads(call.arguments)
+            items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
+            return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
         if isinstance(part, grammar.JsonCall):
             written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
             pairs = [(part.name, json.dumps(call.name)), (draw(st.sampled_from(part.arguments)), written)]
@@ -190,6 +298,13 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         if draw(st.booleans()):
             return part.marker + "".join(part_of(inner, call) for inner in part.then)
         return ""
+
+    def tagged(node: grammar.TaggedArguments, key: str, value: object) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
+        open = node.open if text[:1].isspace() else marker(node.open)
+        close = node.close if not text or text[-1].isspace() else marker(node.close)
+        return open.replace("{key}", key) + text + close + draw(st.sampled_from(["", "\n", "  "]))
 
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
@@ -223,8 +338,21 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
     cut = [literal[:n] for literal in literals for n in range(1, len(literal))]
     json_bits = ['{"name": "f"', ', "arguments": ', '{"a": 1}', "{}", "}", "]", "[", "{", '"', "\\", "\\u00", ",", ":"]
     json_bits += ["'a'", "1e", "-", "tru", "null", '"name"', '"x": "', "f", "get_weather", "unknown", "\n", " ", "\t"]
+    json_bits += hostile_notation(format)
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
     return st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
+
+
+def hostile_notation(format: Format) -> list[str]:
+    notation = notation_of(format)
+    if isinstance(notation, grammar.TaggedArguments):
+        tags = [notation.open.replace("{key}", key) for key in [*TYPES, "x"]]
+        return [*tags, *tags, notation.close, notation.close, "True", "None", "[1, ", ' "a"]', "12", "{}\n"]
+    if isinstance(notation, grammar.PythonArguments):
+        keys = [f"{key}=" for key in [*TYPES, "x"]]
+        bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
+        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
+    return []
 
 
 def cuts(draw: st.DrawFn, text: str) -> list[str]:

@@ -18,8 +18,9 @@ import pytest
 
 import unbraid
 from unbraid import Message, Text, ToolCall
+from unbraid.core.parser import UnknownTools
 
-from .conformance_answers import AFTER_CALLS, ANSWERS, Part
+from .conformance_answers import AFTER_CALLS, ANSWERS, EMITTED, Part
 from .conformance_cases import FAMILIES, FOLDER, Case, cases, said
 from .shared_data import absent
 from .write_conformance import DOCUMENT, document
@@ -32,19 +33,19 @@ AGREED = [key for key, case in ALL.items() if case.agreed is not None]
 WRITTEN = [(family, name) for family, answers in ANSWERS.items() for name in answers]
 
 
-def parse(family: str, case: Case, size: int) -> Message:
+def parse(family: str, case: Case, size: int, unknown: UnknownTools) -> Message:
     """The message, from pieces of `size` characters."""
-    parser = unbraid.parser(FAMILIES[family], tools=case.tools)
+    parser = unbraid.parser(FAMILIES[family], tools=case.tools, unknown_tools=unknown)
     for at in range(0, len(case.text), size):
         parser.feed(case.text[at : at + size])
     parser.finish()
     return parser.message
 
 
-def both_ways(family: str, case: Case) -> Message:
-    message = parse(family, case, len(case.text) or 1)
-    assert parse(family, case, 1) == message
-    assert message == unbraid.parse(FAMILIES[family], case.text, tools=case.tools)
+def both_ways(family: str, case: Case, unknown: UnknownTools = "text") -> Message:
+    message = parse(family, case, len(case.text) or 1, unknown)
+    assert parse(family, case, 1, unknown) == message
+    assert message == unbraid.parse(FAMILIES[family], case.text, tools=case.tools, unknown_tools=unknown)
     return message
 
 
@@ -64,16 +65,22 @@ def plain(message: Message) -> tuple[Part, ...]:
 def test_every_case_has_one_answer() -> None:
     assert set(FAMILIES) == set(ANSWERS)
     assert sorted(WRITTEN) == sorted(set(ALL) - set(AGREED))
-    assert set(AFTER_CALLS) <= set(AGREED)
+    assert set(AFTER_CALLS) | EMITTED <= set(AGREED)
 
 
 @pytest.mark.parametrize(("family", "name"), AGREED)
 def test_where_the_engines_agree_so_do_we(family: str, name: str) -> None:
     case = ALL[family, name]
-    message = both_ways(family, case)
+    message = both_ways(family, case, "emit" if (family, name) in EMITTED else "text")
     assert case.agreed is not None
     assert said(message) == case.agreed
     assert message.settled().content == case.agreed.text + AFTER_CALLS.get((family, name), "")
+
+
+@pytest.mark.parametrize(("family", "name"), sorted(EMITTED))
+def test_unless_asked_a_call_to_no_tool_of_the_request_is_text(family: str, name: str) -> None:
+    case = ALL[family, name]
+    assert plain(both_ways(family, case)) == (case.text,)
 
 
 @pytest.mark.parametrize(("family", "name"), WRITTEN)

@@ -9,7 +9,7 @@ import pytest
 
 import unbraid
 from unbraid import Format, Message, Part, Speech, ToolCall, UnbraidError, UnknownFormat
-from unbraid.core.grammar import Arguments, Between, Call, Calls, Name
+from unbraid.core.grammar import Arguments, Between, Call, Calls, Name, TaggedArguments
 from unbraid.formats import registry
 
 from .parsing import broken, call, content, kinds, parse, reasoning
@@ -323,6 +323,9 @@ def test_reasoning_closed_inside_a_broken_call() -> None:
         ("mistral_v7", "mistral-v3"),
         ("magistral", "mistral-v13"),
         ("nous_hermes", "hermes"),
+        ("qwen3_coder", "qwen3-coder"),
+        ("qwen3_xml", "qwen3-coder"),
+        ("LFM2.5", "lfm2"),
     ],
 )
 def test_names(name: str, format: str) -> None:
@@ -497,9 +500,58 @@ def test_content_cannot_stand_inside_speech() -> None:
         ("mistral-v13", 'Hi[TOOL_CALLS]f[ARGS]{"a": 1}'),
         ("mistral", 'Hi[TOOL_CALLS]f[ARGS]{"a": 1}'),
         ("step-audio-2", 'Hi<tool_call>function\nf\n{"a": 1}</tool_call>'),
+        (
+            "qwen3-coder",
+            "Hi\n<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n",
+        ),
+        ("lfm2", "Hi<|tool_call_start|>[f(a=1)]<|tool_call_end|>"),
     ],
 )
 def test_what_a_call_is_written_as(format: str, text: str) -> None:
     message = Message((content("Hi"), ToolCall("f", '{"a": 1}', "abcdefghi")))
     assert unbraid.render(format, message) == text
     assert parse(format, text) == message
+
+
+ALL_KINDS = r'{"s": "it\"s\n\/\u00e9", "n":1.50, "t": true, "f":[false, {"true": null}], "e": ""}'
+
+
+@pytest.mark.parametrize(
+    ("format", "arguments"),
+    [
+        ("lfm2", r's="it\"s\n/\u00e9", n=1.50, t=True, f=[False, {"true": None}], e=""'),
+        (
+            "qwen3-coder",
+            "".join(
+                f"<parameter={key}>\n{value}\n</parameter>\n"
+                for key, value in {
+                    "s": 'it"s\n/é',
+                    "n": "1.50",
+                    "t": "true",
+                    "f": '[false, {"true": null}]',
+                    "e": "",
+                }.items()
+            ),
+        ),
+    ],
+)
+def test_what_arguments_are_written_as(format: str, arguments: str) -> None:
+    text = unbraid.render(format, Message((ToolCall("f", ALL_KINDS),)))
+    assert arguments in text
+    [read] = parse(format, text).tool_calls
+    assert json.loads(read.arguments) == json.loads(ALL_KINDS)
+
+
+@pytest.mark.parametrize("format", ["lfm2", "qwen3-coder"])
+@pytest.mark.parametrize("arguments", ['{"a": ', "[]", "", "[" * 100_000])
+def test_arguments_that_cannot_be_written(format: str, arguments: str) -> None:
+    with pytest.raises(UnbraidError, match="cannot write"):
+        unbraid.render(format, Message((ToolCall("f", arguments),)))
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("open", ["<parameter>", "{key}>", "<parameter={key}"])
+def test_a_tag_that_does_not_say_where_the_key_is(open: str) -> None:
+    call = Call((Name(), ">", TaggedArguments(open, "</parameter>"), "</function>"))
+    with pytest.raises(unbraid.InvalidFormat, match="key"):
+        unbraid.register(Format("odd", tools=Calls("<function=", call)))

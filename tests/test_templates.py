@@ -62,6 +62,9 @@ MARKUP = (
     '{"text": "</tool_call>\\n<tool_call>\\n{\\"name\\": \\"now\\"} <think> </think> <|im_end|> </s> <s> '
     '[TOOL_CALLS][{\\"name\\": 1}] [/TOOL_CALLS] now[ARGS]{} [CALL_ID]x [THINK] [/THINK] [/INST]"}'
 )
+OTHER_MARKUP = (
+    '{"text": "<tool_call> <function=now> {\\"name\\": \\"now\\"} <think> </think> <|im_end|> [TOOL_CALLS] [ARGS]"}'
+)
 LINES = "\n\n# Über 3 < 4\n\n- 你好 🦙\n- `a[0]` {b}, <b>\n\n"
 
 TURNS = {
@@ -74,12 +77,15 @@ TURNS = {
     "lines of content and calls": Turn(LINES, (PARIS, PARIS)),
     "nested arguments": Turn(calls=(("get_weather", NESTED),)),
     "markup in arguments": Turn(calls=(("get_weather", MARKUP), PARIS)),
+    "other markup in arguments": Turn(calls=(("get_weather", OTHER_MARKUP), PARIS)),
     "reasoning and content": Turn("Hello, world.", reasoning="They greet me.\n\nI greet them."),
     "reasoning and a call": Turn(calls=(PARIS,), reasoning="They ask for the weather."),
     "reasoning, content and calls": Turn("Let me look.", (PARIS, ("now", "{}")), "They ask for the weather."),
     "space around all": Turn(" \n\nLet me look.\n\n ", (PARIS,), " \n\nThey ask.\n\nI look.\n\n "),
 }
 
+PARAMETERS = {"city": "string", "text": "string", "days": "integer"}
+PARAMETERS |= {"b": "array", "a": "object", "n": "integer", "x": "number", "": "boolean"}
 TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
@@ -88,11 +94,11 @@ TOOLS: list[dict[str, Any]] = [
             "description": f"Says the {name}.",
             "parameters": {
                 "type": "object",
-                "properties": {parameter: {"type": "string", "description": parameter} for parameter in parameters},
+                "properties": {key: {"type": kind, "description": key} for key, kind in parameters.items()},
             },
         },
     }
-    for name, parameters in {"get_weather": ["city"], "now": []}.items()
+    for name, parameters in {"get_weather": PARAMETERS, "now": {}}.items()
 ]
 USER = {"role": "user", "content": "What is the weather in Paris?"}
 IDS = [f"Call0000{n}" for n in range(1, 10)]
@@ -118,6 +124,8 @@ class Template:
     an object as the template writes it, text as it is."""
     reasoning: Literal["", "field", "content"] = ""
     """How it is given reasoning: not at all, as `reasoning_content`, or in the content, as the model wrote it."""
+    tags: tuple[str, ...] = ()
+    """What ends an argument, where arguments stand bare in the text: no argument can hold it."""
     ids: bool = False
     """Whether it writes the ids of calls before their arguments. An id that comes after them comes too late: the call
     has begun by then (law 4), with an id that was made for it."""
@@ -134,6 +142,9 @@ TEMPLATES = {
     "Qwen 3": QWEN3,
     "Qwen 3, not thinking": replace(QWEN3, options={"enable_thinking": False}),
     "Qwen 2.5": Template("Qwen-Qwen2.5-7B-Instruct", ("qwen2.5",), *CHAT_ML),
+    "Qwen 3 Coder": Template(
+        "Qwen3-Coder", ("qwen3-coder",), *CHAT_ML, arguments=("object",), tags=("</tool_call>", "</parameter>")
+    ),
     "QwQ": Template("Qwen-QwQ-32B", ("qwen3-thinking",), *CHAT_ML, {"enable_thinking": True}, reasoning="content"),
     "Hermes 3": HERMES,
     "Hermes 2 Pro": replace(HERMES, file="NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use"),
@@ -167,6 +178,10 @@ QWEN3_STRIPS = Loss(
     "Line breaks around the reasoning and before the content are stripped.",
     lambda turn: replace(turn, content=turn.content.lstrip("\n"), reasoning=turn.reasoning.strip("\n")),
 )
+CODER_STRIPS = Loss(
+    "The content before calls is stripped, and a line break of its own follows it.",
+    lambda turn: replace(turn, content=turn.content.strip() + "\n") if turn.content and turn.calls else turn,
+)
 NO_REASONING = Loss(
     "All up to </think> is cut off. The line breaks after it stay, and nothing says that they are not content.",
     lambda turn: replace(turn, content="\n\n" + turn.content, reasoning="") if turn.reasoning else turn,
@@ -179,6 +194,7 @@ NO_FINAL_SPACE = Loss(
 LOSSES: dict[str, list[Loss]] = {
     "Qwen 3": [QWEN3_STRIPS],
     "Qwen 3, not thinking": [QWEN3_STRIPS],
+    "Qwen 3 Coder": [CODER_STRIPS],
     "Hermes 3": [NO_CONTENT],
     "Hermes 2 Pro": [NO_CONTENT],
     "Mistral Nemo": [NO_CONTENT],
@@ -275,6 +291,8 @@ def template_cases() -> Iterator[tuple[str, str, ArgumentsAs]]:
     for vendor, template in TEMPLATES.items():
         for name, turn in TURNS.items():
             if turn.reasoning and not template.reasoning:
+                continue
+            if any(tag in arguments for tag in template.tags for _, arguments in turn.calls):
                 continue
             if not turn.calls:
                 yield vendor, name, "object"

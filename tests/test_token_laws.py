@@ -27,6 +27,8 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "step-audio-2 huggingface": ("step-audio-2", lambda: real_tokenizers.step_audio_2("released", "huggingface")),
     "qwen3": ("qwen3", real_tokenizers.qwen3_huggingface),
     "hermes on qwen3": ("hermes", real_tokenizers.qwen3_huggingface),
+    "qwen3-coder": ("qwen3-coder", real_tokenizers.qwen3_huggingface),
+    "lfm2": ("lfm2", real_tokenizers.lfm2),
     "qwen3 without <think>": ("qwen3", lambda: real_tokenizers.step_audio_2("released", "tiktoken")),
     "mistral v3 sentencepiece": ("mistral", lambda: real_tokenizers.mistral(3)),
     "mistral v3 tekken": ("mistral", lambda: real_tokenizers.mistral(3, tekken=True)),

@@ -11,6 +11,8 @@ from .errors import InvalidFormat
 from .frames import MARKUP, NAME, TEXT, Frame, Malformed
 from .grammar import JsonCall
 from .markers import Markers
+from .python_arguments import PythonArgumentsFrame
+from .tagged import TaggedArgumentsFrame, TagRule
 from .values import JsonCallFrame, push_arguments
 
 if TYPE_CHECKING:
@@ -43,7 +45,21 @@ class Step(Protocol):
 class PendingCall:
     """The call that is being read. Until it is accepted or rejected, all of it is held back."""
 
-    __slots__ = ("accepted", "complete", "has_arguments", "held", "held_size", "id", "index", "name", "raw", "rejected")
+    __slots__ = (
+        "accepted",
+        "complete",
+        "flawed",
+        "has_arguments",
+        "held",
+        "held_size",
+        "id",
+        "index",
+        "name",
+        "raw",
+        "rejected",
+        "undecided",
+        "undecided_at",
+    )
 
     def __init__(self) -> None:
         self.index = -1
@@ -53,6 +69,11 @@ class PendingCall:
         self.rejected = False
         self.has_arguments = False
         self.complete = False
+        self.flawed = False
+        """Whether one of its arguments, where they come one by one, is not sound JSON."""
+        self.undecided: list[str] = []
+        """The pieces of an argument that may still be read in two ways; they follow each other without a gap."""
+        self.undecided_at = 0
         self.held: list[tuple[int, str, str, int, int]] = []
         """Role, text, value, start and end of each piece."""
         self.held_size = 0
@@ -237,6 +258,30 @@ class ReadArguments:
             return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
+        frame.at += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTagged:
+    """Arguments between tags. What stands before them has shown that this is a call; so it starts here."""
+
+    rule: TagRule
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.accept_call()
+        parser.push(TaggedArgumentsFrame(self.rule, frame.markers))
+        frame.at += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPython:
+    """Arguments in Python's notation; here, too, the call starts."""
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.accept_call()
+        parser.push(PythonArgumentsFrame(frame.markers))
         frame.at += 1
         return True
 

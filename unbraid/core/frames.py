@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from .events import Event
     from .parser import Parser
 
-TEXT, MARKUP, NAME, ARGUMENTS = range(4)
-"""What becomes of a piece of input: text of the strand around it, markup, a call's name, its arguments."""
+TEXT, MARKUP, NAME, ARGUMENTS, UNDECIDED = range(5)
+"""What becomes of a piece of input: text of the strand around it, markup, a call's name, its arguments; or arguments
+whose meaning is still open, until `Parser.settle`."""
 
 
 class Malformed(Exception):
@@ -31,6 +32,11 @@ class Frame(ABC):
 
     __slots__ = ()
     kind: ClassVar[str]
+
+    @property
+    def in_string(self) -> bool:
+        """Whether what comes next stands inside a string argument, where all is data."""
+        return False
 
     @abstractmethod
     def step(self, parser: Parser) -> bool:

@@ -51,6 +51,20 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
+class TaggedArguments:
+    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON."""
+
+    open: str
+    """With `{key}` for the argument's name."""
+    close: str
+
+
+@dataclass(frozen=True, slots=True)
+class PythonArguments:
+    """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
+
+
+@dataclass(frozen=True, slots=True)
 class JsonCall:
     """The whole call as one JSON object, its keys in any order."""
 
@@ -71,7 +85,7 @@ class Maybe:
     written: bool = True
 
 
-CallPart = str | Name | CallId | Arguments | JsonCall | Maybe
+CallPart = str | Name | CallId | Arguments | TaggedArguments | PythonArguments | JsonCall | Maybe
 """A part of a call; a `str` is literal text."""
 
 

@@ -13,5 +13,8 @@ class Limits:
     """Characters of a tool's name, an id, or a key of a call object."""
     number: int = 4096
     """Characters of one number."""
+    arguments: int = 1024
+    """Arguments of one call whose names are remembered, to report one that comes twice."""
     held: int = 4 * 1024 * 1024
-    """Characters of a call that are held back while its name has not come yet."""
+    """Characters that are held back: of a call while its name has not come yet, of an argument that may still be JSON
+    or a string."""

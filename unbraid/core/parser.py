@@ -9,7 +9,7 @@ every character is emitted once or is markup (law 3).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from . import diagnostics, snapshots
@@ -29,7 +29,7 @@ from .events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .frames import ARGUMENTS, MARKUP, NAME, TEXT, Frame, Malformed
+from .frames import ARGUMENTS, MARKUP, NAME, TEXT, UNDECIDED, Frame, Malformed
 from .grammar import Format
 from .limits import Limits
 from .markers import Marker
@@ -37,7 +37,6 @@ from .message import Fold, Message
 from .program import Program, ScopeRule, compile_format
 from .scopes import AgainFrame, ScopeFrame
 from .tools import Tools
-from .values import QuotedArgumentsFrame, ValueFrame
 from .vocabulary import Vocabulary
 
 _space = re.compile(r"\s*").match
@@ -284,8 +283,14 @@ class Parser:
                     self.report(diagnostics.TOO_LONG, "a tool call whose name does not come", at=call.held[0][3])
                     self._reject_call()
                 return
-            elif self.keep:
-                call.raw.append(text)
+            else:
+                if self.keep:
+                    call.raw.append(text)
+                if role == UNDECIDED:
+                    if not call.undecided:
+                        call.undecided_at = start
+                    call.undecided.append(text)
+                    return
         elif role == MARKUP and self._calls is not None and not self._calls.accepted:
             role = TEXT
         self._say(role, value, start, end)
@@ -451,8 +456,23 @@ class Parser:
         call = self.call
         call.has_arguments = call.complete = True
         self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
-        if not call.rejected:
-            self._emit(ARGUMENTS, "", "{}", self.offset, self.offset)
+        self.add_arguments("{}")
+
+    def add_arguments(self, text: str) -> None:
+        """Arguments that follow from the format, and no text of the model stands for."""
+        if not self.call.rejected:
+            self._emit(ARGUMENTS, "", text, self.offset, self.offset)
+
+    def settle(self, write: Callable[[str], str]) -> None:
+        """What was taken as undecided is arguments, written so."""
+        call = self.call
+        text, call.undecided = "".join(call.undecided), []
+        if text:
+            self._say(ARGUMENTS, write(text), call.undecided_at, call.undecided_at + len(text))
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of the parameters of the tool that is called; empty where it is not known."""
+        return {} if self._tools is None else self._tools.get(self.call.name, {})
 
     def end_call(self) -> None:
         """The call is over; if it never was one, its text is text."""
@@ -514,8 +534,7 @@ class Parser:
 
     def _in_json_string(self) -> bool:
         """Where a code is data."""
-        frame = self.stack[-1]
-        return isinstance(frame, QuotedArgumentsFrame) or (isinstance(frame, ValueFrame) and frame.in_string)
+        return self.stack[-1].in_string
 
     def _in_speech(self) -> bool:
         return any(isinstance(frame, ScopeFrame) and frame.rule.strand == "speech" for frame in self.stack)

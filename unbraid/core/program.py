@@ -16,6 +16,7 @@ from typing import cast
 from . import calls, grammar
 from .errors import InvalidFormat, MissingTokens
 from .markers import Marker, Markers, Role, split_whitespace
+from .tagged import tag_rule
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
@@ -258,9 +259,12 @@ class _StepBuilder:
     def __init__(self, builder: _Builder) -> None:
         self._key = builder.key
         self._steps: list[calls.Step] = []
+        self._close = ""
+        """What closes the calls, as it is looked for."""
 
     def body(self, node: grammar.Calls) -> list[calls.Step]:
         body = node.body
+        self._close = self._key(node.close.strip()) if node.close else ""
         if isinstance(body, grammar.Either):
             self._steps.append(calls.Branch(body.opening, 0))
             self._calls(body.second)
@@ -288,10 +292,10 @@ class _StepBuilder:
             literal = following.marker if isinstance(following, grammar.Maybe) else following
             if isinstance(part, grammar.Name | grammar.CallId) and isinstance(literal, str):
                 calls.check_ends_word(literal)
-            self._part(part)
+            self._part(part, literal.strip() if isinstance(literal, str) else "")
         self._steps.append(calls.EndCall())
 
-    def _part(self, part: grammar.CallPart) -> None:
+    def _part(self, part: grammar.CallPart, following: str = "") -> None:
         steps = self._steps
         if isinstance(part, str):
             if part.strip():
@@ -302,6 +306,12 @@ class _StepBuilder:
             steps.append(calls.ReadWord("id"))
         elif isinstance(part, grammar.Arguments):
             steps.append(calls.ReadArguments())
+        elif isinstance(part, grammar.TaggedArguments):
+            steps.append(
+                calls.ReadTagged(tag_rule(part, self._key, [text for text in (following, self._close) if text]))
+            )
+        elif isinstance(part, grammar.PythonArguments):
+            steps.append(calls.ReadPython())
         elif isinstance(part, grammar.JsonCall):
             steps.append(calls.ReadJsonCall(part))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from . import grammar
 from .errors import UnbraidError
@@ -12,7 +13,8 @@ from .message import Message, Part, Speech, Text, ToolCall
 def render(format: grammar.Format, message: Message) -> str:
     """The text that parses back to `message`, written as the vendor's template writes it.
 
-    Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is.
+    Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is. So
+    is a string argument between tags: where no schema says that it is a string, "3" reads back as a number.
     """
     return _Renderer(format).message(message)
 
@@ -112,9 +114,57 @@ class _Renderer:
                 written.append(call.id)
             elif isinstance(part, grammar.Arguments):
                 written.append(call.arguments)
+            elif isinstance(part, grammar.TaggedArguments):
+                for key, value in _members(call.arguments).items():
+                    bare = json.loads(value) if value.startswith('"') else value
+                    written.append(part.open.replace("{key}", key) + bare + part.close)
+            elif isinstance(part, grammar.PythonArguments):
+                members = _members(call.arguments)
+                written.append(", ".join(f"{key}={_python(value)}" for key, value in members.items()))
             elif isinstance(part, grammar.JsonCall):
                 name = json.dumps(call.name, ensure_ascii=False)
                 written.append(f'{{"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
             elif part.written and (call.id or grammar.CallId() not in part.then):
                 written.append(part.marker + self._call(part.then, call))
         return "".join(written)
+
+
+_words = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub
+_escapes = re.compile(r"\\.").sub
+_PYTHON = {"true": "True", "false": "False", "null": "None"}
+_space = re.compile(r"[ \t\n\r]*").match
+
+
+def _members(arguments: str) -> dict[str, str]:
+    """The values of a JSON object, each as the JSON it is written as."""
+    try:
+        if not isinstance(json.loads(arguments), dict):
+            raise ValueError("no JSON object")
+    except (ValueError, RecursionError) as problem:
+        raise UnbraidError(f"arguments that this format cannot write: {arguments[:40]!r} ({problem})") from None
+    members: dict[str, str] = {}
+    decode = json.JSONDecoder(strict=False).raw_decode
+    at = _skip(arguments, _skip(arguments, 0) + 1)
+    while arguments[at] != "}":
+        key, end = decode(arguments, at)
+        start = _skip(arguments, _skip(arguments, end) + 1)
+        _, end = decode(arguments, start)
+        members[key] = arguments[start:end]
+        at = _skip(arguments, end)
+        if arguments[at] == ",":
+            at = _skip(arguments, at + 1)
+    return members
+
+
+def _skip(text: str, at: int) -> int:
+    """Past the whitespace."""
+    return _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+
+
+def _python(value: str) -> str:
+    """JSON as a literal of Python. But for three words and one escape, the one is the other."""
+    return _words(lambda word: _PYTHON.get(word.group()) or _escapes(_python_escape, word.group()), value)
+
+
+def _python_escape(escape: re.Match[str]) -> str:
+    return "/" if escape.group() == r"\/" else escape.group()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .calls import CallsFrame, PendingCall, ReadJsonCall
+from .calls import CallsFrame, PendingCall, ReadJsonCall, ReadTagged
 from .errors import InvalidSnapshot
 from .frames import Frame
 from .message import Fold
+from .python_arguments import PythonArgumentsFrame
 from .scopes import AgainFrame, ScopeFrame
+from .tagged import ArgumentFrame, TaggedArgumentsFrame, TaggedValueFrame
 from .values import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
 
 if TYPE_CHECKING:
@@ -92,11 +94,20 @@ def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
     markers = parser.scope().calls_markers
     if kind == "value":
         return ValueFrame.load(saved, limits, markers)
+    if kind == "python":
+        return PythonArgumentsFrame.load(saved, markers)
     assert program.calls is not None
     if kind == "calls":
         return CallsFrame.load(saved, program.calls, markers)
-    assert kind == "json_call"
     assert parser._calls is not None
     step = program.calls.steps[parser._calls.at - 1]
-    assert isinstance(step, ReadJsonCall)
-    return JsonCallFrame.load(saved, step.node, markers)
+    if kind == "json_call":
+        assert isinstance(step, ReadJsonCall)
+        return JsonCallFrame.load(saved, step.node, markers)
+    assert isinstance(step, ReadTagged)
+    if kind == "tagged":
+        return TaggedArgumentsFrame.load(saved, step.rule, markers)
+    if kind == "argument":
+        return ArgumentFrame.load(saved, limits, step.rule.ends)
+    assert kind == "tagged_value"
+    return TaggedValueFrame.load(saved, step.rule, limits)

@@ -157,6 +157,10 @@ class QuotedArgumentsFrame(Frame):
         self.opened = False
         self.empty = True
 
+    @property
+    def in_string(self) -> bool:
+        return True
+
     def step(self, parser: Parser) -> bool:
         if not self.opened:
             parser.take(1, MARKUP)

@@ -1,0 +1,329 @@
+"""Arguments between tags: each value is told from the tool's schema and its own text, and passed on as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import diagnostics
+from .errors import InvalidFormat
+from .events import Event, ToolCallArguments
+from .frames import ARGUMENTS, MARKUP, UNDECIDED, Frame, Malformed
+from .grammar import TaggedArguments
+from .json_scanner import JsonScanner
+from .limits import Limits
+from .markers import Marker, Markers, split_whitespace
+from .objects import Keys, escape
+from .parameters import STRING, kinds_of
+from .values import ValueFrame
+
+if TYPE_CHECKING:
+    from .parser import Parser
+
+_space = re.compile(r"\s*").match
+_key = re.compile(r"[^<>\x00-\x1f\ud800-\udfff]*").match
+_json_space = " \t\n\r"
+
+_STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
+_STARTS |= dict.fromkeys("0123456789", "number")
+_PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
+_WORDS = {"true": "true", "false": "false", "null": "null"}
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+_number_so_far = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?").fullmatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TagRule:
+    """The tags around each argument."""
+
+    before: tuple[str, ...]
+    """The words of the opening tag before the key; whitespace between words is as it comes."""
+    after: tuple[str, ...]
+    """Its words after the key."""
+    trail: str
+    """Whitespace after it that belongs to it."""
+    close: Marker
+    ends: Markers
+    """All that ends a value. Models forget to close one: then what comes next ends it."""
+    following: Markers
+    """What may come after the last argument."""
+
+
+def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[str]) -> TagRule:
+    """Lay out the tags. `find` says what to look for to find a marker: only the closing tag can be a token, the opening
+    one has the key in it. `following` is what may come after the last argument, as it is looked for."""
+    opening, key, rest = node.open.partition("{key}")
+    before, after = tuple(opening.split()), tuple(rest.split())
+    if not (key and before and after):
+        raise InvalidFormat(f"the tag before an argument needs '{{key}}' between other text: {node.open!r}")
+    lead, text, trail = split_whitespace(node.close)
+    close = Marker("close", "", find(text), lead, trail)
+    ends = [close, *(Marker("end", "", text, lead) for text in (before[0], *following))]
+    after_last = Markers(Marker("end", "", text) for text in following)
+    return TagRule(before, after, rest[len(rest.rstrip()) :], close, Markers(ends), after_last)
+
+
+def _after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
+    the text ends before that can be told."""
+    for word in words:
+        begin = _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+        rest = text[begin : begin + len(word)]
+        if begin - at > most or not word.startswith(rest):
+            return -1
+        if rest != word:
+            return None
+        at = begin + len(word)
+    return at
+
+
+class TaggedArgumentsFrame(Frame):
+    """Between the arguments: the next one's tag comes, or the end."""
+
+    kind = "tagged"
+    __slots__ = ("keys", "markers", "rule")
+
+    def __init__(self, rule: TagRule, markers: Markers, keys: Keys | None = None) -> None:
+        self.rule = rule
+        self.markers = markers
+        self.keys = keys or Keys()
+
+    def step(self, parser: Parser) -> bool:
+        parser.skip_space()
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        most = parser.limits.name
+        begin = _after_words(buffer, start, rule.before, most)
+        if begin == -1 or (parser.at_end and start == len(buffer)):
+            return self._end(parser)
+        stop = end = None
+        if begin is not None:
+            stop = _key(buffer, begin).end()  # type: ignore[union-attr]  # an empty match always exists
+            end = _after_words(buffer, stop, rule.after, most)
+            if stop - begin > most:
+                raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
+        if end is None:
+            if parser.at_end:
+                raise Malformed(diagnostics.UNFINISHED_CALL, "")
+            return False
+        if end == -1:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{' '.join(rule.after)}' after its name")
+        key = buffer[begin:stop]
+        value = TaggedValueFrame(rule, kinds_of(parser.parameters(), key))
+        parser.take(end - start, ARGUMENTS, self.keys.begin(parser, key) + value.written)
+        parser.trail = rule.trail
+        parser.push(value)
+        return True
+
+    def _end(self, parser: Parser) -> bool:
+        comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+        if not parser.at_end and not any(comes):
+            if None in comes:
+                return False
+            raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+        parser.pop()
+        self.keys.end(parser)
+        return True
+
+    def save(self) -> list[Any]:
+        return [self.keys.save()]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> TaggedArgumentsFrame:
+        return cls(rule, markers, Keys(saved[0]))
+
+
+class ArgumentFrame(ValueFrame):
+    """An argument that is an array or an object by the schema: JSON, passed on as it is."""
+
+    kind = "argument"
+    __slots__ = ()
+
+    def _finish(self, parser: Parser) -> None:
+        parser.pop()
+        scanner = self.scanner
+        if scanner.flaw:
+            parser.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+        if scanner.flaw or not scanner.done:
+            parser.call.flawed = True
+
+
+# What is known of a value so far.
+_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _BROKEN = range(6)
+
+
+class TaggedValueFrame(Frame):
+    """One value. A string is passed on as it arrives. What may still be JSON or a string waits until that is told: by
+    its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
+
+    kind = "tagged_value"
+    __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
+
+    def __init__(self, rule: TagRule, kinds: frozenset[str]) -> None:
+        self.rule = rule
+        self.kinds = kinds
+        self.state = _STRING if kinds == {STRING} else _NOTHING
+        self.scalar = ""
+        """What waits, where it may be a number or a word."""
+        self.scanner: JsonScanner | None = None
+        """What checks it, where it may be an array or an object."""
+        self.size = 0
+
+    @property
+    def written(self) -> str:
+        """What has been written of the value before it comes."""
+        return '"' if self.state == _STRING else ""
+
+    @property
+    def in_string(self) -> bool:
+        return self.state != _AFTER_JSON
+
+    def step(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        if self.state == _AFTER_JSON:
+            return self._after_json(parser)
+        found = self.rule.ends.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else self.rule.ends.settled(buffer, start)
+        if end > start and self._pass_on(parser, buffer[start:end]):
+            return True
+        if found is not None or parser.at_end:
+            self._finish(parser, found)
+            return True
+        return False
+
+    def quick(self, parser: Parser, text: str) -> Event | None:
+        call = parser.call
+        if self.state != _STRING or not call.accepted or not self.rule.ends.absent(text):
+            return None
+        start, parser.offset = parser.offset, parser.offset + len(text)
+        if parser.keep:
+            call.raw.append(text)
+        return ToolCallArguments(call.index, escape(text), start, parser.offset)
+
+    def _pass_on(self, parser: Parser, text: str) -> bool:
+        """Take text of the value, or see what it is first. True where the rest is not of the value as it is now."""
+        if self.state == _NOTHING:
+            rest = text.lstrip(_json_space)
+            space = len(text) - len(rest)
+            if self.size + space > parser.limits.held:
+                self._is_string(parser)
+                return True
+            if rest:
+                self._begin(parser, rest[0], space)
+                return True
+            self.size += space
+            parser.take(space, UNDECIDED)
+        elif self.state == _STRING:
+            parser.take(len(text), ARGUMENTS, escape(parser.spell(text)))
+        elif self.state == _BROKEN:
+            parser.take(len(text), ARGUMENTS)
+        else:
+            parser.take(len(text), UNDECIDED)
+            if not (self._may_be_scalar(parser, text) if self.state == _SCALAR else self._may_be_json(parser, text)):
+                self._is_string(parser)
+        return False
+
+    def _begin(self, parser: Parser, char: str, space: int) -> None:
+        """The first character shows what the value may be."""
+        text_too = STRING in self.kinds
+        kind = _STARTS.get(char) or (None if text_too else _PYTHON_STARTS.get(char))
+        # No schema is so strict that models do not write `null` for what they leave out.
+        if kind not in self.kinds and not (kind == "null" and not text_too):
+            self._is_string(parser)
+        elif kind not in ("array", "object"):
+            self.state = _SCALAR
+        elif text_too:
+            self.state, self.scanner = _JSON, JsonScanner(parser.limits)
+        else:
+            parser.settle(str)
+            if space:
+                parser.take(space, ARGUMENTS)
+            self.state = _AFTER_JSON
+            parser.push(ArgumentFrame(parser.limits, ARGUMENTS, self.rule.ends))
+
+    def _may_be_scalar(self, parser: Parser, text: str) -> bool:
+        self.scalar = (self.scalar + text).lstrip(_json_space)
+        if len(self.scalar) > parser.limits.number:
+            return False
+        scalar = self.scalar.rstrip(_json_space)
+        if scalar != self.scalar:
+            return self._json_of(scalar) is not None
+        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        return bool(_number_so_far(scalar)) or any(word.startswith(scalar) for word in words)
+
+    def _json_of(self, scalar: str) -> str | None:
+        """A number or a word as JSON; None where it is neither."""
+        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        return scalar if _number(scalar) else words.get(scalar)
+
+    def _may_be_json(self, parser: Parser, text: str) -> bool:
+        scanner = self.scanner
+        assert scanner is not None
+        self.size += len(text)
+        end = scanner.scan(text, 0)
+        broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(_json_space))
+        return not broken and self.size <= parser.limits.held
+
+    def _is_string(self, parser: Parser) -> None:
+        parser.add_arguments('"')
+        parser.settle(escape)
+        self.state, self.scalar, self.scanner = _STRING, "", None
+
+    def _after_json(self, parser: Parser) -> bool:
+        parser.skip_space()
+        ends = self.rule.ends
+        comes = ends.comes(parser.buffer, parser.position)
+        if comes is None and not parser.at_end:
+            return False
+        if comes or parser.position == len(parser.buffer):
+            self._finish(parser, ends.at(parser.buffer, parser.position))
+            return True
+        if not parser.call.flawed:
+            parser.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
+            parser.call.flawed = True
+        self.state = _BROKEN
+        return True
+
+    def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
+        """The value is over: something ends it, or the output does."""
+        scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
+        if scalar is not None:
+            parser.settle(lambda text: scalar if text.strip(_json_space) in _PYTHON_WORDS else text)
+        elif self.state == _JSON and self.scanner is not None and self.scanner.done:
+            parser.settle(str)
+        elif self.state in (_NOTHING, _SCALAR, _JSON):
+            self._is_string(parser)
+        parser.pop()
+        is_string = self.state == _STRING
+        if is_string and STRING not in self.kinds:
+            kinds = " or ".join(sorted(self.kinds))
+            parser.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
+        if found is not None and self.rule.ends.which(found) is self.rule.close:
+            size = found.end() - found.start()
+            if is_string:
+                parser.take(size, ARGUMENTS, '"')
+            else:
+                parser.take(size, MARKUP)
+            return
+        if is_string:
+            parser.add_arguments('"')
+        if found is not None:
+            parser.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
+            parser.skip_space()
+
+    def save(self) -> list[Any]:
+        scanner = None if self.scanner is None else self.scanner.save()
+        return [sorted(self.kinds), self.state, self.scalar, scanner, self.size]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: TagRule, limits: Limits) -> TaggedValueFrame:
+        kinds, state, scalar, scanner, size = saved
+        frame = cls(rule, frozenset(kinds))
+        frame.state, frame.scalar, frame.size = state, scalar, size
+        frame.scanner = None if scanner is None else JsonScanner.load(scanner, limits)
+        return frame
