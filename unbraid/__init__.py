@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from .constraints import Constraint, InvalidSchema, Loosened, NotRegular, NotTokens
+from .constraints import constraint as _constraint
 from .core import diagnostics
 from .core.errors import (
     InvalidFormat,
@@ -102,23 +104,62 @@ def parse(format: str | Format, output: str | Sequence[int], **options: Unpack[P
     return one.message
 
 
+def constraint(
+    format: str | Format,
+    *,
+    tools: Iterable[Mapping[str, Any]] | Tools | None = None,
+    tool_choice: str | Mapping[str, Any] | None = None,
+    parallel_tool_calls: bool = True,
+    reasoning: bool | None = None,
+    response_format: Mapping[str, Any] | None = None,
+    tokenizer: object | None = None,
+    prompt: str | Sequence[int] | None = None,
+) -> Constraint:
+    """What a model of this format may write, for engines that enforce it while they sample.
+
+    tools: the request's tools. The arguments of those with `"strict": true` follow their schemas.
+    tool_choice: "auto" (the default): calls may come; "none"; "required": nothing else; or a function to call, as in
+        the chat API.
+    parallel_tool_calls: False for no more than one call.
+    reasoning: True where the model must reason first, False where it must not; it may by default.
+    response_format: as in the chat API: the answer is JSON, and follows a schema.
+    tokenizer: as in `parser`. Without one, markers are text; with one, they are the tokens that the model writes.
+    prompt: as in `parser`.
+    """
+    return _constraint(
+        format if isinstance(format, Format) else find(format),
+        tools=tools if isinstance(tools, Tools) else Tools(tools or []),
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel_tool_calls,
+        reasoning=reasoning,
+        response_format=response_format,
+        vocabulary=None if tokenizer is None else vocabulary(tokenizer),
+        prompt=prompt,
+    )
+
+
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
     return _render(format if isinstance(format, Format) else find(format), message)
 
 
 __all__ = [
+    "Constraint",
     "Content",
     "Diagnostic",
     "Event",
     "Format",
     "InvalidFormat",
+    "InvalidSchema",
     "InvalidSnapshot",
     "InvalidTools",
     "Limits",
+    "Loosened",
     "Markup",
     "Message",
     "MissingTokens",
+    "NotRegular",
+    "NotTokens",
     "Parser",
     "Part",
     "Reasoning",
@@ -135,6 +176,7 @@ __all__ = [
     "UnknownFormat",
     "all_formats",
     "compose",
+    "constraint",
     "diagnostics",
     "find",
     "parse",

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from . import diagnostics
-
 if TYPE_CHECKING:
     from .parser import Parser
 
@@ -34,8 +32,6 @@ class Keys:
     def begin(self, parser: Parser, key: str) -> str:
         """What stands before the value of `key`."""
         before = ", " if self._seen else "{"
-        if key in self._seen:
-            parser.report(diagnostics.UNEXPECTED_KEY, f"the argument '{key}' comes twice")
         if len(self._seen) < parser.limits.arguments:
             self._seen[key] = None
         return f"{before}{quote(key)}: "

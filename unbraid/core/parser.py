@@ -392,15 +392,7 @@ class Parser:
 
     def _start(self, program: Program) -> None:
         """Begin where the prompt leaves off."""
-        prompt = self._prompt
-        if isinstance(prompt, str):
-            strands, trail = program.open_after(prompt, from_ids=False)
-        elif self._vocabulary is None:
-            raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
-        else:
-            # The markers at its end are all that matters; none has more tokens than this.
-            text = Detokenizer(self._vocabulary).text(prompt[-64:], program.stand_ins)
-            strands, trail = program.open_after(text, from_ids=True)
+        strands, trail = program.open_after(self._prompt)
         for strand in strands:
             if strand in self.scope().inner:
                 self._enter(strand)

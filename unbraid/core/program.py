@@ -8,13 +8,14 @@ and the marker's text, spelled out in ordinary tokens, stays text.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
 
 from . import calls, grammar
-from .errors import InvalidFormat, MissingTokens
+from .detokenizer import Detokenizer
+from .errors import InvalidFormat, MissingTokens, UnbraidError
 from .markers import Marker, Markers, Role, split_whitespace
 from .tagged import tag_rule
 from .vocabulary import Vocabulary
@@ -75,9 +76,15 @@ class Program:
     code_search: CodeSearch | None = None
     """How codes are found where there is only text."""
 
-    def open_after(self, prompt: str, *, from_ids: bool) -> tuple[list[str], str]:
+    def open_after(self, prompt: str | Sequence[int]) -> tuple[list[str], str]:
         """The strands that a prompt leaves open, outermost first, by the markers that it ends with; and the whitespace
         of the last marker that the prompt has not written, and the output may."""
+        from_ids = not isinstance(prompt, str)
+        if not isinstance(prompt, str):
+            if self.vocabulary is None:
+                raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
+            # The markers at its end are all that matters; none has more tokens than this.
+            prompt = Detokenizer(self.vocabulary).text(prompt[-64:], self.stand_ins)
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
         opened: list[str] = []

@@ -1,0 +1,188 @@
+"""The arguments of a call where they are no JSON object: between tags, or as Python writes them.
+
+A strict tool's arguments come in the order of its schema, and each follows its part of it. Otherwise they come in any
+order, and only their kinds are held to, so that what is a number by the schema can be read as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from string import ascii_letters
+from typing import Any, cast
+
+from ..core.errors import InvalidTools
+from ..core.objects import escape
+from ..core.parameters import kinds_of
+from . import schema_patterns as patterns
+from .language import NOTHING, SPACE, Chars, Free, Json, Node, Repeat, Text, choice, maybe, sequence
+from .schema_algebra import Algebra, AnyOf, Form, Strings, Values
+from .schema_nodes import in_order, json_text, other_than, plain_text
+from .schema_patterns import Node as Pattern
+from .schemas import Loosened
+
+_KEY_CHAR = Chars(("az", "AZ", "09", "_"))
+_TRUTH = {True: "True", False: "False"}
+# Escapes that JSON and Python read alike.
+_PYTHON_CHAR = choice(Chars(('"', "\\", "\x00\x1f"), excluded=True), sequence(Text("\\"), Chars(tuple('"\\bfnrt'))))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """A tool's parameters."""
+
+    name: str
+    schema: Mapping[str, Any]
+    strict: bool
+    rule: Callable[[Node], Node]
+    """Gives a node a name."""
+    loosened: list[Loosened]
+
+    @property
+    def where(self) -> str:
+        return f"tool {self.name!r}: parameters"
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        return cast(Mapping[str, Any], self.schema.get("properties", {}))
+
+    @property
+    def others(self) -> object:
+        return self.schema.get("additionalProperties", True)
+
+    def json(self) -> Json:
+        """All of them as one JSON object."""
+        return Json(self.schema if self.strict else {"type": "object"}, self.where)
+
+    def kinds(self, key: str | None) -> frozenset[str]:
+        return kinds_of(self.schema, key) if key is not None else kinds_of({"additionalProperties": self.others}, "")
+
+    def values(self, key: str | None, kinds: Iterable[str]) -> Json:
+        """The values of these kinds that the argument may have; the key None is for those that have no name."""
+        named = sorted(kinds)
+        where = f"{self.where}.additionalProperties" if key is None else f"{self.where}.properties.{key}"
+        schema: dict[str, Any] = {"type": named}
+        if self.strict:
+            own = self.others if key is None else self.properties[key]
+            definitions = {name: self.schema[name] for name in ("$defs", "definitions") if name in self.schema}
+            schema = {"allOf": [own, schema], **definitions}
+        return Json(schema, where)
+
+    def form(self, key: str | None, kind: str) -> Form:
+        value = self.values(key, [kind])
+        return Algebra(value.schema, value.where, self.note).root()
+
+    def note(self, where: str, what: str) -> None:
+        self.loosened.append(Loosened(where, what))
+
+    def each(
+        self, argument: Callable[[Node, Node], Node], value: Callable[[str | None], Node], separator: Node
+    ) -> Node:
+        """All the arguments, each written by `argument` from its key and its value."""
+        named = [(argument(Text(key), value(key)), key in self.schema.get("required", ())) for key in self.properties]
+        other = None
+        if not self.strict or self.others is not False:
+            other = argument(self._other_key(), value(None))
+        if self.strict:
+            for keyword in ("patternProperties", "propertyNames", "minProperties", "maxProperties"):
+                if keyword in self.schema:
+                    self.note(self.where, f"`{keyword}` is not enforced")
+            return in_order(named, other, separator, self.rule)
+        any_one = choice(*(item for item, _ in named), *([other] if other is not None else []))
+        return maybe(any_one, Repeat(sequence(separator, any_one)))
+
+    def _other_key(self) -> Node:
+        def others(taken: Collection[str]) -> Node:
+            return Chars(tuple(letter for letter in ascii_letters + "_" if letter not in taken))
+
+        return other_than(["", *self.properties], others, Repeat(_KEY_CHAR, 0, 60))
+
+
+def tagged(parameters: Parameters, open: str, close: str, marker: Callable[[str], Node], ends: Iterable[str]) -> Node:
+    """Arguments between tags. `ends` is all that would end a bare string too soon."""
+    before, _, after = open.partition("{key}")
+    text = close.strip()
+    lead, trail = close[: close.index(text)], after[len(after.rstrip()) :]
+    ends = dict.fromkeys([text, before.split()[0], *ends])
+    bare = Free(tuple(ends))
+
+    def as_it_is(string: Pattern | str) -> Node | None:
+        """A string, or what a pattern matches; None where it might hold what ends it."""
+        if isinstance(string, str):
+            return None if any(end in string for end in ends) else Text(string)
+        return None if patterns.may_hold(string, {ord(end[0]) for end in ends}) else plain_text(string)
+
+    def argument(key: Node, value: Node) -> Node:
+        if isinstance(key, Text) and any(char in key.text for char in "<>\n\r\t"):
+            raise InvalidTools(f"{parameters.where}: {key.text!r} cannot stand in a tag; use letters, digits and `_`")
+        opening = sequence(Text(before.lstrip()), key, Text(after.rstrip()), _maybe_text(trail))
+        return sequence(opening, value, _maybe_text(lead), marker(text), SPACE)
+
+    def value(key: str | None) -> Node:
+        kinds = parameters.kinds(key)
+        others = kinds - {"string"}
+        plain = [] if "string" not in kinds else _strings(parameters.form(key, "string"), parameters, bare, as_it_is)
+        if bare in plain:
+            return bare  # which is every value, however it is read
+        json = [sequence(SPACE, parameters.values(key, others), SPACE)] if others else []
+        return choice(*plain, *json)
+
+    return sequence(SPACE, parameters.each(argument, value, NOTHING))
+
+
+def _maybe_text(text: str) -> Node:
+    return maybe(Text(text)) if text else NOTHING
+
+
+def python(parameters: Parameters) -> Node:
+    """Arguments as in a Python call."""
+    separator = sequence(SPACE, Text(","), SPACE)
+    quote = Text('"')
+
+    def argument(key: Node, value: Node) -> Node:
+        if isinstance(key, Text) and not key.text.isidentifier():
+            raise InvalidTools(f"{parameters.where}: {key.text!r} is no name of an argument in Python")
+        return sequence(key, Text("="), value)
+
+    def value(key: str | None) -> Node:
+        kinds = parameters.kinds(key)
+        ways: list[Node] = []
+        if "string" in kinds:
+            every = Repeat(_PYTHON_CHAR)
+            strings = _strings(parameters.form(key, "string"), parameters, every, _quoted_text)
+            ways += [sequence(quote, string, quote) for string in strings]
+        if "boolean" in kinds:
+            form = parameters.form(key, "boolean")
+            allowed = form.values if isinstance(form, Values) else (True, False)
+            ways += [Text(_TRUTH[one]) for one in allowed if isinstance(one, bool)]
+        if "null" in kinds:
+            ways.append(Text("None"))
+        if others := kinds - {"string", "boolean", "null"}:
+            ways.append(parameters.values(key, others))
+        return choice(*ways)
+
+    return sequence(SPACE, parameters.each(argument, value, separator), SPACE)
+
+
+def _strings(
+    form: Form, parameters: Parameters, every: Node, spelled: Callable[[Pattern | str], Node | None]
+) -> list[Node]:
+    """The strings of a form: `every` is any string at all, `spelled` how one, or a pattern, is written."""
+    match form:
+        case Values(values):
+            ways = [spelled(value) for value in values]
+            return [way for way in ways if way is not None] if None not in ways else [every]
+        case AnyOf(options):
+            found = [node for option in options for node in _strings(option, parameters, every, spelled)]
+            return [every] if every in found else found
+        case Strings(where, least, most, patterns):
+            way = spelled(patterns[0]) if patterns else None
+            if least or most is not None or len(patterns) > 1 or (patterns and way is None):
+                parameters.note(where, "the length or the pattern of a string is not enforced between tags")
+            return [every if way is None else way]
+    return [every]
+
+
+def _quoted_text(string: Pattern | str) -> Node:
+    """Between double quotes."""
+    return Text(escape(string)) if isinstance(string, str) else json_text(string)

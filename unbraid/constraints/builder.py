@@ -1,0 +1,318 @@
+"""From a format and a request to the language of the responses that are allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..core import grammar
+from ..core.calls import is_word
+from ..core.errors import InvalidTools, UnbraidError
+from ..core.markers import split_whitespace
+from ..core.program import Program
+from .arguments import Parameters, python, tagged
+from .language import (
+    NOTHING,
+    SOME_SPACE,
+    SPACE,
+    Chars,
+    Free,
+    Json,
+    Language,
+    Node,
+    Repeat,
+    Rule,
+    Text,
+    Token,
+    choice,
+    maybe,
+    sequence,
+)
+from .request import ANY_OBJECT, Request
+from .schema_nodes import integers
+from .schemas import Loosened
+
+Quota = Literal["none", "any", "some"]
+"""How many calls may stand in a stretch of text; never more than one where the request says so."""
+LETTERS_AND_DIGITS = Chars(("az", "AZ", "09"))
+
+
+@dataclass(frozen=True, slots=True)
+class LazyLanguage:
+    """What may come from the first call on; before it the model is left alone."""
+
+    trigger: str
+    """How the marker is spelled that begins a call,"""
+    token: int | None
+    """and the token that it is."""
+    language: Language
+
+
+def build(program: Program, request: Request, opened: Sequence[str]) -> Language:
+    """The language of the output, given the strands that the prompt has left open."""
+    builder = _Builder(program, request)
+    return Language(builder.output(opened), builder.rules, builder.loosened)
+
+
+def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
+    """The language from the first call on, where nothing before it is constrained."""
+    if request.calls != "auto" or request.answer is not None or request.reasoning is not None:
+        return None
+    builder = _Builder(program, request)
+    trigger, token, root = builder.from_the_first_call()
+    return LazyLanguage(trigger, token, Language(root, builder.rules, builder.loosened))
+
+
+class _Builder:
+    def __init__(self, program: Program, request: Request) -> None:
+        self.format = program.format
+        self.request = request
+        self.tokens = {program.spellings[char]: token for token, char in program.stand_ins.items()}
+        self.codes = _code_node(program)
+        format = self.format
+        pairs = [pair for pair in (format.reasoning, format.tools, format.speech) if pair is not None]
+        markers = {text.strip(): None for pair in pairs for text in (pair.open, pair.close) if text}
+        if format.speech is not None:
+            markers |= dict.fromkeys((format.speech.code.partition("{}")[0], *format.speech.padding))
+        self.markers = tuple(markers)
+        """All that free text must not spell. As a token a marker is no text; spelled out it would fool those who read
+        only the text."""
+        self.free = Free(self.markers)
+        self._ends = (*self.markers, *_literals(format.tools))
+        """What would end a bare string inside a call."""
+        self.rules: dict[str, Node] = {}
+        self.loosened: list[Loosened] = []
+        self.block = self._calls() if request.calls != "none" and format.tools is not None else None
+
+    # --- The strands -----------------------------------------------------------------------------------------------
+
+    def output(self, opened: Sequence[str]) -> Node:
+        inside = list(opened)
+        parts: list[Node] = []
+        reasoning = self.format.reasoning
+        if reasoning is not None and inside[-1:] == ["reasoning"]:
+            # What the prompt has opened, some models open once more.
+            parts += [maybe(self._marker(reasoning.open)), self.free, self._marker(reasoning.close)]
+            inside.pop()
+        elif reasoning is not None and self.request.reasoning is not False:
+            think = sequence(SPACE, self._marker(reasoning.open), self.free, self._marker(reasoning.close))
+            parts.append(think if self.request.reasoning else maybe(think))
+        if inside[-1:] == ["speech"]:
+            parts.append(self._rest_of_speech())
+        else:
+            parts.append(self._content())
+        if len(inside) > 1:
+            raise UnbraidError(
+                f"no constraint begins inside {' inside '.join(reversed(inside))}: close it in the prompt"
+            )
+        return sequence(*parts)
+
+    def from_the_first_call(self) -> tuple[str, int | None, Node]:
+        """The marker that begins a call, and what may come from there on. What the call stands in is not known, so
+        text may hold any marker but this one."""
+        assert self.format.tools is not None
+        assert self.block is not None
+        marker = self.format.tools.open.strip()
+        text = Free((marker,))
+        more = text if self.request.one_call else sequence(Repeat(sequence(text, self.block)), text)
+        return marker, self.tokens.get(marker), sequence(self.block, more)
+
+    def _content(self) -> Node:
+        request = self.request
+        if self.block is None and request.answer is None:
+            return self._written("none")
+        if request.calls == "required":
+            return self._called()
+        if request.answer is not None:
+            # In the content, a marker that is no token is a marker, even inside a JSON string.
+            spelled = tuple(marker for marker in self.markers if marker not in self.tokens)
+            answer = sequence(SPACE, Json(*request.answer, without=spelled), SPACE)
+            return answer if self.block is None else choice(answer, self._called())
+        return self._written("any")
+
+    def _written(self, calls: Quota) -> Node:
+        """Free text, with speech and calls in it.
+
+        Free text always stands right before the marker that ends it, so that a dialect with a lexer can read both as
+        one piece.
+        """
+        if calls == "none" or self.block is None:
+            items = self._section("none")
+        elif self.request.one_call:
+            silent = self._written("none")
+            called = [sequence(silent, item, silent) for item in (self.block, *self._section("some"))]
+            return choice(silent, *called)
+        else:
+            items = [self.block, *self._section("any")]
+        return (
+            sequence(Repeat(choice(*(sequence(self.free, item) for item in items))), self.free) if items else self.free
+        )
+
+    def _called(self) -> Node:
+        """Calls at once: only what is spoken may stand around them."""
+        assert self.block is not None
+        more = NOTHING if self.request.one_call else Repeat(sequence(SPACE, self.block))
+        silent = [maybe(section, SPACE) for section in self._section("none")]
+        spoken = self._section("some")
+        return sequence(SPACE, choice(sequence(*silent, self.block), *spoken), more, SPACE)
+
+    def _section(self, calls: Quota) -> list[Node]:
+        """A spoken section; none where the model does not speak."""
+        speech = self.format.speech
+        if speech is None:
+            return []
+        return [sequence(self._marker(speech.open), self._spoken(calls), self._marker(speech.close))]
+
+    def _rest_of_speech(self) -> Node:
+        """The section that the prompt has opened, and what follows it. At the end of the output it need not close."""
+        assert self.format.speech is not None
+        request, close, silent = self.request, self._marker(self.format.speech.close), self._spoken("none")
+        after = sequence(silent, close, self._content())
+        if request.calls == "required":
+            more = NOTHING if request.one_call else Repeat(sequence(SPACE, self.block or NOTHING))
+            called = self._spoken("some")
+            return choice(after, called, sequence(called, close, more, SPACE))
+        if request.answer is not None:
+            return after
+        if self.block is None or not request.one_call:
+            spoken = self._spoken("any")
+            return choice(spoken, sequence(spoken, close, self._content()))
+        called = self._spoken("some")
+        return choice(silent, after, called, sequence(called, close, self._written("none")))
+
+    def _spoken(self, calls: Quota) -> Node:
+        """Text and codes in turn, and calls. A text that ends with the beginning of a marker is not followed by a code:
+        codes are out of band, and the next text would complete the marker."""
+        assert self.codes is not None
+        coded = sequence(Free(self.markers, clean_end=True), Repeat(self.codes, 1))
+        spoken = sequence(Repeat(coded), self.free)
+        if calls == "none" or self.block is None:
+            return spoken
+        least, most = int(calls == "some"), 1 if self.request.one_call else None
+        return sequence(Repeat(sequence(spoken, self.block), least, most), spoken)
+
+    def _marker(self, text: str) -> Node:
+        key = text.strip()
+        token = self.tokens.get(key)
+        return Text(key) if token is None else token_node([token], Text(key))
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    def _calls(self) -> Node:
+        """One block of calls, from the opening marker to the closing one."""
+        tools = self.format.tools
+        assert tools is not None
+        body = tools.body
+        bodies = [body.first, body.second] if isinstance(body, grammar.Either) else [body]
+        parts = [self._marker(tools.open), choice(*map(self._body, bodies))]
+        if tools.close:
+            close = self._marker(tools.close)
+            if tools.close_written:
+                parts += [SPACE, close]
+            else:
+                # Only its own whitespace: any more would be content, and the marker would close nothing.
+                lead = split_whitespace(tools.close)[0]
+                parts.append(maybe(*([maybe(Text(lead))] if lead else []), close))
+        return sequence(*parts)
+
+    def _body(self, body: grammar.Call | grammar.CallList) -> Node:
+        if isinstance(body, grammar.Call):
+            return self._call(body)
+        call = self._call(body.call)
+        separated = sequence(SPACE, Text(body.separator.strip()), call)
+        more = NOTHING if self.request.one_call else Repeat(separated)
+        return sequence(SPACE, Text(body.open.strip()), call, more, SPACE, Text(body.close.strip()))
+
+    def _call(self, call: grammar.Call) -> Node:
+        """A call to one of the tools. Those that take the same arguments share the rest of the call."""
+        same: dict[str, list[str]] = {}
+        notation = any(isinstance(part, grammar.TaggedArguments | grammar.PythonArguments) for part in call.parts)
+        for name, schema in self.request.tools.items():
+            strict = self.request.tools.strict(name)
+            # What is not strict is any JSON object; other notations still need to know what is a string.
+            same.setdefault(json.dumps([schema if strict or notation else ANY_OBJECT, strict]), []).append(name)
+        return choice(*(sequence(*(self._part(part, names) for part in call.parts)) for names in same.values()))
+
+    def _part(self, part: grammar.CallPart, names: list[str]) -> Node:
+        if isinstance(part, str):
+            # Where the template writes whitespace there must be some; elsewhere there may be.
+            space = SOME_SPACE if part[:1].isspace() else SPACE
+            text = part.strip()
+            trail = (SOME_SPACE,) if text and part[-1:].isspace() else ()
+            return sequence(space, *((Text(text), *trail) if text else ()))
+        if isinstance(part, grammar.Name):
+            return sequence(SPACE, choice(*(Text(_bare(name)) for name in names)))
+        if isinstance(part, grammar.CallId):
+            return sequence(SPACE, self._id())
+        parameters = self._parameters(names[0])
+        if isinstance(part, grammar.Arguments):
+            return sequence(SPACE, parameters.json())
+        if isinstance(part, grammar.TaggedArguments):
+            return tagged(parameters, part.open, part.close, self._marker, self._ends)
+        if isinstance(part, grammar.PythonArguments):
+            return python(parameters)
+        if isinstance(part, grammar.JsonCall):
+            return self._json_call(part, names, parameters.json())
+        if isinstance(part, grammar.Maybe):
+            return maybe(SPACE, self._marker(part.marker), *(self._part(one, names) for one in part.then))
+        raise AssertionError(part)
+
+    def _parameters(self, name: str) -> Parameters:
+        tools = self.request.tools
+        return Parameters(name, tools[name], tools.strict(name), self._rule, self.loosened)
+
+    def _rule(self, node: Node) -> Node:
+        name = f"arguments-{len(self.rules)}"
+        self.rules[name] = node
+        return Rule(name)
+
+    def _json_call(self, part: grammar.JsonCall, names: list[str], arguments: Json) -> Node:
+        def key(text: str) -> Node:
+            return sequence(SPACE, Text(json.dumps(text)), SPACE, Text(":"), SPACE)
+
+        name = choice(*(Text(json.dumps(name, ensure_ascii=False)) for name in names))
+        comma = sequence(SPACE, Text(","))
+        id = maybe(comma, key(part.id), Text('"'), self._id(), Text('"'))
+        items = [key(part.name), name, comma, key(part.arguments[0]), arguments, id]
+        return sequence(SPACE, Text("{"), *items, SPACE, Text("}"))
+
+    def _id(self) -> Node:
+        ids = self.format.call_ids
+        return sequence(Text(ids.prefix), Repeat(LETTERS_AND_DIGITS, ids.length, ids.length))
+
+
+def _literals(tools: grammar.Calls | None) -> list[str]:
+    """The words that stand in calls."""
+    body = None if tools is None else tools.body
+    call = body.call if isinstance(body, grammar.CallList) else body
+    return [part.strip() for part in call.parts if isinstance(part, str)] if isinstance(call, grammar.Call) else []
+
+
+def _bare(name: str) -> str:
+    """The name as it stands among markup."""
+    if not is_word(name):
+        raise InvalidTools(
+            f"a tool named {name!r} cannot be called in this format: use letters, digits, `_`, `-` and `.`"
+        )
+    return name
+
+
+def _code_node(program: Program) -> Node | None:
+    """One audio code, or padding."""
+    speech = program.format.speech
+    if speech is None:
+        return None
+    before, _, after = speech.code.partition("{}")
+    spelled = choice(sequence(Text(before), integers(0, speech.codes - 1), Text(after)), *map(Text, speech.padding))
+    if program.vocabulary is None:
+        return spelled
+    return token_node(program.codes.keys(), spelled)
+
+
+def token_node(ids: Collection[int], text: Node) -> Token:
+    """One of these tokens."""
+    starts = sorted(id for id in ids if id - 1 not in ids)
+    ends = sorted(id for id in ids if id + 1 not in ids)
+    return Token(tuple(zip(starts, ends, strict=True)), text)

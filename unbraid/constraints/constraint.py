@@ -1,0 +1,149 @@
+"""What one response may be, in the dialects of the engines that enforce it."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ..core.errors import MissingTokens, UnbraidError
+from ..core.grammar import Format
+from ..core.program import Program, compile_format
+from ..core.tools import Tools
+from ..core.vocabulary import Vocabulary, WholeVocabulary
+from .builder import LazyLanguage, build, build_lazy, token_node
+from .gbnf import to_ebnf, to_gbnf
+from .language import Free, Language, Text, choice, sequence
+from .lark import to_lark
+from .regex import to_regex
+from .request import ToolChoice, read_request
+from .schemas import Loosened
+from .structural_tag import to_structural_tag
+from .token_sets import TokenSets, to_token_sets
+
+if TYPE_CHECKING:
+    from .masks import Masks
+
+Dialect = Literal["lark", "gbnf", "ebnf", "structural_tag", "regex"]
+_PRINTERS: dict[Dialect, Any] = {
+    "lark": to_lark,
+    "gbnf": to_gbnf,
+    "ebnf": to_ebnf,
+    "structural_tag": to_structural_tag,
+    "regex": to_regex,
+}
+
+
+class Constraint:
+    """What one response may be. Each method says it in the dialect of one kind of engine."""
+
+    def __init__(self, language: Language, program: Program | None = None, lazy: LazyLanguage | None = None) -> None:
+        self._language = language
+        self._program = program
+        self._lazy = lazy
+        self._printed: dict[Dialect, tuple[Any, list[Loosened]]] = {}
+
+    def to_lark(self) -> str:
+        """For llguidance."""
+        return cast(str, self._print("lark"))
+
+    def to_gbnf(self) -> str:
+        """For llama.cpp."""
+        return cast(str, self._print("gbnf"))
+
+    def to_llama_cpp(self) -> dict[str, Any]:
+        """The same as the fields of a request to llama.cpp. Where the model may write freely until it calls a tool, the
+        grammar sleeps until it does, and free text costs nothing."""
+        if self._lazy is None:
+            return {"grammar": self.to_gbnf()}
+        text, token = self._lazy.trigger, self._lazy.token
+        fields = {"grammar": to_gbnf(self._lazy.language)[0], "grammar_lazy": True, "preserved_tokens": [text]}
+        trigger = {"type": 1, "value": text} if token is None else {"type": 0, "value": text, "token": token}
+        return {**fields, "grammar_triggers": [trigger]}
+
+    def to_ebnf(self) -> str:
+        """For xgrammar: what SGLang calls `ebnf`, and vLLM `grammar`."""
+        return cast(str, self._print("ebnf"))
+
+    def to_structural_tag(self) -> dict[str, Any]:
+        """For xgrammar, as SGLang and vLLM take it."""
+        return cast(dict[str, Any], self._print("structural_tag"))
+
+    def to_regex(self) -> str:
+        """For all that know regular expressions. Raises `NotRegular` where the language is not."""
+        return cast(str, self._print("regex"))
+
+    def to_token_sets(self) -> TokenSets:
+        """For all that can forbid tokens, where nothing but the first few is constrained. Raises `NotTokens` where more
+        is."""
+        return to_token_sets(self._language)
+
+    def loosened(self, dialect: Dialect) -> list[Loosened]:
+        """What `dialect` has no words for, and so is not enforced."""
+        self._print(dialect)
+        return list(dict.fromkeys([*self._language.loosened, *self._printed[dialect][1]]))
+
+    def masks(self, ends: Iterable[int] | None = None) -> Masks:
+        """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
+        those of the format."""
+        if self._program is None or self._program.vocabulary is None:
+            raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")
+        from .masks import Masks  # it needs llguidance, which is optional
+
+        found = frozenset(self._program.ends if ends is None else ends)
+        return Masks(self.to_lark(), cast(WholeVocabulary, self._program.vocabulary), found)
+
+    def _print(self, dialect: Dialect) -> Any:
+        if dialect not in self._printed:
+            self._printed[dialect] = _PRINTERS[dialect](self._language)
+        return self._printed[dialect][0]
+
+
+def constraint(
+    format: Format,
+    *,
+    tools: Tools,
+    tool_choice: ToolChoice | None,
+    parallel_tool_calls: bool,
+    reasoning: bool | None,
+    response_format: Mapping[str, Any] | None,
+    vocabulary: Vocabulary | None,
+    prompt: str | Sequence[int] | None,
+) -> Constraint:
+    """See `unbraid.constraint`. What was asked for before is not made again."""
+    if vocabulary is not None:
+        format = format.for_version(vocabulary.version)
+    program = compile_format(format, vocabulary)
+    opened = tuple(program.open_after(format.prompt if prompt is None else prompt)[0])
+    definitions = [(name, tools[name], tools.strict(name)) for name in tools]
+    asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened])
+    with _lock:
+        if (program, asked) in _made:
+            _made.move_to_end((program, asked))
+            return _made[program, asked]
+    request = read_request(format, tools, tool_choice, parallel_tool_calls, reasoning, response_format)
+    made = Constraint(build(program, request, opened), program, build_lazy(program, request))
+    with _lock:
+        _made[program, asked] = made
+        if len(_made) > _MOST_MADE:
+            _made.popitem(last=False)
+    return made
+
+
+_MOST_MADE = 256
+_made: OrderedDict[tuple[Program, str], Constraint] = OrderedDict()
+_lock = Lock()
+
+
+def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Constraint:
+    """One of the tokens of each step, one step after the other; then any text. Whisper's output begins so."""
+    nodes = []
+    for texts in steps:
+        found = {text: vocabulary.token_id(text) for text in texts}
+        missing = [text for text, token in found.items() if token is None]
+        if missing or not found:
+            raise MissingTokens(f"the tokenizer has no token {', '.join(missing) or '(none was named)'}")
+        nodes.append(token_node({token for token in found.values() if token is not None}, choice(*map(Text, found))))
+    return Constraint(Language(sequence(*nodes, Free(())), {}))

@@ -1,0 +1,81 @@
+"""Which tokens may come next, step by step, by llguidance: for engines that let us see their logits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+from typing import cast
+
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from ..core.errors import UnbraidError
+from ..core.vocabulary import WholeVocabulary
+
+# A model picks the tokens that it knows; those that llguidance would force are not always the ones.
+_OPTIONS = '%llguidance {"no_forcing": true}\n'
+
+
+class Masks:
+    """The tokens that a grammar admits. `allowed` before a token is chosen, `advance` after."""
+
+    def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int]) -> None:
+        """`ends` are the tokens that end the output."""
+        self._matcher = _compiled(lark, cast(Hashable, vocabulary), frozenset(ends)).deep_copy()
+
+    def allowed(self) -> bytes:
+        """A bit for each token, the lowest first; the ends are among them where the output may end."""
+        mask = self._matcher.compute_bitmask()
+        self._check()
+        return mask
+
+    def advance(self, token: int) -> None:
+        """Go on after a token; one that was not allowed is an error."""
+        self._matcher.consume_token(token)
+        self._check()
+
+    def accepted(self, tokens: Iterable[int]) -> int:
+        """How many of these could come, one after the other."""
+        return self._matcher.validate_tokens(list(tokens))
+
+    @property
+    def may_end(self) -> bool:
+        return self._matcher.is_accepting()
+
+    @property
+    def must_end(self) -> bool:
+        return self._matcher.is_stopped()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise UnbraidError(f"the constraint cannot go on: {self._matcher.get_error().splitlines()[0]}")
+
+
+class _Spelled(TokenizerWrapper):
+    """A vocabulary as llguidance takes it."""
+
+    def __init__(self, vocabulary: WholeVocabulary, special: frozenset[int], end: int) -> None:
+        self.tokens = [vocabulary.token_bytes(token) or b"" for token in range(vocabulary.size)]
+        self.special_token_ids = sorted(special)
+        self.eos_token_id = end
+        self.bos_token_id = None
+        self.is_tokenizer_wrapper = True
+
+    def __call__(self, text: str) -> list[int]:
+        raise NotImplementedError("nothing is forced, so nothing is encoded")
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(vocabulary: Hashable, ends: frozenset[int]) -> LLTokenizer:
+    if not ends:
+        raise UnbraidError("the tokenizer has none of the tokens that end a turn: name one with ends=…")
+    whole = cast(WholeVocabulary, vocabulary)
+    spelled = _Spelled(whole, whole.special | ends, min(ends))
+    return LLTokenizer(spelled, eos_token=sorted(ends))
+
+
+@lru_cache(maxsize=256)
+def _compiled(lark: str, vocabulary: Hashable, ends: frozenset[int]) -> LLMatcher:
+    matcher = LLMatcher(_tokenizer(vocabulary, ends), _OPTIONS + lark)
+    if matcher.is_error():
+        raise UnbraidError(f"llguidance does not take this grammar: {matcher.get_error()}")
+    return matcher

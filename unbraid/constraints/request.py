@@ -1,0 +1,103 @@
+"""What a request asks of the response, in the words of the chat API, checked and made plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..core.errors import InvalidTools, UnbraidError
+from ..core.grammar import Format
+from ..core.tools import Tools
+from .schemas import Schema, check
+
+ToolChoice = str | Mapping[str, Any]
+Mode = Literal["none", "auto", "required"]
+ANY_OBJECT: Schema = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    tools: Tools
+    """Those that may be called."""
+    calls: Mode
+    """Whether calls may come, or must."""
+    one_call: bool
+    """No more than one."""
+    reasoning: bool | None
+    """Whether reasoning comes first; None where the model chooses."""
+    answer: tuple[Schema, str] | None
+    """The schema of a JSON answer, and where it was given."""
+
+
+def read_request(
+    format: Format,
+    tools: Tools,
+    tool_choice: ToolChoice | None,
+    parallel_tool_calls: bool,
+    reasoning: bool | None,
+    response_format: Mapping[str, Any] | None,
+) -> Request:
+    if reasoning and format.reasoning is None:
+        raise UnbraidError(f"format {format.name!r} has no reasoning: leave `reasoning` out")
+    calls, names = _choice("auto" if tool_choice is None else tool_choice)
+    if names is not None:
+        missing = [name for name in names if name not in tools]
+        if missing:
+            known = ", ".join(map(repr, tools)) or "there are none"
+            raise InvalidTools(f"tool_choice names {missing[0]!r}, which is not among the tools: {known}")
+        tools = tools.only(names)
+    if calls == "required" and not tools:
+        raise InvalidTools('tool_choice is "required", but there are no tools: give tools=…')
+    if not tools:
+        calls = "none"
+    if calls != "none" and format.tools is None:
+        raise InvalidTools(f'format {format.name!r} has no tool calls: use tool_choice="none", or another format')
+    if calls != "none":
+        for name in tools:
+            if tools.strict(name):
+                check(tools[name], f"tool {name!r}: parameters")
+    named = isinstance(tool_choice, Mapping) and tool_choice.get("type") != "allowed_tools"
+    return Request(tools, calls, named or not parallel_tool_calls, reasoning, _answer(response_format))
+
+
+def _choice(choice: ToolChoice) -> tuple[Mode, list[str] | None]:
+    """Whether calls may come, and to which of the tools; None for all."""
+    match choice:
+        case "none" | "auto" | "required":
+            return choice, None
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*allowed]}}:
+            return mode, [_name(tool) for tool in allowed]
+        case {"type": "function"}:
+            return "required", [_name(choice)]
+    raise _bad_choice(choice)
+
+
+def _name(choice: object) -> str:
+    match choice:
+        case {"function": {"name": str(name)}} | {"name": str(name)}:
+            return name
+    raise _bad_choice(choice)
+
+
+def _bad_choice(choice: object) -> InvalidTools:
+    return InvalidTools(
+        'tool_choice is "none", "auto", "required" or {"type": "function", "function": {"name": …}}, not '
+        f"{choice!r:.200}"
+    )
+
+
+def _answer(response_format: Mapping[str, Any] | None) -> tuple[Schema, str] | None:
+    match response_format:
+        case None | {"type": "text"}:
+            return None
+        case {"type": "json_object"}:
+            return ANY_OBJECT, "response_format"
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            where = "response_format.json_schema.schema"
+            check(schema, where)
+            return schema, where
+    raise UnbraidError(
+        'response_format is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": '
+        f'{{"name": …, "schema": {{…}}}}}}, not {response_format!r:.200}'
+    )

@@ -1,0 +1,95 @@
+"""A language as a structural tag of xgrammar, as SGLang and vLLM take it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token
+from .regex import regular
+from .schemas import Loosened, fit
+
+Tag = dict[str, Any]
+
+
+def to_structural_tag(language: Language) -> tuple[Tag, list[Loosened]]:
+    printer = _Printer(language)
+    return {"type": "structural_tag", "format": printer.format(language.root)}, printer.loosened
+
+
+class _Printer:
+    def __init__(self, language: Language) -> None:
+        self._rules = language.rules
+        self.loosened: list[Loosened] = []
+
+    def format(self, node: Node) -> Tag:
+        if _is_pattern(node):
+            return {"type": "regex", "pattern": regular(node)}
+        match node:
+            case Text(text):
+                return {"type": "const_string", "value": text}
+            case Token(ranges):
+                return _token(ranges)
+            case Free(without):
+                # It may end with the beginning of a word; xgrammar has no name for one that does not.
+                return {"type": "any_text", "excludes": list(without)}
+            case Json(schema, where):
+                fitting, loosened = fit(schema, "xgrammar", where)
+                self.loosened += loosened
+                if node.without:
+                    self.loosened.append(Loosened(where, f"that no string spells {' or '.join(node.without)}"))
+                return {"type": "json_schema", "json_schema": fitting}
+            case Sequence(items):
+                return {"type": "sequence", "elements": self._elements(items)}
+            case Choice(items):
+                return self._choice(items)
+            case Repeat(item, least, most):
+                return _repeated(self.format(item), least, most)
+            case Rule(name):
+                return self.format(self._rules[name])
+        raise AssertionError(node)
+
+    def _elements(self, items: tuple[Node, ...]) -> list[Tag]:
+        """What is a pattern and stands side by side becomes one."""
+        elements: list[Tag] = []
+        run: list[Node] = []
+        for item in (*items, None):
+            if item is not None and (_is_pattern(item) or isinstance(item, Text)):
+                run.append(item)
+                continue
+            if run:
+                elements.append(self.format(run[0] if len(run) == 1 else Sequence(tuple(run))))
+                run.clear()
+            if item is not None:
+                elements.append(self.format(item))
+        return elements
+
+    def _choice(self, items: tuple[Node, ...]) -> Tag:
+        some = [self.format(item) for item in items if item is not NOTHING]
+        either = some[0] if len(some) == 1 else {"type": "or", "elements": some}
+        return _repeated(either, 0, 1) if len(some) < len(items) else either
+
+
+def _is_pattern(node: Node) -> bool:
+    """Whether a regular expression says it, and a plain string does not."""
+    match node:
+        case Text() | Token() | Json() | Free() | Rule():
+            return False
+        case Sequence(items) | Choice(items):
+            return all(isinstance(item, Text) or _is_pattern(item) for item in items)
+        case Repeat(item):
+            return isinstance(item, Text) or _is_pattern(item)
+    return True
+
+
+def _token(ranges: tuple[tuple[int, int], ...]) -> Tag:
+    ids = [id for first, last in ranges for id in range(first, last + 1)]
+    if len(ids) == 1:
+        return {"type": "token", "token": ids[0]}
+    return {"type": "grammar", "grammar": f"root ::= Token({', '.join(map(str, ids))})"}
+
+
+def _repeated(tag: Tag, least: int, most: int | None) -> Tag:
+    kind = {(0, None): "star", (1, None): "plus", (0, 1): "optional"}.get((least, most))
+    if kind is not None:
+        return {"type": kind, "content": tag}
+    return {"type": "repeat", "min": least, "max": -1 if most is None else most, "content": tag}
