@@ -18,7 +18,6 @@ from . import schema_patterns as patterns
 from .language import NOTHING, SPACE, Chars, Free, Json, Node, Repeat, Text, choice, maybe, sequence
 from .schema_algebra import Algebra, AnyOf, Form, Strings, Values
 from .schema_nodes import in_order, json_text, other_than, plain_text
-from .schema_patterns import Node as Pattern
 from .schemas import Loosened
 
 _KEY_CHAR = Chars(("az", "AZ", "09", "_"))
@@ -72,6 +71,33 @@ class Parameters:
         value = self.values(key, [kind])
         return Algebra(value.schema, value.where, self.note).root()
 
+    def strings(self, key: str | None, spelled: Callable[[Strings | str], Node | None]) -> list[Node] | None:
+        """The strings that the argument may be, each as `spelled` writes it; None where that is any string."""
+        form = self.form(key, "string")
+        ways: list[Node] = []
+        for option in form.options if isinstance(form, AnyOf) else (form,):
+            match option:
+                case Values(values):
+                    ways += [way for way in map(spelled, values) if way is not None]
+                case Strings(_, 0, None, ()):
+                    return None
+                case Strings():
+                    way = spelled(option)
+                    if way is None:
+                        self.note(option.where, "`pattern` is not enforced: it admits the closing tag")
+                        return None
+                    ways.append(way)
+                case _:
+                    return None
+        return ways
+
+    def one_pattern(self, form: Strings) -> patterns.Node:
+        """The pattern of a string; where there are several, or a length beside it, not all can be said."""
+        held = patterns.within(form.patterns[0], form.least, form.most)
+        if held is None or len(form.patterns) > 1:
+            self.note(form.where, "only one of several patterns, and no length beside a pattern, is enforced")
+        return held or form.patterns[0]
+
     def note(self, where: str, what: str) -> None:
         self.loosened.append(Loosened(where, what))
 
@@ -103,29 +129,33 @@ def tagged(parameters: Parameters, open: str, close: str, marker: Callable[[str]
     before, _, after = open.partition("{key}")
     text = close.strip()
     lead, trail = close[: close.index(text)], after[len(after.rstrip()) :]
-    ends = dict.fromkeys([text, before.split()[0], *ends])
-    bare = Free(tuple(ends))
-
-    def as_it_is(string: Pattern | str) -> Node | None:
-        """A string, or what a pattern matches; None where it might hold what ends it."""
-        if isinstance(string, str):
-            return None if any(end in string for end in ends) else Text(string)
-        return None if patterns.may_hold(string, {ord(end[0]) for end in ends}) else plain_text(string)
+    ends = tuple(dict.fromkeys([text, before.split()[0], *ends]))
+    every = Free(ends)
 
     def argument(key: Node, value: Node) -> Node:
         if isinstance(key, Text) and any(char in key.text for char in "<>\n\r\t"):
             raise InvalidTools(f"{parameters.where}: {key.text!r} cannot stand in a tag; use letters, digits and `_`")
-        opening = sequence(Text(before.lstrip()), key, Text(after.rstrip()), _maybe_text(trail))
-        return sequence(opening, value, _maybe_text(lead), marker(text), SPACE)
+        return sequence(Text(before.lstrip()), key, Text(after.rstrip()), value, marker(text), SPACE)
+
+    def string(form: Strings | str) -> Node | None:
+        """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
+        if isinstance(form, str):
+            return None if any(end in form for end in ends) else Text(form)
+        if not form.patterns:
+            return Free(ends, least=form.least, most=form.most, where=form.where)
+        pattern = parameters.one_pattern(form)
+        return None if patterns.may_hold(pattern, {ord(end[0]) for end in ends}) else plain_text(pattern)
 
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
         others = kinds - {"string"}
-        plain = [] if "string" not in kinds else _strings(parameters.form(key, "string"), parameters, bare, as_it_is)
-        if bare in plain:
-            return bare  # which is every value, however it is read
-        json = [sequence(SPACE, parameters.values(key, others), SPACE)] if others else []
-        return choice(*plain, *json)
+        held = parameters.strings(key, string) if "string" in kinds else []
+        if held is None:
+            # Every text is a value, however it is read.
+            return sequence(_maybe_text(trail), every, _maybe_text(lead))
+        # The tag's own whitespace must be there: the string's would be taken for it.
+        ways = [sequence(Text(trail), way, Text(lead)) for way in held]
+        return choice(*ways, *([sequence(SPACE, parameters.values(key, others), SPACE)] if others else []))
 
     return sequence(SPACE, parameters.each(argument, value, NOTHING))
 
@@ -144,13 +174,19 @@ def python(parameters: Parameters) -> Node:
             raise InvalidTools(f"{parameters.where}: {key.text!r} is no name of an argument in Python")
         return sequence(key, Text("="), value)
 
+    def string(form: Strings | str) -> Node:
+        if isinstance(form, str):
+            return Text(escape(form))
+        if form.patterns:
+            return json_text(parameters.one_pattern(form))
+        return Repeat(_PYTHON_CHAR, form.least, form.most)
+
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
         ways: list[Node] = []
         if "string" in kinds:
-            every = Repeat(_PYTHON_CHAR)
-            strings = _strings(parameters.form(key, "string"), parameters, every, _quoted_text)
-            ways += [sequence(quote, string, quote) for string in strings]
+            held = parameters.strings(key, string)
+            ways += [sequence(quote, way, quote) for way in held or [Repeat(_PYTHON_CHAR)]]
         if "boolean" in kinds:
             form = parameters.form(key, "boolean")
             allowed = form.values if isinstance(form, Values) else (True, False)
@@ -162,27 +198,3 @@ def python(parameters: Parameters) -> Node:
         return choice(*ways)
 
     return sequence(SPACE, parameters.each(argument, value, separator), SPACE)
-
-
-def _strings(
-    form: Form, parameters: Parameters, every: Node, spelled: Callable[[Pattern | str], Node | None]
-) -> list[Node]:
-    """The strings of a form: `every` is any string at all, `spelled` how one, or a pattern, is written."""
-    match form:
-        case Values(values):
-            ways = [spelled(value) for value in values]
-            return [way for way in ways if way is not None] if None not in ways else [every]
-        case AnyOf(options):
-            found = [node for option in options for node in _strings(option, parameters, every, spelled)]
-            return [every] if every in found else found
-        case Strings(where, least, most, patterns):
-            way = spelled(patterns[0]) if patterns else None
-            if least or most is not None or len(patterns) > 1 or (patterns and way is None):
-                parameters.note(where, "the length or the pattern of a string is not enforced between tags")
-            return [every if way is None else way]
-    return [every]
-
-
-def _quoted_text(string: Pattern | str) -> Node:
-    """Between double quotes."""
-    return Text(escape(string)) if isinstance(string, str) else json_text(string)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .avoid import machine
-from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token
+from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
 from .regex import times
 from .schema_nodes import SchemaNodes
 from .schemas import Loosened
@@ -90,6 +90,7 @@ class _Printer:
         return self._named("token", " | ".join(f"<[{id}]>" for id in ids))
 
     def _text(self, node: Free) -> str:
+        self.loosened += unbounded(node)
         if self.kind == "ebnf" and node.without:
             # It may end with the beginning of a word; xgrammar has no name for one that does not.
             return self._named("text", f"TagDispatch(excludes=({''.join(f'{quoted(w)}, ' for w in node.without)}))")

@@ -46,6 +46,11 @@ class Free:
     without: tuple[str, ...]
     clean_end: bool = False
     """It does not end with the beginning of one of them either, so that what follows cannot complete it."""
+    least: int = 0
+    most: int | None = None
+    """How many characters it has. Only llguidance is told."""
+    where: str = ""
+    """What says so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,3 +117,10 @@ def choice(*items: Node) -> Node:
 
 def maybe(*items: Node) -> Node:
     return Repeat(sequence(*items), 0, 1)
+
+
+def unbounded(text: Free) -> list[Loosened]:
+    """What is lost where the length of free text cannot be said."""
+    if not text.least and text.most is None:
+        return []
+    return [Loosened(text.where, "`minLength` and `maxLength` are not enforced between tags")]

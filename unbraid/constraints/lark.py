@@ -145,7 +145,8 @@ def _is_regular(node: Node) -> bool:
 
 
 def _free(node: Free) -> str:
-    parts = [f"/{_ANY}/"]
+    size = "*" if not node.least and node.most is None else times(node.least, node.most)
+    parts = [f"/(?s:.{size})/"]
     if node.without:
         parts.append(f"~/{_ANY}{_any_of(node.without)}{_ANY}/")
     if node.clean_end:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ..core.errors import UnbraidError
 from .avoid import machine
-from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token
+from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
 from .schema_nodes import SchemaNodes
 from .schemas import Loosened
 
@@ -22,7 +22,7 @@ class NotRegular(UnbraidError):
 
 def to_regex(language: Language) -> tuple[str, list[Loosened]]:
     printer = _Printer(language.rules)
-    return printer.expression(language.root), printer.schemas.loosened
+    return printer.expression(language.root), printer.loosened + printer.schemas.loosened
 
 
 def regular(node: Node) -> str:
@@ -33,6 +33,7 @@ def regular(node: Node) -> str:
 class _Printer:
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self.schemas = SchemaNodes()
+        self.loosened: list[Loosened] = []
         self._rules = rules
         self._inside: list[str] = []
 
@@ -51,6 +52,7 @@ class _Printer:
             case Token(_, text):
                 return self.expression(text)
             case Free():
+                self.loosened += unbounded(node)
                 return free(node)
             case Json():
                 return self.expression(self.schemas.node(node))

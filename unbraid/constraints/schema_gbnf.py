@@ -35,11 +35,12 @@ def _taken(name: str, rules: dict[str, str]) -> Iterable[str]:
     """The names that the object, whose other properties `name` is about, has for its own."""
     pairs = {pair for pair, body in rules.items() if body.startswith(f'{name} ":" ')}
     for body in rules.values():
-        parts = set(_RULE_NAME.findall(body)) if body.startswith('"{" ') else set()
-        if parts & pairs:
-            for part in parts - pairs:
+        # In order, so that the same schema always gives the same text.
+        parts = dict.fromkeys(_RULE_NAME.findall(body)) if body.startswith('"{" ') else {}
+        if pairs & parts.keys():
+            for part in parts:
                 literal = _LITERAL.match(rules.get(part, ""))
-                if literal and part.rstrip("0123456789").endswith("-kv"):
+                if literal and part not in pairs and part.rstrip("0123456789").endswith("-kv"):
                     yield json.loads(re.sub(r"\\(.)", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], escape[1]),
                                             literal[1]), strict=False)  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token
+from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
 from .regex import regular
 from .schemas import Loosened, fit
 
@@ -30,6 +30,7 @@ class _Printer:
             case Token(ranges):
                 return _token(ranges)
             case Free(without):
+                self.loosened += unbounded(node)
                 # It may end with the beginning of a word; xgrammar has no name for one that does not.
                 return {"type": "any_text", "excludes": list(without)}
             case Json(schema, where):
