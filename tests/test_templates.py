@@ -26,6 +26,7 @@ import unbraid
 from unbraid import Message, Parser, Text, ToolCall
 
 from . import real_tokenizers
+from .walks import constraint_accepts
 from .shared_data import SHARED, absent
 
 FOLDER = SHARED / "templates"
@@ -317,6 +318,19 @@ def test_what_a_template_writes_parses_back(vendor: str, name: str, arguments_as
         assert piecewise(parser.feed, parser, list(output)) == expected
 
 
+@pytest.mark.parametrize(("vendor", "name", "arguments_as"), list(template_cases()))
+def test_what_a_template_writes_is_what_the_constraint_accepts(
+    vendor: str, name: str, arguments_as: ArgumentsAs
+) -> None:
+    template, turn = TEMPLATES[vendor], TURNS[name]
+    prompt, output = written(template, assistant(template, turn, arguments_as))
+    # Given a string, some templates quote it. That is read, but it is not what the model should write.
+    quoted = '"arguments": "' in output
+    for format in template.formats:
+        constraint = unbraid.constraint(format, tools=TOOLS if template.arguments else None, prompt=prompt)
+        assert constraint_accepts(constraint, output) is not quoted
+
+
 def piecewise(feed: Callable[[Any], object], parser: Parser, pieces: list[Any]) -> Message:
     for piece in pieces:
         feed(piece)
@@ -422,3 +436,7 @@ def test_what_mistral_common_encodes_parses_back(vendor: str, name: str) -> None
         assert all(re.fullmatch("[a-zA-Z0-9]{9}", call.id) for call in message.tool_calls)
         if encoder.ids:
             assert [call.id for call in message.tool_calls] == IDS[: len(message.tool_calls)]
+    masks = unbraid.constraint("mistral", tools=TOOLS, tokenizer=tokenizer).masks()
+    for token in ids[:-1]:  # the last one ends the turn
+        masks.advance(token)
+    assert masks.may_end

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 import re
 
+from unbraid import Constraint
+from unbraid.constraints.lark import to_lark
 from unbraid.constraints.masks import Masks
+
+from .grammar_engines import LlguidanceGrammar
 
 _LONGEST = 4_000
 _some = re.compile(rb"[^\0]").finditer
@@ -49,3 +53,9 @@ def _any(mask: bytes, ends: set[int], random: random.Random) -> int | None:
     tokens = [found.start() * 8 + bit for found in _some(mask) for bit in range(8) if found.group()[0] >> bit & 1]
     tokens = [token for token in tokens if token not in ends]
     return random.choice(tokens) if tokens else None
+
+
+def constraint_accepts(constraint: Constraint, text: str) -> bool:
+    """Whether all of the text is what a constraint for text allows."""
+    lark, _ = to_lark(constraint._language, all_escapes=True)
+    return LlguidanceGrammar(lark).accepts(text)

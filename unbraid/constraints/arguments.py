@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from string import ascii_letters
+from string import ascii_letters, digits
 from typing import Any, cast
 
 from ..core.errors import InvalidTools
+from ..core.grammar import TaggedArguments
+from ..core.markers import split_whitespace
 from ..core.objects import escape
 from ..core.parameters import kinds_of
 from . import schema_patterns as patterns
@@ -20,8 +22,7 @@ from .schema_algebra import Algebra, AnyOf, Form, Strings, Values
 from .schema_nodes import in_order, json_text, other_than, plain_text
 from .schemas import Loosened
 
-_KEY_CHAR = Chars(("az", "AZ", "09", "_"))
-_TRUTH = {True: "True", False: "False"}
+_LONGEST_KEY = 60
 # Escapes that JSON and Python read alike.
 _PYTHON_CHAR = choice(Chars(('"', "\\", "\x00\x1f"), excluded=True), sequence(Text("\\"), Chars(tuple('"\\bfnrt'))))
 
@@ -51,7 +52,7 @@ class Parameters:
 
     def json(self) -> Json:
         """All of them as one JSON object."""
-        return Json(self.schema if self.strict else {"type": "object"}, self.where)
+        return Json({"type": "object", **self.schema} if self.strict else {"type": "object"}, self.where)
 
     def kinds(self, key: str | None) -> frozenset[str]:
         return kinds_of(self.schema, key) if key is not None else kinds_of({"additionalProperties": self.others}, "")
@@ -91,6 +92,16 @@ class Parameters:
                     return None
         return ways
 
+    def words(self, key: str | None) -> list[Node]:
+        """The booleans and None that the argument may be, as Python writes them."""
+        kinds = self.kinds(key)
+        words: list[Node] = [Text("None")] if "null" in kinds else []
+        if "boolean" in kinds:
+            form = self.form(key, "boolean")
+            allowed = form.values if isinstance(form, Values) else (True, False)
+            words += [Text(repr(value)) for value in allowed]
+        return words
+
     def one_pattern(self, form: Strings) -> patterns.Node:
         """The pattern of a string; where there are several, or a length beside it, not all can be said."""
         held = patterns.within(form.patterns[0], form.least, form.most)
@@ -102,13 +113,20 @@ class Parameters:
         self.loosened.append(Loosened(where, what))
 
     def each(
-        self, argument: Callable[[Node, Node], Node], value: Callable[[str | None], Node], separator: Node
+        self,
+        argument: Callable[[Node, Node], Node],
+        value: Callable[[str | None], Node],
+        separator: Node,
+        key_char: Callable[[Collection[str]], Node],
+        never: Collection[str] = (),
     ) -> Node:
-        """All the arguments, each written by `argument` from its key and its value."""
+        """All the arguments, each written by `argument` from its key and its value. `key_char` is a character of a key,
+        but none of these; `never` is what cannot be a key."""
         named = [(argument(Text(key), value(key)), key in self.schema.get("required", ())) for key in self.properties]
         other = None
         if not self.strict or self.others is not False:
-            other = argument(self._other_key(), value(None))
+            key = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, _LONGEST_KEY))
+            other = argument(key, value(None))
         if self.strict:
             for keyword in ("patternProperties", "propertyNames", "minProperties", "maxProperties"):
                 if keyword in self.schema:
@@ -117,25 +135,25 @@ class Parameters:
         any_one = choice(*(item for item, _ in named), *([other] if other is not None else []))
         return maybe(any_one, Repeat(sequence(separator, any_one)))
 
-    def _other_key(self) -> Node:
-        def others(taken: Collection[str]) -> Node:
-            return Chars(tuple(letter for letter in ascii_letters + "_" if letter not in taken))
 
-        return other_than(["", *self.properties], others, Repeat(_KEY_CHAR, 0, 60))
-
-
-def tagged(parameters: Parameters, open: str, close: str, marker: Callable[[str], Node], ends: Iterable[str]) -> Node:
-    """Arguments between tags. `ends` is all that would end a bare string too soon."""
-    before, _, after = open.partition("{key}")
-    text = close.strip()
-    lead, trail = close[: close.index(text)], after[len(after.rstrip()) :]
-    ends = tuple(dict.fromkeys([text, before.split()[0], *ends]))
+def tagged(
+    parameters: Parameters, tags: TaggedArguments, marker: Callable[[str], Node], following: Iterable[str]
+) -> Node:
+    """Arguments between tags. `following` is what may stand after the last one."""
+    before, _, after = tags.open.partition("{key}")
+    lead, text, _ = split_whitespace(tags.close)
+    trail = after[len(after.rstrip()) :]
+    # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
+    ends = (text, before.split()[0], *following)
     every = Free(ends)
 
     def argument(key: Node, value: Node) -> Node:
         if isinstance(key, Text) and any(char in key.text for char in "<>\n\r\t"):
             raise InvalidTools(f"{parameters.where}: {key.text!r} cannot stand in a tag; use letters, digits and `_`")
         return sequence(Text(before.lstrip()), key, Text(after.rstrip()), value, marker(text), SPACE)
+
+    def key_char(taken: Collection[str]) -> Node:
+        return Chars(("<", ">", "\x00\x1f", *sorted(taken)), excluded=True)
 
     def string(form: Strings | str) -> Node | None:
         """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
@@ -155,9 +173,12 @@ def tagged(parameters: Parameters, open: str, close: str, marker: Callable[[str]
             return sequence(_maybe_text(trail), every, _maybe_text(lead))
         # The tag's own whitespace must be there: the string's would be taken for it.
         ways = [sequence(Text(trail), way, Text(lead)) for way in held]
-        return choice(*ways, *([sequence(SPACE, parameters.values(key, others), SPACE)] if others else []))
+        if others:
+            # Templates are written in Jinja, which writes True and None as Python does.
+            ways.append(sequence(SPACE, choice(parameters.values(key, others), *parameters.words(key)), SPACE))
+        return choice(*ways)
 
-    return sequence(SPACE, parameters.each(argument, value, NOTHING))
+    return sequence(SPACE, parameters.each(argument, value, NOTHING, key_char))
 
 
 def _maybe_text(text: str) -> Node:
@@ -174,6 +195,9 @@ def python(parameters: Parameters) -> Node:
             raise InvalidTools(f"{parameters.where}: {key.text!r} is no name of an argument in Python")
         return sequence(key, Text("="), value)
 
+    def key_char(taken: Collection[str]) -> Node:
+        return Chars(tuple(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
+
     def string(form: Strings | str) -> Node:
         if isinstance(form, str):
             return Text(escape(form))
@@ -187,14 +211,9 @@ def python(parameters: Parameters) -> Node:
         if "string" in kinds:
             held = parameters.strings(key, string)
             ways += [sequence(quote, way, quote) for way in held or [Repeat(_PYTHON_CHAR)]]
-        if "boolean" in kinds:
-            form = parameters.form(key, "boolean")
-            allowed = form.values if isinstance(form, Values) else (True, False)
-            ways += [Text(_TRUTH[one]) for one in allowed if isinstance(one, bool)]
-        if "null" in kinds:
-            ways.append(Text("None"))
+        ways += parameters.words(key)
         if others := kinds - {"string", "boolean", "null"}:
             ways.append(parameters.values(key, others))
         return choice(*ways)
 
-    return sequence(SPACE, parameters.each(argument, value, separator), SPACE)
+    return sequence(SPACE, parameters.each(argument, value, separator, key_char, never=("",)), SPACE)

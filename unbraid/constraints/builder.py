@@ -80,8 +80,6 @@ class _Builder:
         """All that free text must not spell. As a token a marker is no text; spelled out it would fool those who read
         only the text."""
         self.free = Free(self.markers)
-        self._ends = (*self.markers, *_literals(format.tools))
-        """What would end a bare string inside a call."""
         self.rules: dict[str, Node] = {}
         self.loosened: list[Loosened] = []
         self.block = self._calls() if request.calls != "none" and format.tools is not None else None
@@ -159,39 +157,43 @@ class _Builder:
         return sequence(SPACE, choice(sequence(*silent, self.block), *spoken), more, SPACE)
 
     def _section(self, calls: Quota) -> list[Node]:
-        """A spoken section; none where the model does not speak."""
+        """The spoken sections that there can be; none where the model does not speak."""
         speech = self.format.speech
         if speech is None:
             return []
-        return [sequence(self._marker(speech.open), self._spoken(calls), self._marker(speech.close))]
+        open, close = self._marker(speech.open), self._marker(speech.close)
+        silent = sequence(open, self._spoken(), close)
+        if calls == "none" or self.block is None:
+            return [silent]
+        called = sequence(open, self._spoken_with_calls(), close)
+        return [called] if calls == "some" else [silent, called]
 
     def _rest_of_speech(self) -> Node:
         """The section that the prompt has opened, and what follows it. At the end of the output it need not close."""
         assert self.format.speech is not None
-        request, close, silent = self.request, self._marker(self.format.speech.close), self._spoken("none")
+        request, close, silent = self.request, self._marker(self.format.speech.close), self._spoken()
         after = sequence(silent, close, self._content())
-        if request.calls == "required":
-            more = NOTHING if request.one_call else Repeat(sequence(SPACE, self.block or NOTHING))
-            called = self._spoken("some")
-            return choice(after, called, sequence(called, close, more, SPACE))
-        if request.answer is not None:
+        if request.answer is not None and request.calls != "required":
             return after
-        if self.block is None or not request.one_call:
-            spoken = self._spoken("any")
-            return choice(spoken, sequence(spoken, close, self._content()))
-        called = self._spoken("some")
-        return choice(silent, after, called, sequence(called, close, self._written("none")))
+        if self.block is None:
+            return choice(silent, after)
+        called = self._spoken_with_calls()
+        if request.calls == "required":
+            more = NOTHING if request.one_call else Repeat(sequence(SPACE, self.block))
+            return choice(after, called, sequence(called, close, more, SPACE))
+        quiet = self._written("none" if request.one_call else "any")
+        return choice(silent, after, called, sequence(called, close, quiet))
 
-    def _spoken(self, calls: Quota) -> Node:
-        """Text and codes in turn, and calls. A text that ends with the beginning of a marker is not followed by a code:
-        codes are out of band, and the next text would complete the marker."""
+    def _spoken(self) -> Node:
+        """Text and codes in turn. A text that ends with the beginning of a marker is not followed by a code: codes are
+        out of band, and the next text would complete the marker."""
         assert self.codes is not None
-        coded = sequence(Free(self.markers, clean_end=True), Repeat(self.codes, 1))
-        spoken = sequence(Repeat(coded), self.free)
-        if calls == "none" or self.block is None:
-            return spoken
-        least, most = int(calls == "some"), 1 if self.request.one_call else None
-        return sequence(Repeat(sequence(spoken, self.block), least, most), spoken)
+        return sequence(Repeat(sequence(Free(self.markers, clean_end=True), Repeat(self.codes, 1))), self.free)
+
+    def _spoken_with_calls(self) -> Node:
+        assert self.block is not None
+        more = NOTHING if self.request.one_call else Repeat(sequence(self._spoken(), self.block))
+        return sequence(self._spoken(), self.block, more, self._spoken())
 
     def _marker(self, text: str) -> Node:
         key = text.strip()
@@ -233,9 +235,10 @@ class _Builder:
             strict = self.request.tools.strict(name)
             # What is not strict is any JSON object; other notations still need to know what is a string.
             same.setdefault(json.dumps([schema if strict or notation else ANY_OBJECT, strict]), []).append(name)
-        return choice(*(sequence(*(self._part(part, names) for part in call.parts)) for names in same.values()))
+        parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
+        return choice(*(sequence(*(self._part(*part, names) for part in parts)) for names in same.values()))
 
-    def _part(self, part: grammar.CallPart, names: list[str]) -> Node:
+    def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str]) -> Node:
         if isinstance(part, str):
             # Where the template writes whitespace there must be some; elsewhere there may be.
             space = SOME_SPACE if part[:1].isspace() else SPACE
@@ -250,13 +253,15 @@ class _Builder:
         if isinstance(part, grammar.Arguments):
             return sequence(SPACE, parameters.json())
         if isinstance(part, grammar.TaggedArguments):
-            return tagged(parameters, part.open, part.close, self._marker, self._ends)
+            assert self.format.tools is not None
+            after = (following if isinstance(following, str) else "", self.format.tools.close)
+            return tagged(parameters, part, self._marker, [text.strip() for text in after if text.strip()])
         if isinstance(part, grammar.PythonArguments):
             return python(parameters)
         if isinstance(part, grammar.JsonCall):
             return self._json_call(part, names, parameters.json())
         if isinstance(part, grammar.Maybe):
-            return maybe(SPACE, self._marker(part.marker), *(self._part(one, names) for one in part.then))
+            return maybe(SPACE, self._marker(part.marker), *(self._part(one, "", names) for one in part.then))
         raise AssertionError(part)
 
     def _parameters(self, name: str) -> Parameters:
@@ -281,13 +286,6 @@ class _Builder:
     def _id(self) -> Node:
         ids = self.format.call_ids
         return sequence(Text(ids.prefix), Repeat(LETTERS_AND_DIGITS, ids.length, ids.length))
-
-
-def _literals(tools: grammar.Calls | None) -> list[str]:
-    """The words that stand in calls."""
-    body = None if tools is None else tools.body
-    call = body.call if isinstance(body, grammar.CallList) else body
-    return [part.strip() for part in call.parts if isinstance(part, str)] if isinstance(call, grammar.Call) else []
 
 
 def _bare(name: str) -> str:

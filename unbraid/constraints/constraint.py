@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -46,7 +47,7 @@ class Constraint:
         self._printed: dict[Dialect, tuple[Any, list[Loosened]]] = {}
 
     def to_lark(self) -> str:
-        """For llguidance."""
+        """For llguidance, from 1.7 on."""
         return cast(str, self._print("lark"))
 
     def to_gbnf(self) -> str:
@@ -93,7 +94,11 @@ class Constraint:
         from .masks import Masks  # it needs llguidance, which is optional
 
         found = frozenset(self._program.ends if ends is None else ends)
-        return Masks(self.to_lark(), cast(WholeVocabulary, self._program.vocabulary), found)
+        return Masks(self._lark, cast(WholeVocabulary, self._program.vocabulary), found)
+
+    @cached_property
+    def _lark(self) -> str:
+        return to_lark(self._language, all_escapes=True)[0]
 
     def _print(self, dialect: Dialect) -> Any:
         if dialect not in self._printed:

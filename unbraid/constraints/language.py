@@ -1,7 +1,8 @@
 """What a response may be, as a small grammar that every dialect can print.
 
 There is no behaviour here but a few shapes that are used often. `builder` makes these values from a format and a
-request; `lark`, `gbnf`, `structural_tag`, `regex` and `token_sets` print them.
+request, `schema_patterns` from a regular expression and `schema_nodes` from a JSON schema; `lark`, `gbnf`,
+`structural_tag`, `regex` and `token_sets` print them.
 """
 
 from __future__ import annotations
@@ -10,28 +11,47 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .schemas import Loosened
+Schema = bool | Mapping[str, Any]
+Ranges = tuple[tuple[int, int], ...]
+"""Code points: the first and the last of each range. They are in order, and apart from each other."""
 
-JsonSchema = Mapping[str, Any] | bool
+_TOP = 0x10FFFF
+EVERY: Ranges = ((0, 0xD7FF), (0xE000, _TOP))  # what lies between are halves of characters
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """Something that a dialect cannot express."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """These characters."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of ranges: `("az", "09", "__")`."""
+    """One character out of ranges. `chars`, `all_but` and `among` make these."""
 
-    ranges: tuple[str, ...]
+    ranges: Ranges
     excluded: bool = False
     """One that is in none of them."""
 
+    @property
+    def members(self) -> Ranges:
+        """The ranges that it is in."""
+        return without(EVERY, self.ranges) if self.excluded else self.ranges
 
-@dataclass(frozen=True, slots=True, eq=False)
+    def holds(self, char: str) -> bool:
+        return any(low <= ord(char) <= high for low, high in self.ranges) is not self.excluded
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """One token out of ranges of ids. Where a dialect knows no tokens, the texts stand for them."""
 
@@ -39,7 +59,7 @@ class Token:
     text: Node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Free:
     """Any text that spells none of `without`."""
 
@@ -53,34 +73,34 @@ class Free:
     """What says so."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Json:
     """A JSON value. `where` says in error messages what the schema belongs to."""
 
-    schema: JsonSchema
+    schema: Schema
     where: str
     without: tuple[str, ...] = ()
     """What its strings must not spell."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Sequence:
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Choice:
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Repeat:
     item: Node
     least: int = 0
     most: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What stands under this name among the language's rules."""
 
@@ -99,16 +119,57 @@ class Language:
 
 
 NOTHING = Sequence(())
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def without(ranges: Ranges, taken: Ranges) -> Ranges:
+    left: list[tuple[int, int]] = []
+    for low, high in ranges:
+        for start, end in taken:
+            if start <= high and end >= low:
+                if start > low:
+                    left.append((low, start - 1))
+                low = end + 1
+        if low <= high:
+            left.append((low, high))
+    return tuple(left)
+
+
+def chars(*ranges: str) -> Chars:
+    """`chars("az", "_")` is a letter from a to z, or an underscore."""
+    return Chars(union((ord(range[0]), ord(range[-1])) for range in ranges))
+
+
+def all_but(*ranges: str) -> Chars:
+    return Chars(chars(*ranges).ranges, excluded=True)
+
+
+def among(ranges: Ranges) -> Chars:
+    """One of these, or none of the others: what has no end is said by what it leaves out."""
+    open_end = bool(ranges) and ranges[-1][1] == _TOP
+    return Chars(without(EVERY, ranges), excluded=True) if open_end else Chars(ranges)
+
+
+ANY = all_but()
 # As much as any template writes, and not so much that a model could lose itself in it.
-SPACE = Repeat(Chars((" ", "\n", "\t")), 0, 20)
-SOME_SPACE = Repeat(Chars((" ", "\n", "\t")), 1, 20)
+SPACE = Repeat(chars(" ", "\n", "\t"), 0, 20)
+SOME_SPACE = Repeat(chars(" ", "\n", "\t"), 1, 20)
 
 
 def sequence(*items: Node) -> Node:
     flat: list[Node] = []
     for item in items:
         flat += item.items if isinstance(item, Sequence) else (item,)
-    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+    return NOTHING if not flat else flat[0] if len(flat) == 1 else Sequence(tuple(flat))
 
 
 def choice(*items: Node) -> Node:

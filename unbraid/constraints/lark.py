@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from .language import (
     SPACE,
@@ -34,8 +35,9 @@ _JSON_SPACE = r"( |\n{1,2}[ \t]{0,20})?"
 _ANY = "(?s:.*)"
 
 
-def to_lark(language: Language) -> tuple[str, list[Loosened]]:
-    printer = _Printer(language)
+def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Loosened]]:
+    """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
+    printer = _Printer(language, all_escapes)
     printer.define("start", language.root)
     for name, node in language.rules.items():
         printer.define(name, node)
@@ -45,7 +47,10 @@ def to_lark(language: Language) -> tuple[str, list[Loosened]]:
 
 
 class _Printer:
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: Language, all_escapes: bool) -> None:
+        self._options: dict[str, Any] = {"whitespace_pattern": _JSON_SPACE}
+        if all_escapes:
+            self._options["json_allow_general_unicode_escapes"] = True
         self.rules = language.rules
         self.lines: list[str] = []
         self.schemas = SchemaNodes()
@@ -102,7 +107,7 @@ class _Printer:
     def _json(self, schema: JsonSchema, where: str) -> str:
         fitting, loosened = fit(schema, "llguidance", where)
         self.loosened += loosened
-        options = {"x-guidance": {"whitespace_pattern": _JSON_SPACE}}
+        options = {"x-guidance": self._options}
         whole = fitting if isinstance(fitting, bool) else {**fitting, **options}
         return f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}"
 

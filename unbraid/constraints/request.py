@@ -56,7 +56,7 @@ def read_request(
     if calls != "none":
         for name in tools:
             if tools.strict(name):
-                check(tools[name], f"tool {name!r}: parameters")
+                check({"type": "object", **tools[name]}, f"tool {name!r}: parameters")
     named = isinstance(tool_choice, Mapping) and tool_choice.get("type") != "allowed_tools"
     return Request(tools, calls, named or not parallel_tool_calls, reasoning, _answer(response_format))
 
