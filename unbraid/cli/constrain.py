@@ -1,0 +1,54 @@
+"""`unbraid constrain`: what a model may write, in the dialect of an engine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, cast, get_args
+
+from .. import constraint
+from ..constraints.constraint import Dialect
+from .options import add_format, read_format, read_json, read_tools
+
+SUMMARY = "say what a model may write, for an engine to enforce"
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    add_format(command)
+    request = command.add_argument_group("request", "what the model is asked")
+    request.add_argument("--tools", metavar="FILE", help="the request's tools, a JSON list")
+    request.add_argument(
+        "--tool-choice", default="auto", metavar="CHOICE", help="none, auto, required, or a function's name (auto)"
+    )
+    request.add_argument("--one-call", action="store_true", help="no more than one tool call")
+    request.add_argument("--reasoning", action=argparse.BooleanOptionalAction, help="must the model reason first?")
+    request.add_argument("--response-schema", metavar="FILE", help="the JSON schema of the answer")
+    request.add_argument("--prompt", metavar="TEXT", help="the end of the prompt, where it opened a section: '<think>'")
+    output = command.add_argument_group("output")
+    output.add_argument("--dialect", choices=get_args(Dialect), default="lark", help="default: lark, for llguidance")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    choice: str | dict[str, Any] = arguments.tool_choice
+    if choice not in ("none", "auto", "required"):
+        choice = {"type": "function", "function": {"name": choice}}
+    answer = None
+    if arguments.response_schema is not None:
+        answer = {"type": "json_schema", "json_schema": {"schema": read_json(arguments.response_schema)}}
+    made = constraint(
+        read_format(arguments),
+        tools=None if arguments.tools is None else read_tools(arguments.tools),
+        tool_choice=choice,
+        parallel_tool_calls=not arguments.one_call,
+        reasoning=arguments.reasoning,
+        response_format=answer,
+        prompt=arguments.prompt,
+    )
+    dialect = cast(Dialect, arguments.dialect)
+    printed = getattr(made, f"to_{dialect}")()
+    print(printed.rstrip("\n") if isinstance(printed, str) else json.dumps(printed, ensure_ascii=False, indent=2))
+    for loose in made.loosened(dialect):
+        print(f"unbraid: {loose.where}: {loose.what}", file=sys.stderr)
+    return 0
