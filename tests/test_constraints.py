@@ -499,7 +499,7 @@ def test_a_forced_prefix_needs_no_library() -> None:
     prefix = [token("<|de|>"), token("<|transcribe|>"), token("<|notimestamps|>")]
     text = encode_plain(tokenizer, " Guten Tag")
     sets = constraint.to_token_sets()
-    assert sets.allowed([]) == set(map(token, languages))
+    assert sets.allowed([]) == frozenset(map(token, languages))
     assert sets.forced([]) == []
     assert sets.forced(prefix[:1]) == prefix[1:]
     assert sets.allowed(prefix) is None

@@ -26,8 +26,8 @@ import unbraid
 from unbraid import Message, Parser, Text, ToolCall
 
 from . import real_tokenizers
-from .walks import constraint_accepts
 from .shared_data import SHARED, absent
+from .walks import constraint_accepts
 
 FOLDER = SHARED / "templates"
 

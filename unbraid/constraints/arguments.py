@@ -17,14 +17,27 @@ from ..core.markers import split_whitespace
 from ..core.objects import escape
 from ..core.parameters import kinds_of
 from . import schema_patterns as patterns
-from .language import NOTHING, SPACE, Chars, Free, Json, Node, Repeat, Text, choice, maybe, sequence
-from .schema_algebra import Algebra, AnyOf, Form, Strings, Values
-from .schema_nodes import in_order, json_text, other_than, plain_text
-from .schemas import Loosened
+from .language import (
+    NOTHING,
+    SPACE,
+    Free,
+    Json,
+    Loosened,
+    Node,
+    Repeat,
+    Text,
+    all_but,
+    chars,
+    choice,
+    maybe,
+    sequence,
+)
+from .schema_algebra import Algebra, AnyOf, Form, Strings, Values, one_pattern
+from .schema_nodes import PLAIN_CHAR, in_order, json_text, other_than
 
 _LONGEST_KEY = 60
 # Escapes that JSON and Python read alike.
-_PYTHON_CHAR = choice(Chars(('"', "\\", "\x00\x1f"), excluded=True), sequence(Text("\\"), Chars(tuple('"\\bfnrt'))))
+_PYTHON_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +115,6 @@ class Parameters:
             words += [Text(repr(value)) for value in allowed]
         return words
 
-    def one_pattern(self, form: Strings) -> patterns.Node:
-        """The pattern of a string; where there are several, or a length beside it, not all can be said."""
-        held = patterns.within(form.patterns[0], form.least, form.most)
-        if held is None or len(form.patterns) > 1:
-            self.note(form.where, "only one of several patterns, and no length beside a pattern, is enforced")
-        return held or form.patterns[0]
-
     def note(self, where: str, what: str) -> None:
         self.loosened.append(Loosened(where, what))
 
@@ -153,7 +159,7 @@ def tagged(
         return sequence(Text(before.lstrip()), key, Text(after.rstrip()), value, marker(text), SPACE)
 
     def key_char(taken: Collection[str]) -> Node:
-        return Chars(("<", ">", "\x00\x1f", *sorted(taken)), excluded=True)
+        return all_but("<", ">", "\x00\x1f", *taken)
 
     def string(form: Strings | str) -> Node | None:
         """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
@@ -161,8 +167,8 @@ def tagged(
             return None if any(end in form for end in ends) else Text(form)
         if not form.patterns:
             return Free(ends, least=form.least, most=form.most, where=form.where)
-        pattern = parameters.one_pattern(form)
-        return None if patterns.may_hold(pattern, {ord(end[0]) for end in ends}) else plain_text(pattern)
+        pattern = one_pattern(form, parameters.note)
+        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else pattern
 
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
@@ -196,13 +202,13 @@ def python(parameters: Parameters) -> Node:
         return sequence(key, Text("="), value)
 
     def key_char(taken: Collection[str]) -> Node:
-        return Chars(tuple(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
+        return chars(*(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
 
     def string(form: Strings | str) -> Node:
         if isinstance(form, str):
             return Text(escape(form))
         if form.patterns:
-            return json_text(parameters.one_pattern(form))
+            return json_text(one_pattern(form, parameters.note))
         return Repeat(_PYTHON_CHAR, form.least, form.most)
 
     def value(key: str | None) -> Node:

@@ -17,7 +17,6 @@ from .language import (
     NOTHING,
     SOME_SPACE,
     SPACE,
-    Chars,
     Free,
     Json,
     Language,
@@ -26,6 +25,7 @@ from .language import (
     Rule,
     Text,
     Token,
+    chars,
     choice,
     maybe,
     sequence,
@@ -36,7 +36,7 @@ from .schemas import Loosened
 
 Quota = Literal["none", "any", "some"]
 """How many calls may stand in a stretch of text; never more than one where the request says so."""
-LETTERS_AND_DIGITS = Chars(("az", "AZ", "09"))
+LETTERS_AND_DIGITS = chars("az", "AZ", "09")
 
 
 @dataclass(frozen=True, slots=True)

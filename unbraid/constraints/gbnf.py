@@ -1,7 +1,9 @@
 """A language as rules over characters: GBNF for llama.cpp, and EBNF as xgrammar reads it.
 
 The two differ in how they name tokens and free text. All else is printed in what both understand alike: names of
-letters, digits and dashes; no `\\x` (two digits to one, any number to the other); never an empty alternative.
+letters, digits and dashes; no `\\x` (two digits to one, any number to the other); never an empty alternative. llama.cpp
+refuses what it would unroll into more than 2000 rules: so no count is larger than a thousand, and what holds counts and
+is counted itself has a name.
 """
 
 from __future__ import annotations
@@ -9,14 +11,31 @@ from __future__ import annotations
 from typing import Literal
 
 from .avoid import machine
-from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
-from .regex import times
+from .language import (
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Language,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Token,
+    all_but,
+    choice,
+    sequence,
+    unbounded,
+)
+from .regex import bracketed, times
 from .schema_nodes import SchemaNodes
-from .schemas import Loosened
 
 Kind = Literal["gbnf", "ebnf"]
 # llama.cpp tries each token of a set in turn.
 _MOST_TOKENS = 16
+_MOST_TIMES = 1_000
 
 
 def to_gbnf(language: Language) -> tuple[str, list[Loosened]]:
@@ -29,11 +48,9 @@ def to_ebnf(language: Language) -> tuple[str, list[Loosened]]:
 
 def _print(language: Language, kind: Kind) -> tuple[str, list[Loosened]]:
     printer = _Printer(kind)
-    lines = {"root": printer.expression(language.root)}
-    for name, node in language.rules.items():
-        lines[name] = printer.expression(node)
-    for name, node in printer.schemas.rules.items():
-        lines[name] = printer.expression(node)
+    lines = {"root": printer.body(language.root)}
+    for rules in (language.rules, printer.schemas.rules):  # the second grows by the first
+        lines.update((name, printer.body(node)) for name, node in rules.items())
     lines |= printer.rules
     return "".join(f"{name} ::= {body}\n" for name, body in lines.items()), printer.loosened + printer.schemas.loosened
 
@@ -47,31 +64,40 @@ class _Printer:
         self._names: dict[str, str] = {}
         self._free: dict[tuple[tuple[str, ...], bool], str] = {}
 
+    def body(self, node: Node) -> str:
+        return " | ".join(map(self.expression, node.items)) if isinstance(node, Choice) else self.expression(node)
+
     def expression(self, node: Node) -> str:
         match node:
             case Text(text):
                 return quoted(text)
-            case Chars(ranges, excluded):
-                return char_class(ranges, excluded)
+            case Chars():
+                return char_class(node)
             case Token(ranges, text):
                 return self._token(ranges, text)
             case Free():
                 return self._text(node)
             case Json():
-                return self._part(self.schemas.node(node))
+                return self.expression(self.schemas.node(node))
             case Sequence(items):
-                return " ".join(self._part(item) for item in items) or '""'
-            case Choice(items):
-                return self._named("any", " | ".join(map(self.expression, items)))
+                return " ".join(map(self.expression, items)) or '""'
+            case Choice():
+                return self._named("any", self.body(node))
             case Repeat(item, least, most):
-                return f"{self._part(item, repeated=True)}{times(least, most)}"
+                return self._repeated(item, least, most)
             case Rule(name):
                 return name
         raise AssertionError(node)
 
-    def _part(self, node: Node, *, repeated: bool = False) -> str:
-        written = self.expression(node)
-        return f"({written})" if repeated and isinstance(node, Sequence | Repeat | Text) else written
+    def _repeated(self, item: Node, least: int, most: int | None) -> str:
+        if most == 0:
+            return '""'
+        if max(least, most or 0) > _MOST_TIMES:
+            return self.expression(_by_thousands(item, least, most))
+        part = self.expression(item)
+        if not isinstance(item, Chars | Choice | Rule | Free):
+            part = self._named("part", part) if any(char in part for char in "*+?{") else f"({part})"
+        return f"{part}{times(least, most)}"
 
     def _named(self, kind: str, body: str) -> str:
         """A rule for this body; the same body has one rule."""
@@ -98,7 +124,7 @@ class _Printer:
         if key not in self._free:
             self._free[key] = name = f"text-{len(self._free)}"
             for at, state in enumerate(machine(node.without)):
-                others = char_class(tuple(sorted({*state.moves, *state.barred})), excluded=True)
+                others = char_class(all_but(*state.moves, *state.barred))
                 ways = [f"{others} {name}-0"] + [f"{quoted(c)} {name}-{to}" for c, to in sorted(state.moves.items())]
                 if not (node.clean_end and state.pending):
                     ways.append('""')
@@ -106,15 +132,30 @@ class _Printer:
         return f"{self._free[key]}-0"
 
 
+def _by_thousands(item: Node, least: int, most: int | None) -> Node:
+    """As many of it, with smaller counts."""
+    thousand = Repeat(item, _MOST_TIMES, _MOST_TIMES)
+    thousands, ones = divmod(least, _MOST_TIMES)
+    needed = sequence(Repeat(thousand, thousands, thousands), Repeat(item, ones, ones))
+    if most is None:
+        return sequence(needed, Repeat(item))
+    thousands, ones = divmod(most - least, _MOST_TIMES)
+    all_of_them = sequence(Repeat(thousand, thousands, thousands), Repeat(item, 0, ones))
+    if not thousands:
+        return sequence(needed, all_of_them)
+    fewer = sequence(Repeat(thousand, 0, thousands - 1), Repeat(item, 0, _MOST_TIMES - 1))
+    return sequence(needed, choice(fewer, all_of_them))
+
+
 def quoted(text: str) -> str:
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
-def char_class(ranges: tuple[str, ...], excluded: bool) -> str:
-    if not ranges and excluded:
-        return "[\\u0000-\\U0010ffff]"
-    inside = "".join("-".join(map(_in_class, range)) for range in ranges)
-    return f"[{'^' if excluded else ''}{inside}]"
+def char_class(node: Chars) -> str:
+    # To one of them `[^]` is any character, and to the other none. And llama.cpp refuses a token that is only the first
+    # byte of a character if that could become one that is excluded.
+    by_members = node.excluded and (not node.ranges or node.ranges[-1][1] > 0x7F)
+    return bracketed(Chars(node.members) if by_members else node, _in_class)
 
 
 def _in_class(char: str) -> str:

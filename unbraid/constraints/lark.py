@@ -7,7 +7,6 @@ ends it. So whatever is regular and stands together is printed as one terminal.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,21 +16,21 @@ from .language import (
     Choice,
     Free,
     Json,
-    JsonSchema,
     Language,
+    Loosened,
     Node,
     Repeat,
     Rule,
+    Schema,
     Sequence,
     Text,
     Token,
 )
-from .regex import times
+from .regex import char_class, literal, regular, times
+from .schema_nodes import SPACE as JSON_SPACE
 from .schema_nodes import SchemaNodes
-from .schemas import Loosened, fit
+from .schemas import fit
 
-# The whitespace that all dialects allow between the parts of a JSON value.
-_JSON_SPACE = r"( |\n{1,2}[ \t]{0,20})?"
 _ANY = "(?s:.*)"
 
 
@@ -48,7 +47,7 @@ def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list
 
 class _Printer:
     def __init__(self, language: Language, all_escapes: bool) -> None:
-        self._options: dict[str, Any] = {"whitespace_pattern": _JSON_SPACE}
+        self._options: dict[str, Any] = {"whitespace_pattern": regular(JSON_SPACE)}
         if all_escapes:
             self._options["json_allow_general_unicode_escapes"] = True
         self.rules = language.rules
@@ -104,7 +103,7 @@ class _Printer:
                 parts.append(self._rule(item))
         return parts
 
-    def _json(self, schema: JsonSchema, where: str) -> str:
+    def _json(self, schema: Schema, where: str) -> str:
         fitting, loosened = fit(schema, "llguidance", where)
         self.loosened += loosened
         options = {"x-guidance": self._options}
@@ -122,8 +121,8 @@ class _Printer:
         match node:
             case Text(text):
                 return json.dumps(text, ensure_ascii=False)
-            case Chars(ranges, excluded):
-                return f"/{'[^' if excluded else '['}{''.join(map(_range, ranges))}]/"
+            case Chars():
+                return f"/{char_class(node)}/"
             case Free():
                 return self._named("TEXT", _free(node))
             case Sequence(items):
@@ -160,19 +159,5 @@ def _free(node: Free) -> str:
     return " & ".join(parts)
 
 
-def _range(range: str) -> str:
-    return "-".join(map(_literally, range))
-
-
-def _literally(text: str) -> str:
-    """As a regular expression between slashes."""
-    escaped = (f"\\x{ord(char):02x}" if char < " " else char if char == " " else re.escape(char) for char in text)
-    return _slashes("".join(escaped))
-
-
 def _any_of(words: Iterable[str]) -> str:
-    return f"({'|'.join(map(_literally, words))})"
-
-
-def _slashes(regex: str) -> str:
-    return regex.replace("/", r"\/")
+    return f"({'|'.join(map(literal, words))})"

@@ -1,17 +1,33 @@
 """A language as one regular expression, where it is regular: no value nests in itself.
 
-Only what every engine knows is used: groups, classes, counts. Tokens are spelled out.
+Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. Patterns are printed here for the
+JSON schemas of llguidance and xgrammar too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..core.errors import UnbraidError
 from .avoid import machine
-from .language import Chars, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
+from .language import (
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Language,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Token,
+    all_but,
+    unbounded,
+    without,
+)
 from .schema_nodes import SchemaNodes
-from .schemas import Loosened
 
 _LONGEST = 1 << 18
 
@@ -22,6 +38,7 @@ class NotRegular(UnbraidError):
 
 def to_regex(language: Language) -> tuple[str, list[Loosened]]:
     printer = _Printer(language.rules)
+    printer.write(language.rules)
     return printer.expression(language.root), printer.loosened + printer.schemas.loosened
 
 
@@ -35,52 +52,69 @@ class _Printer:
         self.schemas = SchemaNodes()
         self.loosened: list[Loosened] = []
         self._rules = rules
-        self._inside: list[str] = []
+        self._written: dict[str, str | None] = {}  # rules; None for those that are being written
+
+    def write(self, rules: Iterable[str]) -> None:
+        """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
+        for name in rules:
+            self._rule(name)
 
     def expression(self, node: Node) -> str:
-        written = self._expression(node)
-        if len(written) > _LONGEST:
-            raise NotRegular(f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules")
-        return written
-
-    def _expression(self, node: Node) -> str:
+        """It can stand in a sequence as it is: alternatives are in a group."""
         match node:
             case Text(text):
-                return "".join(map(escaped, text))
-            case Chars(ranges, excluded):
-                return char_class(ranges, excluded)
+                return literal(text)
+            case Chars():
+                return char_class(node)
             case Token(_, text):
                 return self.expression(text)
             case Free():
                 self.loosened += unbounded(node)
                 return free(node)
             case Json():
-                return self.expression(self.schemas.node(node))
+                root = self.schemas.node(node)
+                self.write(self.schemas.rules)
+                return self.expression(root)
             case Sequence(items):
-                return "".join(self._part(item) for item in items)
+                return "".join(self._each(items))
             case Choice(items):
-                return "|".join(dict.fromkeys(map(self.expression, items)))
+                ways = dict.fromkeys(self._each(items))
+                some = "|".join(way for way in ways if way)
+                return f"(?:{some}){'?' if '' in ways else ''}" if some else ""
             case Repeat(item, least, most):
                 written = self.expression(item)
-                return f"{written if isinstance(item, Chars) else f'(?:{written})'}{times(least, most)}"
+                if not written or most == 0:
+                    return ""
+                whole = isinstance(item, Chars | Choice) and not written.endswith("?")
+                return f"{written if whole else f'(?:{written})'}{times(least, most)}"
             case Rule(name):
                 return self._rule(name)
         raise AssertionError(node)
 
-    def _part(self, node: Node) -> str:
-        """As a part of a sequence: alternatives need a group."""
-        written = self.expression(node)
-        return f"(?:{written})" if isinstance(node, Choice | Rule | Json | Token | Free) else written
+    def _each(self, items: Iterable[Node]) -> list[str]:
+        """The items one by one, no further than until they are too long together."""
+        written: list[str] = []
+        size = 0
+        for item in items:
+            written.append(self.expression(item))
+            size += len(written[-1])
+            if size > _LONGEST:
+                raise NotRegular(
+                    f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"
+                )
+        return written
 
     def _rule(self, name: str) -> str:
-        if name in self._inside:
+        if name not in self._written:
+            self._written[name] = None
+            node = self._rules[name] if name in self._rules else self.schemas.rules[name]
+            self._written[name] = self.expression(node)
+        written = self._written[name]
+        if written is None:
             raise NotRegular(
                 "this is no regular language, since a JSON value can nest in another without end: give every tool a "
                 "strict schema without `additionalProperties` and references to itself, or use a dialect with rules"
             )
-        self._inside.append(name)
-        written = self.expression(self._rules[name] if name in self._rules else self.schemas.rules[name])
-        self._inside.pop()
         return written
 
 
@@ -95,9 +129,9 @@ def free(node: Free) -> str:
         ways[source, target] = way if known is None else f"{known}|{way}"
 
     for at, state in enumerate(states):
-        add(at, 0, char_class(tuple(sorted({*state.moves, *state.barred})), excluded=True))
+        add(at, 0, char_class(all_but(*state.moves, *state.barred)))
         for char, target in sorted(state.moves.items()):
-            add(at, target, escaped(char))
+            add(at, target, literal(char))
         if not (node.clean_end and state.pending):
             add(at, end, "")
     for gone in range(len(states) - 1, 0, -1):
@@ -111,22 +145,41 @@ def free(node: Free) -> str:
     return f"(?:{ways[0, 0]})*(?:{ways[0, end]})"
 
 
-def char_class(ranges: tuple[str, ...], excluded: bool = False) -> str:
-    inside = "".join("-".join(map(escaped, range)) for range in ranges)
-    if not inside:
-        return r"[\s\S]"
-    return f"[{'^' if excluded else ''}{inside}]"
+def char_class(node: Chars) -> str:
+    if not node.ranges:
+        return r"[\s\S]" if node.excluded else r"[^\s\S]"
+    # xgrammar takes an escaped `^` at the beginning for a negation, and a digit after a control character for a part of
+    # that one's code: so these come last.
+    caret = ((94, 94),)
+    others = without(node.ranges, caret)
+    if not others and not node.excluded:
+        return r"\^"
+    last = [ends for ends in others if _is_control(chr(ends[1]))] + [ends for ends in caret if others != node.ranges]
+    return bracketed(Chars((*(ends for ends in others if ends not in last), *last), node.excluded), escaped)
+
+
+def bracketed(node: Chars, spelled: Callable[[str], str]) -> str:
+    ranges = ((spelled(chr(low)), spelled(chr(high))) for low, high in node.ranges)
+    inside = "".join(low if low == high else f"{low}-{high}" for low, high in ranges)
+    return f"[{'^' if node.excluded else ''}{inside}]"
 
 
 _SPELLED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
+def literal(text: str) -> str:
+    return "".join(f"[{escaped(char)}]" if _is_control(char) else escaped(char) for char in text)
+
+
 def escaped(char: str) -> str:
-    if char in _SPELLED:
-        return _SPELLED[char]
-    if not char.isprintable():
+    """As it stands in a class. (xgrammar takes any number of digits after `\\x`.)"""
+    if _is_control(char):
         return f"\\u{ord(char):04x}"
-    return f"\\{char}" if char in r"\.^$*+?()[]{}|-/" else char
+    return _SPELLED.get(char, f"\\{char}" if char in r"\.^$*+?()[]{}|-/" else char)
+
+
+def _is_control(char: str) -> bool:
+    return (char < " " and char not in _SPELLED) or "\x7f" <= char < "\xa0"
 
 
 def times(least: int, most: int | None) -> str:
@@ -137,4 +190,6 @@ def times(least: int, most: int | None) -> str:
             return "+"
         case 0, 1:
             return "?"
+        case 1, 1:
+            return ""
     return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 from . import schema_patterns as patterns
-from .schema_checks import TYPES, InvalidSchema, Schema, bounds, resolve, same, type_of
+from .language import ANY, Node, Repeat, Schema, Text, choice
+from .schema_checks import MOST_REPEATS, TYPES, InvalidSchema, bounds, resolve, same, type_of
 
 # Intersections of alternatives multiply. What is beyond these limits is left out, and said to be.
 _MOST_WORK = 5_000
@@ -19,6 +20,7 @@ _MOST_DEPTH = 40
 _MOST_OPTIONS = 500
 
 Number = Fraction | float  # an exact value, or an infinity
+Note = Callable[[str, str], None]  # takes where something is, and what is not said of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Strings:
     where: str = field(compare=False)
     least: int
     most: int | None
-    patterns: tuple[patterns.Node, ...]
+    patterns: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class AnyOf:
     options: tuple[Form, ...]
 
 
-Matching = tuple[tuple[patterns.Node, "Form"], ...]
+Matching = tuple[tuple[Node, "Form"], ...]
 Form = bool | Plain | Numbers | Strings | Arrays | Objects | Values | Ref | AnyOf
 
 # What no grammar says. The types are those that a keyword is about.
@@ -139,7 +141,7 @@ def constant(value: Any, where: str) -> Form:
 class Algebra:
     """The plain forms of one schema and of what it refers to."""
 
-    def __init__(self, root: Schema, where: str, note: Callable[[str, str], None]) -> None:
+    def __init__(self, root: Schema, where: str, note: Note) -> None:
         self._root, self._where, self.note = root, where, note
         self._targets: dict[str, Form | None] = {}  # None while it is being made
         self._work = self._depth = 0
@@ -189,7 +191,7 @@ class Algebra:
             if key in schema and schema[key] is not _HARMLESS.get(key) and any(kind in types for kind in concerned):
                 self.note(where, f"`{key}` is not enforced")
         made = [self._typed(kind, schema, where) for kind in types]
-        if len(types) == 6 and all(form == _FREE[kind] for kind, form in zip(types, made, strict=True)):
+        if len(types) == 6 and all(form == FREE[kind] for kind, form in zip(types, made, strict=True)):
             result: Form = True
         else:
             result = any_of(made)
@@ -207,7 +209,7 @@ class Algebra:
             case "integer" | "number":
                 step = schema.get("multipleOf")
                 multiple = None if step is None else Fraction(str(step))
-                return numbers(where, kind == "integer", *bounds(schema), multiple)
+                return numbers(Numbers(where, kind == "integer", *bounds(schema), multiple))
             case "array":
                 return self._arrays(schema, where)
             case "object":
@@ -216,7 +218,7 @@ class Algebra:
                 return Plain(where, kind)
 
     def _strings(self, schema: Mapping[str, Any], where: str) -> Form:
-        found: list[patterns.Node] = []
+        found: list[Node] = []
         if "pattern" in schema and (node := self._pattern(schema["pattern"], f"{where}.pattern")) is not None:
             found.append(node)
         if "format" in schema:
@@ -224,10 +226,18 @@ class Algebra:
                 found.append(patterns.parse(f"^(?:{patterns.FORMATS[schema['format']]})$"))
             else:
                 self.note(where, f"`format` {schema['format']!r} is not enforced: it is not one of those known here")
-        said = tuple(node for node in found if node != patterns.Repeat(patterns.ANY, 0, None))
-        return strings(where, int(schema.get("minLength", 0)), _count(schema.get("maxLength")), said)
+        said = tuple(node for node in found if node != Repeat(ANY))
+        return strings(Strings(where, *self._counts(schema, "Length", where), said))
 
-    def _pattern(self, pattern: str, where: str) -> patterns.Node | None:
+    def _counts(self, schema: Mapping[str, Any], what: str, where: str) -> tuple[int, int | None]:
+        """`min…` and `max…`, as far as they are not too large for a grammar; the first has been checked."""
+        most = schema.get(f"max{what}")
+        if most is not None and most > MOST_REPEATS:
+            self.note(where, f"`max{what}` is not enforced: it is above {MOST_REPEATS}")
+            most = None
+        return int(schema.get(f"min{what}", 0)), None if most is None else int(most)
+
+    def _pattern(self, pattern: str, where: str) -> Node | None:
         try:
             return patterns.parse(pattern)
         except (patterns.UnsupportedPattern, patterns.BadPattern) as problem:
@@ -240,13 +250,14 @@ class Algebra:
             prefix, rest, at = rest, schema.get("additionalItems", True), "items"
         forms = tuple(self.form(inner, f"{where}.{at}[{index}]") for index, inner in enumerate(prefix))
         items = self.form(rest, f"{where}.items")
-        return arrays(where, forms, items, int(schema.get("minItems", 0)), _count(schema.get("maxItems")))
+        return arrays(Arrays(where, forms, items, *self._counts(schema, "Items", where)))
 
     def _objects(self, schema: Mapping[str, Any], where: str) -> Form:
-        properties = {name: self.form(inner, f"{where}.properties.{name}")
-                      for name, inner in schema.get("properties", {}).items()}  # fmt: skip
+        properties = {
+            name: self.form(inner, f"{where}.properties.{name}") for name, inner in schema.get("properties", {}).items()
+        }
         others = self.form(schema.get("additionalProperties", True), f"{where}.additionalProperties")
-        matching: list[tuple[patterns.Node, Form]] = []
+        matching: list[tuple[Node, Form]] = []
         for pattern, inner in schema.get("patternProperties", {}).items():
             place = f"{where}.patternProperties.{pattern}"
             node, form = self._pattern(pattern, place), self.form(inner, place)
@@ -263,18 +274,18 @@ class Algebra:
                 if patterns.matches(node, name):
                     properties[name] = self.both(properties[name], form, where)
         if "propertyNames" in schema:
-            names = self.both(_FREE["string"], self.form(schema["propertyNames"], f"{where}.propertyNames"), where)
+            names = self.both(FREE["string"], self.form(schema["propertyNames"], f"{where}.propertyNames"), where)
             properties = {name: form if self.admits(names, name) else False for name, form in properties.items()}
             node = _as_pattern(names)
             if names is False:
                 others, matching = False, []
             elif node is not None and not matching:
                 matching, others = [(node, others)] if others is not False else [], False
-            elif names != _FREE["string"] and (matching or others is not False):
+            elif names != FREE["string"] and (matching or others is not False):
                 self.note(where, "`propertyNames` is enforced only for the names in `properties`")
         required = tuple(dict.fromkeys(schema.get("required", ())))
-        least, most = int(schema.get("minProperties", 0)), _count(schema.get("maxProperties"))
-        return objects(where, properties, required, tuple(matching), others, least, most)
+        counts = self._counts(schema, "Properties", where)
+        return objects(Objects(where, properties, required, tuple(matching), others, *counts))
 
     def both(self, one: Form, other: Form, where: str) -> Form:
         """What satisfies the two. Where that cannot be said, the first alone, which is noted."""
@@ -324,15 +335,18 @@ class Algebra:
                 high, closed = min((one.high, not one.open_high), (other.high, not other.open_high))
                 steps = [step for step in (one.multiple, other.multiple) if step is not None]
                 multiple = None if not steps else steps[0] if len(steps) == 1 else _common(*steps)
-                return numbers(one.where, one.whole or other.whole, low, high, open_low, not closed, multiple)
+                whole = one.whole or other.whole
+                return numbers(Numbers(one.where, whole, low, high, open_low, not closed, multiple))
             case Strings(), Strings():
                 found = tuple(dict.fromkeys(one.patterns + other.patterns))
-                return strings(one.where, max(one.least, other.least), _fewer(one.most, other.most), found)
+                least, most = max(one.least, other.least), _fewer(one.most, other.most)
+                return strings(Strings(one.where, least, most, found))
             case Arrays(), Arrays():
                 length = max(len(one.prefix), len(other.prefix))
                 prefix = tuple(self.both(_item(one, index), _item(other, index), where) for index in range(length))
                 items = self.both(one.items, other.items, where)
-                return arrays(one.where, prefix, items, max(one.least, other.least), _fewer(one.most, other.most))
+                least, most = max(one.least, other.least), _fewer(one.most, other.most)
+                return arrays(Arrays(one.where, prefix, items, least, most))
             case Objects(), Objects():
                 return self._both_objects(one, other, where)
             case _:
@@ -340,9 +354,10 @@ class Algebra:
 
     def _both_objects(self, one: Objects, other: Objects, where: str) -> Form:
         names = dict.fromkeys([*one.properties, *other.properties])
-        properties = {name: self.both(self._value(one, name, where), self._value(other, name, where), where)
-                      for name in names}  # fmt: skip
-        matching: list[tuple[patterns.Node, Form]] = []
+        properties = {
+            name: self.both(self._value(one, name, where), self._value(other, name, where), where) for name in names
+        }
+        matching: list[tuple[Node, Form]] = []
         if one.matching and other.matching:
             self.note(where, "only some of its `patternProperties` are enforced: they come from several schemas")
         source, beside = (one, other) if one.matching else (other, one)
@@ -351,8 +366,8 @@ class Algebra:
         rest = True if one.matching and other.matching else beside.others
         others = self.both(source.others, rest, where)
         required = tuple(dict.fromkeys(one.required + other.required))
-        most = _fewer(one.most, other.most)
-        return objects(one.where, properties, required, tuple(matching), others, max(one.least, other.least), most)
+        least, most = max(one.least, other.least), _fewer(one.most, other.most)
+        return objects(Objects(one.where, properties, required, tuple(matching), others, least, most))
 
     def _value(self, form: Objects, name: str, where: str) -> Form:
         if name in form.properties:
@@ -428,61 +443,68 @@ class Algebra:
         return type(one) is not type(other)
 
 
-def numbers(where: str, whole: bool, low: Number, high: Number, open_low: bool, open_high: bool,
-            multiple: Fraction | None) -> Form:  # fmt: skip
-    if whole:
+# Each of these makes a form plain, and False of what nothing satisfies.
+
+
+def numbers(form: Numbers) -> Form:
+    low, high, multiple = form.low, form.high, form.multiple
+    if form.whole:
         if isinstance(low, Fraction):
-            low, open_low = Fraction(math.floor(low) + 1 if open_low else math.ceil(low)), False
+            low = Fraction(math.floor(low) + 1 if form.open_low else math.ceil(low))
         if isinstance(high, Fraction):
-            high, open_high = Fraction(math.ceil(high) - 1 if open_high else math.floor(high)), False
-        if multiple is not None:
-            multiple = _common(multiple, Fraction(1))
-            multiple = None if multiple == 1 else multiple
-    if low > high or (low == high and (open_low or open_high)):
-        return False
-    return Numbers(where, whole, low, high, open_low, open_high, multiple)
+            high = Fraction(math.ceil(high) - 1 if form.open_high else math.floor(high))
+        multiple = None if multiple is None else _common(multiple, Fraction(1))
+        multiple = None if multiple == 1 else multiple
+        form = Numbers(form.where, True, low, high, False, False, multiple)
+    return False if low > high or (low == high and (form.open_low or form.open_high)) else form
 
 
-def strings(where: str, least: int, most: int | None, found: tuple[patterns.Node, ...]) -> Form:
-    return False if least > _top(most) else Strings(where, least, most, found)
+def strings(form: Strings) -> Form:
+    return False if form.least > _top(form.most) else form
 
 
-def arrays(where: str, prefix: tuple[Form, ...], items: Form, least: int, most: int | None) -> Form:
-    never = [index for index, form in enumerate(prefix) if form is False]
-    most = _fewer(most, never[0] if never else len(prefix) if items is False else None)
-    if most is not None and most <= len(prefix):
-        prefix, items = prefix[:most], False
-    return False if least > _top(most) else Arrays(where, prefix, items, least, most)
+def arrays(form: Arrays) -> Form:
+    never = [index for index, inner in enumerate(form.prefix) if inner is False]
+    most = _fewer(form.most, never[0] if never else len(form.prefix) if form.items is False else None)
+    if most is not None and most <= len(form.prefix):
+        form = replace(form, prefix=form.prefix[:most], items=False, most=most)
+    return False if form.least > _top(most) else form
 
 
-def objects(where: str, properties: dict[str, Form], required: tuple[str, ...], matching: Matching, others: Form,
-            least: int, most: int | None) -> Form:  # fmt: skip
-    if any(properties[name] is False for name in required) or max(least, len(required)) > _top(most):
-        return False
-    return Objects(where, properties, required, matching, others, least, most)
+def objects(form: Objects) -> Form:
+    never = any(form.properties[name] is False for name in form.required)
+    return False if never or max(form.least, len(form.required)) > _top(form.most) else form
 
 
 def _item(form: Arrays, index: int) -> Form:
     return form.prefix[index] if index < len(form.prefix) else form.items
 
 
-def _as_pattern(form: Form) -> patterns.Node | None:
+def one_pattern(form: Strings, note: Note) -> Node:
+    """The strings as one pattern; what it does not say is noted."""
+    if not form.patterns:
+        return Repeat(ANY, form.least, form.most)
+    if len(form.patterns) > 1:
+        note(form.where, "only one of `pattern`, `format` and the patterns combined with it is enforced")
+    held = patterns.within(form.patterns[0], form.least, form.most)
+    if held is None:
+        note(form.where, "`minLength` and `maxLength` are not enforced beside a pattern or format")
+    return held or form.patterns[0]
+
+
+def _as_pattern(form: Form) -> Node | None:
     """The strings that satisfy `form`, where one pattern says it."""
     match form:
         case Values(values):
-            return patterns.Choice(tuple(patterns.literal(value) for value in values))
+            return choice(*map(Text, values))
         case Strings(_, 0, None, ()):
             return None
         case Strings(_, least, most, ()):
-            return patterns.Repeat(patterns.ANY, least, most)
+            return Repeat(ANY, least, most)
         case Strings(_, least, most, (node,)):
             return patterns.within(node, least, most)
         case _:
             return None
-
-
-def _count(value: float | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _fewer(one: int | None, other: int | None) -> int | None:
@@ -498,7 +520,7 @@ def _common(one: Fraction, other: Fraction) -> Fraction:
     return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
 
 
-_FREE: dict[str, Form] = {
+FREE: dict[str, Form] = {
     "null": Plain("", "null"),
     "boolean": Plain("", "boolean"),
     "number": Numbers("", False, -math.inf, math.inf, False, False, None),
@@ -507,3 +529,4 @@ _FREE: dict[str, Form] = {
     "array": Arrays("", (), True, 0, None),
     "object": Objects("", {}, (), (), True, 0, None),
 }
+ANYTHING = [form for kind, form in FREE.items() if kind != "integer"]

@@ -13,25 +13,23 @@ from urllib.parse import unquote
 from unbraid.core.errors import UnbraidError
 
 from . import schema_patterns as patterns
-
-Schema = bool | Mapping[str, Any]
+from .language import Schema
 
 # The converters take schemas of this size in about a second; what is larger is a mistake or an attack.
 _MOST_BYTES = 1 << 20
 _MOST_NODES = 20_000
 _MOST_DEPTH = 100  # of JSON values: a schema under `properties` is two deeper than the schema above it
-_MOST_PROPERTIES = 1_000  # llama.cpp takes the cube of their number
-_MOST_REPEATS = 100_000
+_MOST_PROPERTIES = 1_000
+MOST_REPEATS = 100_000
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-ONE_SCHEMA = ("items", "additionalItems", "additionalProperties", "not", "contains", "propertyNames", "if", "then",
-              "else", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
+_BESIDE = ("not", "if", "then", "else", "contains", "unevaluatedItems", "unevaluatedProperties")
+ONE_SCHEMA = ("items", "additionalItems", "additionalProperties", "propertyNames", *_BESIDE)
 MANY_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _IN_PLACE = ("anyOf", "oneOf", "allOf")
 # A schema that nothing satisfies is a mistake, unless it stands where it only rules something out or is one of many.
-_MAY_FAIL = frozenset({"anyOf", "oneOf", "not", "if", "then", "else", "$defs", "definitions", "dependentSchemas",
-                       "contains", "patternProperties", "unevaluatedItems", "unevaluatedProperties"})  # fmt: skip
+_MAY_FAIL = {*_BESIDE, "anyOf", "oneOf", "$defs", "definitions", "dependentSchemas", "patternProperties"}
 
 
 class InvalidSchema(UnbraidError):
@@ -150,11 +148,11 @@ def _check_keywords(place: str, node: Schema) -> None:
             raise InvalidSchema(f"{place}.{key} must be an object of schemas, not {type(value).__name__}")
         if key == "properties" and len(value) > _MOST_PROPERTIES:
             raise InvalidSchema(f"{place}.properties are more than {_MOST_PROPERTIES}; group some into objects")
-        if key in ("minLength", "minItems", "minProperties") and value > _MOST_REPEATS:
-            raise InvalidSchema(f"{place}.{key} is {value}, too large for a grammar; the most is {_MOST_REPEATS}")
-    for key, pattern in [("pattern", node.get("pattern", "")), *((f"patternProperties.{name}", name) for name in
-                         node.get("patternProperties", ()))]:  # fmt: skip
-        _check_pattern(f"{place}.{key}", pattern)
+        if key in ("minLength", "minItems", "minProperties") and value > MOST_REPEATS:
+            raise InvalidSchema(f"{place}.{key} is {value}, too large for a grammar; the most is {MOST_REPEATS}")
+    _check_pattern(f"{place}.pattern", node.get("pattern", ""))
+    for pattern in node.get("patternProperties", ()):
+        _check_pattern(f"{place}.patternProperties.{pattern}", pattern)
 
 
 def _check_pattern(place: str, pattern: str) -> None:
@@ -265,8 +263,10 @@ def contradiction(root: Schema, node: Mapping[str, Any], known: Mapping[int, str
         return ".type allows nothing, together with allOf; make the types agree"
     if types == {"object"}:
         properties, others = node.get("properties", {}), node.get("additionalProperties", True)
-        named = {name: properties.get(name, True if "patternProperties" in node else others)
-                 for name in node.get("required", ())}  # fmt: skip
+        named = {
+            name: properties.get(name, True if "patternProperties" in node else others)
+            for name in node.get("required", ())
+        }
         for name, inner in named.items():
             if fails(inner):
                 how = "can have no value" if name in properties else "is not in `properties`, and no others are allowed"
@@ -321,8 +321,14 @@ def bounds(node: Mapping[str, Any]) -> tuple[Fraction | float, Fraction | float,
 def type_of(value: object) -> frozenset[str]:
     if isinstance(value, float) and value == int(value):
         return frozenset({"integer", "number"})
-    for kind, found in ((bool, "boolean"), (int, "integer number"), (float, "number"), (str, "string"),
-                        (list, "array"), (Mapping, "object")):  # fmt: skip
+    for kind, found in (
+        (bool, "boolean"),
+        (int, "integer number"),
+        (float, "number"),
+        (str, "string"),
+        (list, "array"),
+        (Mapping, "object"),
+    ):
         if isinstance(value, kind):
             return frozenset(found.split())
     return frozenset({"null"})

@@ -7,64 +7,65 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Sequence as Seq
 
-from . import schema_patterns as patterns
-from .language import NOTHING, Chars, Free, Json, Node, Repeat, Rule, Text, choice, maybe, sequence
-from .schema_algebra import Algebra, AnyOf, Arrays, Form, Numbers, Objects, Plain, Ref, Strings, Values
-from .schemas import Loosened
+from .language import (
+    ANY,
+    NOTHING,
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    all_but,
+    among,
+    chars,
+    choice,
+    maybe,
+    sequence,
+    without,
+)
+from .schema_algebra import (
+    ANYTHING,
+    Algebra,
+    AnyOf,
+    Arrays,
+    Form,
+    Numbers,
+    Objects,
+    Plain,
+    Ref,
+    Strings,
+    Values,
+    any_of,
+    one_pattern,
+)
+from .schema_checks import InvalidSchema
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
-SPACE = maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(Chars((" ", "\t")), 0, 20))))
+SPACE = maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20))))
 _COMMA = sequence(SPACE, Text(","), SPACE)
 _COLON = sequence(SPACE, Text(":"), SPACE)
-_DIGITS = Repeat(Chars(("09",)))
-_INTEGER = sequence(maybe(Text("-")), choice(Text("0"), sequence(Chars(("19",)), _DIGITS)))
-_FRACTION = maybe(Text("."), Repeat(Chars(("09",)), 1))
-_EXPONENT = maybe(Chars(("e", "E")), maybe(Chars(("+", "-"))), Repeat(Chars(("09",)), 1))
-_NUMBER = sequence(_INTEGER, _FRACTION, _EXPONENT)
-_HEX = Chars(("09", "af", "AF"))
-_ESCAPE = sequence(Text("\\"), choice(Chars(tuple('"\\/bfnrt')), sequence(Text("u"), Repeat(_HEX, 4, 4))))
-_CONTROL = "\x00\x1f"
-_CHAR = choice(Chars(('"', "\\", _CONTROL), excluded=True), _ESCAPE)
-_STRING = sequence(Text('"'), Repeat(_CHAR), Text('"'))
-_SHORT = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Strings:
-    """How strings are written. Where `without` is given, their text spells none of these."""
-
-    without: tuple[str, ...]
-
-    @property
-    def characters(self) -> Node:
-        if not self.without:
-            return Repeat(_CHAR)
-        plain = Free((*self.without, '"', "\\", *map(chr, range(32))))
-        return sequence(Repeat(sequence(plain, _ESCAPE)), plain)
-
-    @property
-    def quoted(self) -> Node:
-        return sequence(Text('"'), self.characters, Text('"'))
-
-    @property
-    def name(self) -> str:
-        """A prefix for the names of rules."""
-        return "json-text" if self.without else "json"
-
-
-def _any_value(strings: _Strings) -> dict[str, Node]:
-    """Rules for any value at all; the first is the value itself."""
-    value, object, array = (Rule(f"{strings.name}-{kind}") for kind in ("value", "object", "array"))
-    member = sequence(strings.quoted, _COLON, value)
-    some = [Text("true"), Text("false"), Text("null")]
-    return {
-        value.name: choice(object, array, strings.quoted, _NUMBER, *some),
-        object.name: sequence(Text("{"), SPACE, maybe(member, Repeat(sequence(_COMMA, member)), SPACE), Text("}")),
-        array.name: sequence(Text("["), SPACE, maybe(value, Repeat(sequence(_COMMA, value)), SPACE), Text("]")),
-    }
+_DIGIT = chars("09")
+_NATURAL = choice(Text("0"), sequence(chars("19"), Repeat(_DIGIT)))
+_FRACTION = maybe(Text("."), Repeat(_DIGIT, 1))
+_EXPONENT = maybe(chars("e", "E"), maybe(chars("+", "-")), Repeat(_DIGIT, 1))
+_HEX = chars("09", "af", "AF")
+_UNICODE = sequence(Text("u"), Repeat(_HEX, 4, 4))
+# What stands in a string with a backslash before it, and what that is; and those that must be written so.
+_SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_MUST = {letter: char for letter, char in _SHORT.items() if letter != "/"}
+_ESCAPE = sequence(Text("\\"), choice(chars(*_SHORT), _UNICODE))
+PLAIN_CHAR = all_but('"', "\\", "\x00\x1f")
+_CHAR = choice(PLAIN_CHAR, _ESCAPE)
+# A rule for each of its characters keeps other names from being this one.
+_LONGEST_NAME = 60
 
 
 class SchemaNodes:
@@ -73,6 +74,7 @@ class SchemaNodes:
     def __init__(self) -> None:
         self.rules: dict[str, Node] = {}
         self.loosened: list[Loosened] = []
+        self.anything: dict[tuple[str, ...], Node] = {}
         self._known: dict[str, Node] = {}
 
     def node(self, value: Json) -> Node:
@@ -84,28 +86,34 @@ class SchemaNodes:
 
 class _OneSchema:
     def __init__(self, all: SchemaNodes, value: Json, name: str) -> None:
-        self._rules, self._name, self._loosened = all.rules, name, all.loosened
+        self._all, self._rules, self._name = all, all.rules, name
         self._algebra = Algebra(value.schema, value.where, self._note)
-        self._refs: dict[str, str] = {}
-        self._strings = _Strings(value.without)
+        self._refs: dict[str, Node | None] = {}
+        self._where, self._without = value.where, value.without
 
     def root(self) -> Node:
-        return self._node(self._algebra.root())
+        node = self._node(self._algebra.root())
+        if node is None:
+            raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
+        return node
 
     def _note(self, where: str, what: str) -> None:
-        self._loosened.append(Loosened(where, what))
+        self._all.loosened.append(Loosened(where, what))
 
     def _rule(self, node: Node) -> Node:
+        if isinstance(node, Rule):
+            return node
         name = f"{self._name}-{len(self._rules)}"
         self._rules[name] = node
         return Rule(name)
 
-    def _node(self, form: Form) -> Node:
+    def _node(self, form: Form) -> Node | None:
+        """None where nothing satisfies the form."""
         match form:
             case True:
-                rules = _any_value(self._strings)
-                self._rules.update(rules)
-                return Rule(next(iter(rules)))
+                return self._anything()
+            case False:
+                return None
             case Plain(_, kind):
                 return Text("null") if kind == "null" else choice(Text("true"), Text("false"))
             case Values(values):
@@ -113,170 +121,199 @@ class _OneSchema:
             case Numbers():
                 return self._numbers(form)
             case Strings():
-                return sequence(Text('"'), self._characters(form), Text('"'))
+                return _quoted(self._characters(form))
             case Arrays():
                 return self._array(form)
             case Objects():
                 return self._object(form)
             case AnyOf(options):
-                return choice(*map(self._node, options))
+                ways = [way for way in map(self._node, options) if way is not None]
+                return choice(*ways) if ways else None
             case Ref(pointer):
-                if pointer not in self._refs:
-                    self._refs[pointer] = name = f"{self._name}-ref-{len(self._refs)}"
-                    target = self._algebra.target(pointer)
-                    assert target is not None
-                    self._rules[name] = self._node(target)
-                return Rule(self._refs[pointer])
-        raise AssertionError(f"nothing satisfies {form}: it should have been refused before")
+                return self._target(pointer)
+
+    def _anything(self) -> Node:
+        known = self._all.anything
+        if self._without not in known:
+            name = f"json-any-{len(known)}"
+            known[self._without] = Rule(name)  # which is found inside it
+            self._rules[name] = choice(*(node for node in map(self._node, ANYTHING) if node is not None))
+        return known[self._without]
+
+    def _target(self, pointer: str) -> Node | None:
+        if pointer not in self._refs:
+            name = f"{self._name}-ref-{len(self._refs)}"
+            self._refs[pointer] = Rule(name)
+            target = self._algebra.target(pointer)
+            assert target is not None, "nothing is being made any more"
+            node = self._node(target)
+            if node is None:
+                self._refs[pointer] = None
+            else:
+                self._rules[name] = node
+        return self._refs[pointer]
 
     def _numbers(self, form: Numbers) -> Node:
         low, high = form.low, form.high
-        if form.multiple is not None and form.multiple != 1:
+        if form.multiple is not None:
             self._note(form.where, "`multipleOf` is not enforced")
         if form.whole:
-            least = None if math.isinf(low) else math.floor(low) + 1 if form.open_low else math.ceil(low)
-            most = None if math.isinf(high) else math.ceil(high) - 1 if form.open_high else math.floor(high)
-            return _INTEGER if least is None and most is None else integers(least, most)
+            return integers(None if math.isinf(low) else int(low), None if math.isinf(high) else int(high))
         if (low != 0 and math.isfinite(low)) or math.isfinite(high) or form.open_low:
             self._note(form.where, "the bounds of numbers with a fraction are not enforced")
-        positive = sequence(choice(Text("0"), sequence(Chars(("19",)), _DIGITS)), _FRACTION, _EXPONENT)
-        return positive if low >= 0 else _NUMBER
+        return sequence(*([] if low >= 0 else [maybe(Text("-"))]), _NATURAL, _FRACTION, _EXPONENT)
 
     def _characters(self, form: Strings) -> Node:
-        if not form.patterns:
-            if not self._strings.without:
-                return Repeat(_CHAR, form.least, form.most)
+        if self._without and not form.patterns:
             if form.least or form.most is not None:
                 self._note(form.where, "`minLength` and `maxLength` are not enforced")
-            return self._strings.characters
-        if len(form.patterns) > 1:
-            self._note(form.where, "only one of `pattern`, `format` and the patterns combined with it is enforced")
-        held = patterns.within(form.patterns[0], form.least, form.most)
-        if held is None:
-            self._note(form.where, "`minLength` and `maxLength` are not enforced beside a pattern or format")
-        return json_text(held or form.patterns[0])
+            plain = Free((*self._without, '"', "\\", *map(chr, range(32))))
+            return sequence(Repeat(sequence(plain, _ESCAPE)), plain)
+        return json_text(one_pattern(form, self._note))
 
-    def _array(self, form: Arrays) -> Node:
-        prefix, least = [self._node(item) for item in form.prefix], form.least
-        more = max(least - len(prefix), 0), None if form.most is None else max(form.most - len(prefix), 0)
+    def _array(self, form: Arrays) -> Node | None:
+        prefix: list[Node] = []
+        for inner in (*form.prefix, form.items):
+            node = self._node(inner)
+            if node is None:
+                break
+            prefix.append(node)
+        least, most = form.least, form.most
         rest: Node = NOTHING
-        if form.items is not False and more[1] != 0:
-            item = self._rule(self._node(form.items))
+        if len(prefix) > len(form.prefix):
+            item = prefix.pop()
+            more = max(least - len(prefix), 0), None if most is None else most - len(prefix)
             if prefix:
                 rest = Repeat(sequence(_COMMA, item), *more)
             else:
+                item = self._rule(item)
                 tail = Repeat(sequence(_COMMA, item), max(more[0] - 1, 0), None if more[1] is None else more[1] - 1)
                 rest = sequence(item, tail) if least else maybe(item, tail)
+        elif len(prefix) < least:
+            return None
         # An array may end after any item that is not needed.
         for at in reversed(range(len(prefix))):
             rest = sequence(*([_COMMA] if at else []), prefix[at], rest)
             rest = rest if at < least else maybe(rest)
         return sequence(Text("["), SPACE, rest, SPACE, Text("]"))
 
-    def _object(self, form: Objects) -> Node:
+    def _object(self, form: Objects) -> Node | None:
         if form.least > len(form.required) or form.most is not None:
             self._note(form.where, "`minProperties` and `maxProperties` are not enforced")
-        others = form.others
         if form.matching:
             self._note(form.where, "which names `patternProperties` or `propertyNames` are about is not enforced")
-            others = True
-        named = [(name, inner) for name, inner in form.properties.items() if inner is not False]
-        pairs = [
-            (sequence(Text(json.dumps(name, ensure_ascii=False)), _COLON, self._node(inner)), name in form.required)
-            for name, inner in named
-        ]
-        other = None
-        if others is not False:
-            spelled = [json.dumps(name, ensure_ascii=False)[1:-1] for name in form.properties]
-            rest = self._strings.characters
-            # Only what begins like a property may go on like a marker; that is left aside.
-            key = sequence(Text('"'), other_than(spelled, _other_char, rest), Text('"'))
-            other = sequence(key, _COLON, self._node(others))
+        pairs: list[tuple[Node, bool]] = []
+        for name, inner in form.properties.items():
+            value = self._node(inner)
+            if value is not None:
+                pairs.append(
+                    (sequence(Text(json.dumps(name, ensure_ascii=False)), _COLON, value), name in form.required)
+                )
+            elif name in form.required:
+                return None
+        value = self._node(any_of([form.others, *(inner for _, inner in form.matching)]))
+        other = None if value is None else sequence(self._other_name(form), _COLON, value)
         return sequence(Text("{"), SPACE, in_order(pairs, other, _COMMA, self._rule), SPACE, Text("}"))
 
-
-def in_order(
-    items: Sequence[tuple[Node, bool]], others: Node | None, comma: Node, rule: Callable[[Node], Node]
-) -> Node:
-    """These items in this order, as far as they are not needed with gaps, then any number of others."""
-    repeated = NOTHING if others is None else Repeat(sequence(comma, others))
-    after: Node = repeated
-    at_first: Node = NOTHING if others is None else maybe(others, repeated)
-    for item, needed in reversed(items):
-        # Two rules for each item: one where something stands before it, and one where nothing does.
-        here = sequence(comma, item, after)
-        first = sequence(item, after)
-        after, at_first = (
-            rule(here if needed else choice(here, after)),
-            first if needed else rule(choice(first, at_first)),
-        )
-    return at_first
+    def _other_name(self, form: Objects) -> Node:
+        # Only what begins like a property may go on like a marker; that is left aside.
+        rest = self._characters(Strings("", 0, None, ()))
+        if not form.properties:
+            return _quoted(rest)
+        for name in form.properties:
+            if len(name) > _LONGEST_NAME:
+                self._note(f"{form.where}.properties.{name}", "may come again, with any value, as another property")
+        spelled = (tuple(map(_spelled, name)) for name in form.properties if len(name) <= _LONGEST_NAME)
+        return _quoted(other_than(spelled, _other_char, rest))
 
 
-def _other_char(taken: Collection[str]) -> Node:
-    return choice(Chars(('"', "\\", _CONTROL, *sorted(taken)), excluded=True), _ESCAPE)
+def _quoted(characters: Node) -> Node:
+    return sequence(Text('"'), characters, Text('"'))
 
 
-def other_than(words: Iterable[str], other_char: Callable[[Collection[str]], Node], rest: Node) -> Node:
-    """What is none of these words: `other_char` is a character but these, `rest` whatever follows it."""
-    words = set(words)
-    ways: list[Node] = [] if "" in words else [NOTHING]
-    heads = {word[0] for word in words if word}
-    for head in sorted(heads):
-        tails = {word[1:] for word in words if word.startswith(head)}
-        ways.append(sequence(Text(head), other_than(tails, other_char, rest)))
-    ways.append(sequence(other_char(heads), rest))
+def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, rule: Callable[[Node], Node]) -> Node:
+    """These items in this order, without some of those that are not needed, then any number of others.
+
+    What comes after an item is the same whether that is the first or not, so that there are two rules for each.
+    """
+    others = None if others is None else rule(others)
+    after: Node = NOTHING if others is None else Repeat(sequence(comma, others))
+    ways: list[Node] = [NOTHING if others is None else maybe(others, after)]
+    needed_first = next((at for at, (_, needed) in enumerate(items) if needed), len(items))
+    for at in reversed(range(len(items))):
+        item, needed = items[at]
+        if 0 < at <= needed_first:
+            item, after = rule(item), after if after is NOTHING else rule(after)
+        if needed:
+            ways.clear()
+        ways.insert(0, sequence(item, after))
+        before = sequence(comma, item)
+        after = sequence(before if needed else maybe(before), after)
     return choice(*ways)
 
 
-def json_text(node: patterns.Node) -> Node:
-    """What a pattern matches, as it is spelled between the quotes of a JSON string."""
+def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]], Node], rest: Node) -> Node:
+    """What is none of these words: `other_char` is a character but these, `rest` whatever follows it."""
+    words = set(words)
+    ways: list[Node] = [NOTHING] if all(words) else []
+    heads = {word[0] for word in words if word}
+    for head in sorted(heads):
+        tails = {word[1:] for word in words if word and word[0] == head}
+        ways.append(sequence(Text(head), other_than(tails, other_char, rest)))
+    other = other_char(heads)
+    if other != Chars(()):
+        ways.append(sequence(other, rest))
+    return choice(*ways)
+
+
+def _other_char(taken: Collection[str]) -> Node:
+    """A character of a string but these, which are spelled as in JSON."""
+    plain = among(without(PLAIN_CHAR.members, chars(*(char for char in taken if len(char) == 1)).ranges))
+    short = chars(*(letter for letter in _SHORT if f"\\{letter}" not in taken))
+    return choice(plain, sequence(Text("\\"), choice(short, _UNICODE)))
+
+
+def _spelled(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def json_text(node: Node) -> Node:
+    """What a pattern matches, as it is spelled between the quotes of a JSON string. `\\/` and `\\u0041` are left to
+    where any character will do: the same string has a plainer spelling."""
     match node:
-        case patterns.Chars(ranges):
-            return _json_chars(ranges)
-        case patterns.Sequence(parts):
-            return sequence(*map(json_text, parts))
-        case patterns.Choice(options):
-            return choice(*map(json_text, options))
-        case patterns.Repeat(inner, least, most):
-            return Repeat(json_text(inner), least, most)
-    return NOTHING
+        case Text(text):
+            return Text(_spelled(text))
+        case Chars():
+            return _json_chars(node)
+        case Sequence(items):
+            return sequence(*map(json_text, items))
+        case Choice(items):
+            return choice(*map(json_text, items))
+        case Repeat(item, least, most):
+            return Repeat(json_text(item), least, most)
+    raise AssertionError(node)
 
 
-def plain_text(node: patterns.Node) -> Node:
-    """What a pattern matches, as it is."""
-    match node:
-        case patterns.Chars(ranges):
-            return _chars(ranges)
-        case patterns.Sequence(parts):
-            return sequence(*map(plain_text, parts))
-        case patterns.Choice(options):
-            return choice(*map(plain_text, options))
-        case patterns.Repeat(inner, least, most):
-            return Repeat(plain_text(inner), least, most)
-    return NOTHING
-
-
-def _chars(ranges: patterns.Ranges) -> Node:
-    return Chars(tuple(chr(low) + chr(high) if low < high else chr(low) for low, high in ranges))
-
-
-def _json_chars(ranges: patterns.Ranges) -> Node:
-    if ranges == patterns.EVERY:
+def _json_chars(node: Chars) -> Node:
+    if node == ANY:
         return _CHAR
-    plain = patterns.without(ranges, ((0, 31), (34, 34), (92, 92)))
     ways: list[Node] = []
-    if plain:
-        ways.append(_chars(plain))
-    for code in (*range(32), 34, 92):
-        if any(low <= code <= high for low, high in ranges):
-            short = _SHORT.get(chr(code))
-            ways.append(Text(f"\\{short}" if short else f"\\u{code:04x}"))
+    if plain := without(node.members, PLAIN_CHAR.ranges):
+        ways.append(among(plain))
+    if short := [letter for letter, char in _MUST.items() if node.holds(char)]:
+        ways.append(sequence(Text("\\"), chars(*short)))
+    for high in "01":
+        codes = {digit: chr(int(high + digit, 16)) for digit in "0123456789abcdef"}
+        digits = [digit for digit, char in codes.items() if node.holds(char) and char not in _MUST.values()]
+        if digits:
+            ways.append(sequence(Text(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
     return choice(*ways)
 
 
 def integers(least: int | None, most: int | None) -> Node:
     """The integers in a range, either end of which may be open."""
+    if least is None and most is None:
+        return sequence(maybe(Text("-")), _NATURAL)
     ways: list[Node] = []
     if least is None or least < 0:
         # Below zero the order is the other way round.
@@ -296,7 +333,7 @@ def _naturals(least: int, most: int | None) -> Node:
     while most is None or digits <= len(str(most)):
         low = max(least, 10 ** (digits - 1) if digits > 1 else 0)
         if most is None and low == 10 ** (digits - 1):
-            ways.append(sequence(Chars(("19",)), _any_digits(digits - 1, None)))
+            ways.append(sequence(chars("19"), Repeat(_DIGIT, digits - 1)))
             break
         high = 10**digits - 1 if most is None else min(most, 10**digits - 1)
         ways.append(_same_length(str(low), str(high)))
@@ -320,9 +357,5 @@ def _same_length(low: str, high: str) -> Node:
         ways.append(sequence(Text(last), _same_length("0" * rest, high[1:])))
         last = chr(ord(last) - 1)
     if first <= last:
-        ways.append(sequence(Chars((first + last,)), _any_digits(rest, rest)))
+        ways.append(sequence(chars(first + last), *([Repeat(_DIGIT, rest, rest)] if rest else [])))
     return choice(*ways)
-
-
-def _any_digits(least: int, most: int | None) -> Node:
-    return NOTHING if most == 0 else Repeat(Chars(("09",)), least, most)
