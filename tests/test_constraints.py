@@ -593,6 +593,14 @@ def test_bad_requests_for_a_format() -> None:
         unbraid.constraint("qwen3", tools=TOOLS).to_regex()
 
 
+def test_a_schema_that_is_too_much_for_the_engine_is_named() -> None:
+    patterns = [{"pattern": f"^.*{letter}.{{{90 + at}}}$"} for at, letter in enumerate("abc")]
+    bad = tool("f", True, properties={"a": {"type": "string"}, "b": {"type": "string", "allOf": patterns}})
+    constraint = unbraid.constraint("qwen3", tools=[NOW, bad], tokenizer=real_tokenizers.qwen3_huggingface())
+    with pytest.raises(InvalidSchema, match=r"tool 'f': parameters.properties.b is too complex"):
+        constraint.masks()
+
+
 def test_what_was_made_is_kept() -> None:
     one = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
     assert unbraid.constraint("qwen3", tools=json.loads(json.dumps(TOOLS)), tool_choice="required") is one

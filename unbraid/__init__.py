@@ -128,7 +128,7 @@ def constraint(
     """
     return _constraint(
         format if isinstance(format, Format) else find(format),
-        tools=tools if isinstance(tools, Tools) else Tools(tools or []),
+        tools=[] if tools is None else tools,
         tool_choice=tool_choice,
         parallel_tool_calls=parallel_tool_calls,
         reasoning=reasoning,

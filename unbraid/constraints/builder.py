@@ -25,6 +25,7 @@ from .language import (
     Rule,
     Text,
     Token,
+    alternatives,
     chars,
     choice,
     maybe,
@@ -236,7 +237,7 @@ class _Builder:
             # What is not strict is any JSON object; other notations still need to know what is a string.
             same.setdefault(json.dumps([schema if strict or notation else ANY_OBJECT, strict]), []).append(name)
         parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
-        return choice(*(sequence(*(self._part(*part, names) for part in parts)) for names in same.values()))
+        return alternatives(*(sequence(*(self._part(*part, names) for part in parts)) for names in same.values()))
 
     def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str]) -> Node:
         if isinstance(part, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -16,11 +16,11 @@ from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from .builder import LazyLanguage, build, build_lazy, token_node
 from .gbnf import to_ebnf, to_gbnf
-from .language import Free, Language, Text, choice, sequence
+from .language import Free, Json, Language, Text, choice, sequence
 from .lark import to_lark
 from .regex import to_regex
 from .request import ToolChoice, read_request
-from .schemas import Loosened
+from .schemas import InvalidSchema, Loosened, Schema, locate
 from .structural_tag import to_structural_tag
 from .token_sets import TokenSets, to_token_sets
 
@@ -40,7 +40,12 @@ _PRINTERS: dict[Dialect, Any] = {
 class Constraint:
     """What one response may be. Each method says it in the dialect of one kind of engine."""
 
-    def __init__(self, language: Language, program: Program | None = None, lazy: LazyLanguage | None = None) -> None:
+    def __init__(
+        self,
+        language: Language,
+        program: Program | None = None,
+        lazy: Callable[[], LazyLanguage | None] = lambda: None,
+    ) -> None:
         self._language = language
         self._program = program
         self._lazy = lazy
@@ -57,10 +62,11 @@ class Constraint:
     def to_llama_cpp(self) -> dict[str, Any]:
         """The same as the fields of a request to llama.cpp. Where the model may write freely until it calls a tool, the
         grammar sleeps until it does, and free text costs nothing."""
-        if self._lazy is None:
+        lazy = self._lazy()
+        if lazy is None:
             return {"grammar": self.to_gbnf()}
-        text, token = self._lazy.trigger, self._lazy.token
-        fields = {"grammar": to_gbnf(self._lazy.language)[0], "grammar_lazy": True, "preserved_tokens": [text]}
+        text, token = lazy.trigger, lazy.token
+        fields = {"grammar": to_gbnf(lazy.language)[0], "grammar_lazy": True, "preserved_tokens": [text]}
         trigger = {"type": 1, "value": text} if token is None else {"type": 0, "value": text, "token": token}
         return {**fields, "grammar_triggers": [trigger]}
 
@@ -91,10 +97,27 @@ class Constraint:
         those of the format."""
         if self._program is None or self._program.vocabulary is None:
             raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")
-        from .masks import Masks  # it needs llguidance, which is optional
+        from .masks import Masks, Uncompilable  # they need llguidance, which is optional
 
         found = frozenset(self._program.ends if ends is None else ends)
-        return Masks(self._lark, cast(WholeVocabulary, self._program.vocabulary), found)
+        try:
+            return Masks(self._lark, cast(WholeVocabulary, self._program.vocabulary), found)
+        except Uncompilable as error:
+            raise self._blamed() or error from error
+
+    def _blamed(self) -> InvalidSchema | None:
+        """Which schema llguidance does not take, and where in it the trouble is."""
+        from .masks import compiles
+
+        def fails(schema: Schema) -> bool:
+            return not compiles(to_lark(Language(Json(schema, ""), {}))[0])
+
+        for node in self._language.nodes():
+            if isinstance(node, Json) and fails(node.schema):
+                return InvalidSchema(
+                    f"{locate(node.schema, fails, node.where)} is too complex to be enforced: simplify it"
+                )
+        return None
 
     @cached_property
     def _lark(self) -> str:
@@ -109,7 +132,7 @@ class Constraint:
 def constraint(
     format: Format,
     *,
-    tools: Tools,
+    tools: Iterable[Mapping[str, Any]] | Tools,
     tool_choice: ToolChoice | None,
     parallel_tool_calls: bool,
     reasoning: bool | None,
@@ -122,14 +145,21 @@ def constraint(
         format = format.for_version(vocabulary.version)
     program = compile_format(format, vocabulary)
     opened = tuple(program.open_after(format.prompt if prompt is None else prompt)[0])
-    definitions = [(name, tools[name], tools.strict(name)) for name in tools]
-    asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened])
+    definitions: object = tools
+    if not isinstance(tools, list):
+        tools = tools if isinstance(tools, Tools) else Tools(tools)
+        definitions = [(name, tools[name], tools.strict(name)) for name in tools]
+    try:
+        asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnbraidError(f"tools, tool_choice and response_format must be what JSON can hold: {error}") from error
     with _lock:
         if (program, asked) in _made:
             _made.move_to_end((program, asked))
             return _made[program, asked]
-    request = read_request(format, tools, tool_choice, parallel_tool_calls, reasoning, response_format)
-    made = Constraint(build(program, request, opened), program, build_lazy(program, request))
+    checked = tools if isinstance(tools, Tools) else Tools(tools)
+    request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
+    made = Constraint(build(program, request, opened), program, lambda: build_lazy(program, request))
     with _lock:
         _made[program, asked] = made
         if len(_made) > _MOST_MADE:

@@ -7,7 +7,7 @@ request, `schema_patterns` from a regular expression and `schema_nodes` from a J
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,21 @@ class Language:
     loosened: Iterable[Loosened] = ()
     """What no dialect is told."""
 
+    def nodes(self) -> Iterator[Node]:
+        """All of them, each once."""
+        seen: set[int] = set()
+        todo = [self.root, *self.rules.values()]
+        while todo:
+            node = todo.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+            if isinstance(node, Sequence | Choice):
+                todo += node.items
+            elif isinstance(node, Repeat):
+                todo.append(node.item)
+
 
 NOTHING = Sequence(())
 
@@ -174,6 +189,17 @@ def sequence(*items: Node) -> Node:
 
 def choice(*items: Node) -> Node:
     return items[0] if len(items) == 1 else Choice(items)
+
+
+def alternatives(*items: Node) -> Node:
+    """A choice; what all of them begin or end with is said once."""
+    rows = [item.items if isinstance(item, Sequence) else (item,) for item in items]
+    shortest = min(map(len, rows))
+    head = next((at for at in range(shortest) if any(row[at] != rows[0][at] for row in rows)), shortest)
+    most = shortest - head
+    tail = next((at for at in range(most) if any(row[-1 - at] != rows[0][-1 - at] for row in rows)), most)
+    middles = [sequence(*row[head : len(row) - tail]) for row in rows]
+    return sequence(*rows[0][:head], choice(*middles), *rows[0][len(rows[0]) - tail :])
 
 
 def maybe(*items: Node) -> Node:

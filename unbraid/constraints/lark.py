@@ -21,17 +21,17 @@ from .language import (
     Node,
     Repeat,
     Rule,
-    Schema,
     Sequence,
     Text,
     Token,
 )
-from .regex import char_class, literal, regular, times
+from .regex import char_class, free, literal, regular, times
 from .schema_nodes import SPACE as JSON_SPACE
 from .schema_nodes import SchemaNodes
 from .schemas import fit
 
 _ANY = "(?s:.*)"
+_LONGEST_TEXT = 20_000
 
 
 def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Loosened]]:
@@ -55,6 +55,8 @@ class _Printer:
         self.schemas = SchemaNodes()
         self.loosened: list[Loosened] = []
         self._names: dict[str, str] = {}
+        self._printed: dict[int, str] = {}
+        """What stands for a node that was printed before, by its id: calls stand in several places."""
 
     def define(self, name: str, node: Node) -> None:
         self.lines.append(f"{name}: {self._rule(node)}")
@@ -74,14 +76,12 @@ class _Printer:
         match node:
             case Token(ranges):
                 return "<[" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) + "]>"
-            case Json(schema, where):
-                if node.without:
-                    return self._rule(self.schemas.node(node))
-                return self._named("json", self._json(schema, where))
+            case Json() | Choice():
+                if id(node) not in self._printed:
+                    self._printed[id(node)] = self._json(node) if isinstance(node, Json) else self._choice(node)
+                return self._printed[id(node)]
             case Sequence(items):
                 return " ".join(self._together(items))
-            case Choice(items):
-                return self._named("any", " | ".join(map(self._rule, items)))
             case Repeat(item, least, most):
                 return f"({self._rule(item)}){times(least, most)}"
             case Rule(name):
@@ -103,12 +103,17 @@ class _Printer:
                 parts.append(self._rule(item))
         return parts
 
-    def _json(self, schema: Schema, where: str) -> str:
-        fitting, loosened = fit(schema, "llguidance", where)
+    def _choice(self, node: Choice) -> str:
+        return self._named("any", " | ".join(map(self._rule, node.items)))
+
+    def _json(self, node: Json) -> str:
+        if node.without:
+            return self._rule(self.schemas.node(node))
+        fitting, loosened = fit(node.schema, "llguidance", node.where)
         self.loosened += loosened
         options = {"x-guidance": self._options}
         whole = fitting if isinstance(fitting, bool) else {**fitting, **options}
-        return f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}"
+        return self._named("json", f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}")
 
     # --- Terminals -------------------------------------------------------------------------------------------------
 
@@ -149,6 +154,11 @@ def _is_regular(node: Node) -> bool:
 
 
 def _free(node: Free) -> str:
+    if not node.least and node.most is None and node.without:
+        # Without a complement llguidance sees at once that most tokens can come.
+        positive = free(node)
+        if len(positive) < _LONGEST_TEXT:
+            return f"/{positive}/"
     size = "*" if not node.least and node.most is None else times(node.least, node.most)
     parts = [f"/(?s:.{size})/"]
     if node.without:

@@ -7,6 +7,7 @@ JSON schemas of llguidance and xgrammar too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from ..core.errors import UnbraidError
 from .avoid import machine
@@ -118,6 +119,7 @@ class _Printer:
         return written
 
 
+@lru_cache(maxsize=64)
 def free(node: Free) -> str:
     """Text without certain words: the machine that reads it, with its states taken out one by one."""
     states = machine(node.without)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from ..core.errors import InvalidTools, UnbraidError
@@ -56,9 +58,15 @@ def read_request(
     if calls != "none":
         for name in tools:
             if tools.strict(name):
-                check({"type": "object", **tools[name]}, f"tool {name!r}: parameters")
+                _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
     named = isinstance(tool_choice, Mapping) and tool_choice.get("type") != "allowed_tools"
     return Request(tools, calls, named or not parallel_tool_calls, reasoning, _answer(response_format))
+
+
+@lru_cache(maxsize=1024)
+def _check(schema: str, where: str) -> None:
+    """Check a schema, once for each content: requests change more often than the tools in them."""
+    check(json.loads(schema), where)
 
 
 def _choice(choice: ToolChoice) -> tuple[Mode, list[str] | None]:
@@ -95,7 +103,7 @@ def _answer(response_format: Mapping[str, Any] | None) -> tuple[Schema, str] | N
             return ANY_OBJECT, "response_format"
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             where = "response_format.json_schema.schema"
-            check(schema, where)
+            _check(json.dumps(schema), where)
             return schema, where
     raise UnbraidError(
         'response_format is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": '
