@@ -15,10 +15,23 @@ from typing import Any, cast
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import unbraid
 import unbraid.tokens
-from unbraid import Constraint, Format, InvalidSchema, InvalidTools, Message, NotRegular, NotTokens, UnbraidError
+from unbraid import (
+    Constraint,
+    Format,
+    InvalidSchema,
+    InvalidTools,
+    Message,
+    NotRegular,
+    NotTokens,
+    Text,
+    ToolCall,
+    UnbraidError,
+)
 from unbraid.constraints import forced_prefix
 from unbraid.constraints.masks import Masks
 from unbraid.core import grammar
@@ -82,6 +95,7 @@ PLACE = tool(
     additionalProperties={"type": "boolean"},
 )
 SEARCH = tool("search", False, properties={"query": {"type": "string"}, "limit": {"type": "integer"}})
+SEARCH_ANYTHING = tool("search", False, properties={"q": {}})
 NOW = tool("now", True, additionalProperties=False)
 TOOLS = [WEATHER, PLACE, SEARCH, NOW]
 ANSWER = {"type": "json_schema", "json_schema": {"name": "w", "schema": WEATHER["function"]["parameters"]}}
@@ -370,6 +384,34 @@ def test_xgrammar_allows_the_same(name: str) -> None:
         assert [text for text in accepted if not allowed.accepts(text)] == []
         loose = [text for text in refused if allowed.accepts(text)]
         assert not loose or constraint.loosened("structural_tag")
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<[>]"), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.dictionaries(st.from_regex("[a-z][a-z0-9_]{0,6}", fullmatch=True), values, max_size=4)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=300 if LONG else 15)
+@given(data=st.data())
+def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
+    """By the constraint of its format, which is then not too narrow."""
+    format = unbraid.find(name)
+    parts: list[unbraid.Part] = []
+    if format.reasoning is not None and data.draw(st.booleans()):
+        parts.append(Text("reasoning", data.draw(words.map(lambda text: text or "hm"))))
+    if text := data.draw(words):
+        parts.append(Text("content", text))
+    if format.tools is not None:
+        calls = data.draw(st.lists(st.tuples(st.sampled_from(["f", "fn", "search"]), arguments), max_size=3))
+        parts += [ToolCall(called, json.dumps(having, ensure_ascii=False)) for called, having in calls]
+    rendered = unbraid.render(name, Message(tuple(parts)))
+    tools = [] if format.tools is None else [tool("f", False), tool("fn", True), SEARCH_ANYTHING]
+    assert constraint_accepts(unbraid.constraint(name, tools=tools, prompt=""), rendered), rendered
 
 
 SPOKEN = "<audio_1>Hi<audio_2><tts_pad>"

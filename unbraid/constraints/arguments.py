@@ -7,7 +7,7 @@ order, and only their kinds are held to, so that what is a number by the schema 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 from typing import Any, cast
 
@@ -217,9 +217,8 @@ def python(parameters: Parameters) -> Node:
         if "string" in kinds:
             held = parameters.strings(key, string)
             ways += [sequence(quote, way, quote) for way in held or [Repeat(_PYTHON_CHAR)]]
-        ways += parameters.words(key)
-        if others := kinds - {"string", "boolean", "null"}:
-            ways.append(parameters.values(key, others))
+        if others := kinds - {"string"}:
+            ways.append(replace(parameters.values(key, others), python=True))
         return choice(*ways)
 
     return sequence(SPACE, parameters.each(argument, value, separator, key_char, never=("",)), SPACE)

@@ -81,6 +81,13 @@ class Json:
     where: str
     without: tuple[str, ...] = ()
     """What its strings must not spell."""
+    python: bool = False
+    """Whether true, false and null are written as Python writes them."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is all that the schema says, and nothing but JSON."""
+        return not self.without and not self.python
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +199,12 @@ def choice(*items: Node) -> Node:
 
 
 def alternatives(*items: Node) -> Node:
-    """A choice; what all of them begin or end with is said once."""
+    """A choice; what all of them begin with is said once. (Not what they end with: a lexer must see an end that may be
+    missing together with what follows it.)"""
     rows = [item.items if isinstance(item, Sequence) else (item,) for item in items]
     shortest = min(map(len, rows))
-    head = next((at for at in range(shortest) if any(row[at] != rows[0][at] for row in rows)), shortest)
-    most = shortest - head
-    tail = next((at for at in range(most) if any(row[-1 - at] != rows[0][-1 - at] for row in rows)), most)
-    middles = [sequence(*row[head : len(row) - tail]) for row in rows]
-    return sequence(*rows[0][:head], choice(*middles), *rows[0][len(rows[0]) - tail :])
+    same = next((at for at in range(shortest) if any(row[at] != rows[0][at] for row in rows)), shortest)
+    return sequence(*rows[0][:same], choice(*(sequence(*row[same:]) for row in rows)))
 
 
 def maybe(*items: Node) -> Node:

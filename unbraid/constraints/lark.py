@@ -107,7 +107,7 @@ class _Printer:
         return self._named("any", " | ".join(map(self._rule, node.items)))
 
     def _json(self, node: Json) -> str:
-        if node.without:
+        if not node.plain:
             return self._rule(self.schemas.node(node))
         fitting, loosened = fit(node.schema, "llguidance", node.where)
         self.loosened += loosened

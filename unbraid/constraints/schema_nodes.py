@@ -64,6 +64,7 @@ _MUST = {letter: char for letter, char in _SHORT.items() if letter != "/"}
 _ESCAPE = sequence(Text("\\"), choice(chars(*_SHORT), _UNICODE))
 PLAIN_CHAR = all_but('"', "\\", "\x00\x1f")
 _CHAR = choice(PLAIN_CHAR, _ESCAPE)
+_PYTHON = {"true": "True", "false": "False", "null": "None"}
 # A rule for each of its characters keeps other names from being this one.
 _LONGEST_NAME = 60
 
@@ -74,11 +75,11 @@ class SchemaNodes:
     def __init__(self) -> None:
         self.rules: dict[str, Node] = {}
         self.loosened: list[Loosened] = []
-        self.anything: dict[tuple[str, ...], Node] = {}
+        self.anything: dict[tuple[object, ...], Node] = {}
         self._known: dict[str, Node] = {}
 
     def node(self, value: Json) -> Node:
-        key = json.dumps([value.schema, value.without])
+        key = json.dumps([value.schema, value.without, value.python])
         if key not in self._known:
             self._known[key] = _OneSchema(self, value, f"json-{len(self._known)}").root()
         return self._known[key]
@@ -90,6 +91,8 @@ class _OneSchema:
         self._algebra = Algebra(value.schema, value.where, self._note)
         self._refs: dict[str, Node | None] = {}
         self._where, self._without = value.where, value.without
+        self._spelling = value.without, value.python
+        self._words = _PYTHON if value.python else {}
 
     def root(self) -> Node:
         node = self._node(self._algebra.root())
@@ -115,9 +118,9 @@ class _OneSchema:
             case False:
                 return None
             case Plain(_, kind):
-                return Text("null") if kind == "null" else choice(Text("true"), Text("false"))
+                return choice(*map(self._word, (None,) if kind == "null" else (True, False)))
             case Values(values):
-                return choice(*(Text(json.dumps(value, ensure_ascii=False)) for value in values))
+                return choice(*map(self._word, values))
             case Numbers():
                 return self._numbers(form)
             case Strings():
@@ -132,13 +135,17 @@ class _OneSchema:
             case Ref(pointer):
                 return self._target(pointer)
 
+    def _word(self, value: object) -> Node:
+        written = json.dumps(value, ensure_ascii=False)
+        return Text(self._words.get(written, written))
+
     def _anything(self) -> Node:
         known = self._all.anything
-        if self._without not in known:
+        if self._spelling not in known:
             name = f"json-any-{len(known)}"
-            known[self._without] = Rule(name)  # which is found inside it
+            known[self._spelling] = Rule(name)  # which is found inside it
             self._rules[name] = choice(*(node for node in map(self._node, ANYTHING) if node is not None))
-        return known[self._without]
+        return known[self._spelling]
 
     def _target(self, pointer: str) -> Node | None:
         if pointer not in self._refs:

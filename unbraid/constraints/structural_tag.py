@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .gbnf import to_ebnf
 from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
 from .regex import regular
 from .schemas import Loosened, fit
@@ -33,12 +34,8 @@ class _Printer:
                 self.loosened += unbounded(node)
                 # It may end with the beginning of a word; xgrammar has no name for one that does not.
                 return {"type": "any_text", "excludes": list(without)}
-            case Json(schema, where):
-                fitting, loosened = fit(schema, "xgrammar", where)
-                self.loosened += loosened
-                if node.without:
-                    self.loosened.append(Loosened(where, f"that no string spells {' or '.join(node.without)}"))
-                return {"type": "json_schema", "json_schema": fitting}
+            case Json():
+                return self._json(node)
             case Sequence(items):
                 return {"type": "sequence", "elements": self._elements(items)}
             case Choice(items):
@@ -48,6 +45,15 @@ class _Printer:
             case Rule(name):
                 return self.format(self._rules[name])
         raise AssertionError(node)
+
+    def _json(self, node: Json) -> Tag:
+        if not node.plain:
+            grammar, loosened = to_ebnf(Language(node, {}))
+            self.loosened += loosened
+            return {"type": "grammar", "grammar": grammar}
+        fitting, loosened = fit(node.schema, "xgrammar", node.where)
+        self.loosened += loosened
+        return {"type": "json_schema", "json_schema": fitting}
 
     def _elements(self, items: tuple[Node, ...]) -> list[Tag]:
         """What is a pattern and stands side by side becomes one."""

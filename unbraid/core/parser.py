@@ -392,7 +392,11 @@ class Parser:
 
     def _start(self, program: Program) -> None:
         """Begin where the prompt leaves off."""
-        strands, trail = program.open_after(self._prompt)
+        prompt = self._prompt
+        if not isinstance(prompt, str) and program.vocabulary is None and self._vocabulary is not None:
+            # Ids could have come, and text does: then the prompt's markers are text as well.
+            prompt = Detokenizer(self._vocabulary).text(prompt, {})
+        strands, trail = program.open_after(prompt)
         for strand in strands:
             if strand in self.scope().inner:
                 self._enter(strand)
