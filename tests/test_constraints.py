@@ -547,7 +547,7 @@ def test_a_forced_prefix_needs_no_library() -> None:
     assert sets.allowed(prefix) is None
     assert sets.accepts(prefix + text)
     assert not sets.accepts(prefix[1:] + text)
-    masks = Masks(constraint.to_lark(), words, [token("<|endoftext|>")])
+    masks = constraint.masks([token("<|endoftext|>")])
     assert masks.accepted(prefix + text) == len(prefix + text)
     assert masks.accepted(prefix[1:]) == 0
     with pytest.raises(unbraid.MissingTokens, match=r"<\|xx\|>"):

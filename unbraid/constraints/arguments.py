@@ -57,7 +57,13 @@ class Parameters:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], self.schema.get("properties", {}))
+        """Those that have a name; what is required has one, whether it is described or not."""
+        described = cast(Mapping[str, Any], self.schema.get("properties", {}))
+        return {**described, **{key: self.others for key in self.required if key not in described}}
+
+    @property
+    def required(self) -> Collection[str]:
+        return cast(Collection[str], self.schema.get("required", ()))
 
     @property
     def others(self) -> object:
@@ -92,7 +98,11 @@ class Parameters:
         for option in form.options if isinstance(form, AnyOf) else (form,):
             match option:
                 case Values(values):
-                    ways += [way for way in map(spelled, values) if way is not None]
+                    written = {value: spelled(value) for value in values}
+                    ways += [way for way in written.values() if way is not None]
+                    for value, way in written.items():
+                        if way is None:
+                            raise InvalidTools(f"{self.where}: {value!r} cannot stand between this format's tags")
                 case Strings(_, 0, None, ()):
                     return None
                 case Strings():
@@ -128,7 +138,7 @@ class Parameters:
     ) -> Node:
         """All the arguments, each written by `argument` from its key and its value. `key_char` is a character of a key,
         but none of these; `never` is what cannot be a key."""
-        named = [(argument(Text(key), value(key)), key in self.schema.get("required", ())) for key in self.properties]
+        named = [(argument(Text(key), value(key)), key in self.required) for key in self.properties]
         other = None
         if not self.strict or self.others is not False:
             key = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, _LONGEST_KEY))
@@ -180,8 +190,10 @@ def tagged(
         # The tag's own whitespace must be there: the string's would be taken for it.
         ways = [sequence(Text(trail), way, Text(lead)) for way in held]
         if others:
-            # Templates are written in Jinja, which writes True and None as Python does.
-            ways.append(sequence(SPACE, choice(parameters.values(key, others), *parameters.words(key)), SPACE))
+            # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
+            # are strings.
+            words = [] if "string" in kinds else parameters.words(key)
+            ways.append(sequence(SPACE, choice(parameters.values(key, others), *words), SPACE))
         return choice(*ways)
 
     return sequence(SPACE, parameters.each(argument, value, NOTHING, key_char))

@@ -43,11 +43,13 @@ class Constraint:
     def __init__(
         self,
         language: Language,
-        program: Program | None = None,
+        vocabulary: Vocabulary | None = None,
+        ends: Iterable[int] = (),
         lazy: Callable[[], LazyLanguage | None] = lambda: None,
     ) -> None:
         self._language = language
-        self._program = program
+        self._vocabulary = vocabulary
+        self._ends = frozenset(ends)
         self._lazy = lazy
         self._printed: dict[Dialect, tuple[Any, list[Loosened]]] = {}
 
@@ -95,13 +97,15 @@ class Constraint:
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
         those of the format."""
-        if self._program is None or self._program.vocabulary is None:
+        if self._vocabulary is None:
             raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")
-        from .masks import Masks, Uncompilable  # they need llguidance, which is optional
-
-        found = frozenset(self._program.ends if ends is None else ends)
         try:
-            return Masks(self._lark, cast(WholeVocabulary, self._program.vocabulary), found)
+            from .masks import Masks, Uncompilable
+        except ImportError as error:
+            raise UnbraidError("masks need llguidance: pip install 'unbraid[constraints]'") from error
+        vocabulary = cast(WholeVocabulary, self._vocabulary)
+        try:
+            return Masks(self._lark, vocabulary, self._ends if ends is None else ends)
         except Uncompilable as error:
             raise self._blamed() or error from error
 
@@ -159,7 +163,8 @@ def constraint(
             return _made[program, asked]
     checked = tools if isinstance(tools, Tools) else Tools(tools)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
-    made = Constraint(build(program, request, opened), program, lambda: build_lazy(program, request))
+    language = build(program, request, opened)
+    made = Constraint(language, vocabulary, program.ends, lambda: build_lazy(program, request))
     with _lock:
         _made[program, asked] = made
         if len(_made) > _MOST_MADE:
@@ -181,4 +186,4 @@ def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Con
         if missing or not found:
             raise MissingTokens(f"the tokenizer has no token {', '.join(missing) or '(none was named)'}")
         nodes.append(token_node({token for token in found.values() if token is not None}, choice(*map(Text, found))))
-    return Constraint(Language(sequence(*nodes, Free(())), {}))
+    return Constraint(Language(sequence(*nodes, Free(())), {}), vocabulary)

@@ -24,8 +24,10 @@ class Masks:
     def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int]) -> None:
         """`ends` are the tokens that end the output."""
         found = frozenset(ends)
-        self._matcher = _compiled(lark, cast(Hashable, vocabulary), found).deep_copy()
-        self._mask = bytearray((_tokenizer(cast(Hashable, vocabulary), found).vocab_size + 31) // 32 * 4)
+        if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
+            raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
+        self._matcher = _compiled(lark, vocabulary, found).deep_copy()
+        self._mask = bytearray((_tokenizer(vocabulary, found).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
 
     def allowed(self) -> bytes:

@@ -42,7 +42,7 @@ class TokenSets:
 def to_token_sets(language: Language) -> TokenSets:
     root = language.root
     items = list(root.items) if isinstance(root, Sequence) else [root]
-    if items and items[-1] is not None and isinstance(items[-1], Free):
+    if items and isinstance(items[-1], Free):
         items.pop()
     return TokenSets(tuple(map(_set, items)))
 
