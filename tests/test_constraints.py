@@ -32,13 +32,15 @@ from unbraid import (
     ToolCall,
     UnbraidError,
 )
-from unbraid.constraints import forced_prefix
+from unbraid.constraints.constraint import Dialect
+from unbraid.constraints.lark import to_lark
 from unbraid.constraints.masks import Masks
 from unbraid.core import grammar
 from unbraid.core.vocabulary import WholeVocabulary
 
 from . import real_tokenizers
-from .grammar_engines import LlamaCppGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
+from .derivations import Derivation
+from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
 from .real_tokenizers import encode_plain
 from .test_token_laws import CASES
 from .walks import constraint_accepts, walk
@@ -95,11 +97,34 @@ PLACE = tool(
     additionalProperties={"type": "boolean"},
 )
 SEARCH = tool("search", False, properties={"query": {"type": "string"}, "limit": {"type": "integer"}})
+ALIKE = [
+    tool("a", False),
+    tool("ab", True, properties={"x": {"type": "string"}, "x_y": {"type": "number"}}),
+    tool(
+        "a-b",
+        True,
+        properties={"s": {"enum": ["a", "ab", 'a b"c', "3 x", 3]}, "b": {"type": "boolean"}},
+        required=["b"],
+    ),
+    tool(
+        "abc",
+        True,
+        properties={
+            "o": {"type": "object", "properties": {"k": {"type": "string"}}, "additionalProperties": False},
+            "e": {"type": ["string", "null"], "minLength": 1},
+            "n": {"enum": [1, 10, 100, "x"]},
+            "m": {"type": "string", "minLength": 2, "maxLength": 4},
+            "p": {"type": "string", "pattern": "^a*b?$"},
+        },
+        additionalProperties=False,
+    ),
+]
 SEARCH_ANYTHING = tool("search", False, properties={"q": {}})
 NOW = tool("now", True, additionalProperties=False)
 TOOLS = [WEATHER, PLACE, SEARCH, NOW]
 ANSWER = {"type": "json_schema", "json_schema": {"name": "w", "schema": WEATHER["function"]["parameters"]}}
-SCHEMAS = {one["function"]["name"]: one["function"]["parameters"] for one in TOOLS if one["function"]["strict"]}
+EVERY_TOOL = [one["function"] for one in (*TOOLS, *ALIKE)]
+SCHEMAS = {function["name"]: function["parameters"] for function in EVERY_TOOL if function["strict"]}
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "auto": {"tools": TOOLS},
@@ -151,7 +176,7 @@ def ends(words: WholeVocabulary) -> set[int]:
 
 def closers(format: Format, tokenizer: Any) -> list[list[int]]:
     """Tokens that close what may be open, or open it."""
-    texts = {'"', "}", '"}', '"}}', "]", ")", '")'}
+    texts = {'"', "}", '"}', '"}}', "]", ")", '")', "'", "')"}
     for pair in (format.reasoning, format.tools, format.speech):
         if pair is not None:
             texts |= {text.strip() for text in (pair.open, pair.close) if text}
@@ -175,9 +200,20 @@ def _nodes(tools: grammar.Calls | None) -> list[grammar.CallPart]:
     return [part for call in calls for part in call.parts]
 
 
-def check_message(message: Message, request: dict[str, Any], text: str) -> None:
-    """Law 11, and what the request asked for."""
-    assert message.diagnostics == (), text
+def check_message(message: Message, request: dict[str, Any], constraint: Constraint, dialect: Dialect = "lark") -> bool:
+    """Law 11, and what the request asked for. False where the arguments do not follow their schema in what the dialect
+    cannot say."""
+    wrong = ""
+    try:
+        _check_message(message, request)
+    except jsonschema.ValidationError as error:
+        wrong = str(error.absolute_path[0])
+    assert not wrong or any(wrong in loose.where for loose in constraint.loosened(dialect))
+    return not wrong
+
+
+def _check_message(message: Message, request: dict[str, Any]) -> None:
+    assert message.diagnostics == ()
     calls = message.tool_calls
     choice = request.get("tool_choice", "auto")
     if not request.get("tools") or choice == "none":
@@ -220,9 +256,45 @@ def test_11_agreement(name: str) -> None:
             assert ids is not None, kind
             tools = request.get("tools")
             message = unbraid.parse(name, ids, tools=tools, tokenizer=tokenizer, prompt=request.get("prompt"))
-            check_message(message, request, kind)
+            check_message(message, request, constraint)
             done += 1
     assert done >= (1000 if LONG else 30)
+
+
+COMPOSED = [
+    unbraid.compose(reasoning="deepseek-r1", tools="hermes", audio="step-audio-2"),
+    unbraid.compose(reasoning="mistral", tools="qwen3-coder", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="mistral", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="lfm2"),
+]
+
+
+@pytest.mark.parametrize("format", [*unbraid.all_formats(), *COMPOSED], ids=lambda one: one.name)
+def test_every_dialect_accepts_all_of_the_language(format: Format) -> None:
+    """Derived from the language itself: a dialect that refuses one of these is too narrow."""
+    chance = random.Random(format.name)
+    kinds = list(requests(format).items())
+    for _ in range(100 if LONG else 10):
+        kind, request = chance.choice(kinds)
+        if request.get("tools"):
+            request = {**request, "tools": chance.choice([TOOLS, ALIKE])}
+            if isinstance(request.get("tool_choice"), dict):
+                name = request["tools"][1]["function"]["name"]
+                request["tool_choice"] = {"type": "function", "function": {"name": name}}
+        constraint = unbraid.constraint(format, **request)
+        derivation = Derivation(constraint._language, chance)
+        texts = [text for text in (derivation.text() for _ in range(8)) if text is not None and len(text) < 2_000]
+        valid = []
+        for text in texts:
+            message = unbraid.parse(format, text, tools=request.get("tools"), prompt=request.get("prompt"))
+            if check_message(message, request, constraint, "gbnf"):
+                valid.append(text)
+        lark = LlguidanceGrammar(to_lark(constraint._language, all_escapes=True)[0])
+        assert [text for text in valid if not lark.accepts(text)] == [], kind
+        # The vocabulary that llama.cpp is tried with lacks a few control characters.
+        known = [text for text in texts if not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text)]
+        gbnf = LlamaCppGrammar(constraint.to_gbnf())
+        assert [text for text in known if not gbnf.accepts(text)] == [], kind
 
 
 def walks_over_text(name: str, kind: str, count: int) -> tuple[Constraint, list[str]]:
@@ -239,7 +311,7 @@ def walks_over_text(name: str, kind: str, count: int) -> tuple[Constraint, list[
         assert ids is not None
         text = b"".join(words.token_bytes(token) or b"" for token in ids).decode()
         message = unbraid.parse(name, text, tools=request.get("tools"), prompt=request.get("prompt"))
-        check_message(message, request, text)
+        check_message(message, request, constraint)
         texts.append(text)
     return constraint, texts
 
@@ -352,6 +424,7 @@ ACCEPTED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["hi", JSON + CALL, ""],
     ),
     "text": ({"response_format": {"type": "text"}}, ["hi"], [CALL]),
+    "nulls": ({"tools": TOOLS, "parallel_tool_calls": None, "tool_choice": {"type": "auto"}}, ["hi", CALL + CALL], []),
 }
 
 
@@ -537,7 +610,7 @@ def test_a_forced_prefix_needs_no_library() -> None:
         return found
 
     languages = ["<|en|>", "<|de|>", "<|fr|>"]
-    constraint = forced_prefix([languages, ["<|transcribe|>"], ["<|notimestamps|>"]], words)
+    constraint = unbraid.forced_prefix([languages, ["<|transcribe|>"], ["<|notimestamps|>"]], tokenizer=tokenizer)
     prefix = [token("<|de|>"), token("<|transcribe|>"), token("<|notimestamps|>")]
     text = encode_plain(tokenizer, " Guten Tag")
     sets = constraint.to_token_sets()
@@ -551,9 +624,10 @@ def test_a_forced_prefix_needs_no_library() -> None:
     assert masks.accepted(prefix + text) == len(prefix + text)
     assert masks.accepted(prefix[1:]) == 0
     with pytest.raises(unbraid.MissingTokens, match=r"<\|xx\|>"):
-        forced_prefix([["<|xx|>"]], words)
-    with pytest.raises(NotTokens, match="single tokens"):
-        unbraid.constraint("qwen3").to_token_sets()
+        unbraid.forced_prefix([["<|xx|>"]], tokenizer=tokenizer)
+    for name in ("qwen3", "hermes"):  # free text that must not spell a marker is more than tokens can say
+        with pytest.raises(NotTokens, match="single tokens"):
+            unbraid.constraint(name, tools=TOOLS, tool_choice="none").to_token_sets()
 
 
 # --- Schemas -------------------------------------------------------------------------------------------------------
@@ -591,6 +665,7 @@ BAD: dict[str, tuple[dict[str, Any], type[UnbraidError], str]] = {
     ),
     "required without tools": ({"tool_choice": "required"}, InvalidTools, "there are no tools"),
     "response_format": ({"response_format": {"type": "xml"}}, UnbraidError, "response_format is"),
+    "not a boolean": ({"parallel_tool_calls": "no"}, UnbraidError, "parallel_tool_calls is true, false or null"),
     "no schema": ({"response_format": {"type": "json_schema"}}, UnbraidError, '"schema"'),
     "contradiction": (
         {"tools": [tool("f", True, properties={"n": {"type": "integer", "minimum": 5, "maximum": 3}})]},
@@ -647,3 +722,32 @@ def test_what_was_made_is_kept() -> None:
     one = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
     assert unbraid.constraint("qwen3", tools=json.loads(json.dumps(TOOLS)), tool_choice="required") is one
     assert unbraid.constraint("qwen3", tools=TOOLS) is not one
+
+
+def test_what_is_kept_does_not_change_with_the_callers_tools() -> None:
+    def make() -> dict[str, Any]:
+        return tool("f", True, properties={"x": {"type": "string"}}, additionalProperties=False)
+
+    mine = [make()]
+    for tools in (mine, unbraid.Tools(mine)):
+        unbraid.constraint("hermes", tools=tools)
+        mine[0]["function"]["parameters"]["properties"]["y"] = {"type": "integer"}
+        assert '"y"' not in unbraid.constraint("hermes", tools=[make()]).to_lark()
+        mine[0]["function"]["parameters"]["properties"].pop("y")
+
+
+def test_names_that_a_format_cannot_write() -> None:
+    awkward = {"user-id": {"type": "string"}, "ok": {"type": "string"}}
+    constraint = unbraid.constraint("lfm2", tools=[tool("f", False, properties=awkward)])
+    assert [loose.where for loose in constraint.loosened("lark")] == ["tool 'f': parameters.properties.user-id"]
+    with pytest.raises(InvalidTools, match="'user-id' cannot be written in this format"):
+        unbraid.constraint("lfm2", tools=[tool("f", True, properties=awkward, required=["user-id"])])
+
+
+def test_many_optional_arguments_stay_small() -> None:
+    many = tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(400)}, additionalProperties=False)
+    for name in ("qwen3-coder", "lfm2", "hermes"):
+        constraint = unbraid.constraint(name, tools=[many])
+        assert len(json.dumps(constraint.to_structural_tag())) < 300_000
+        assert len(constraint.to_gbnf()) < 300_000
+        assert len(constraint.to_lark()) < 300_000

@@ -32,6 +32,7 @@ from unbraid.constraints.language import (
     Node,
     Repeat,
     Text,
+    Whole,
     all_but,
     chars,
     sequence,
@@ -322,7 +323,7 @@ def test_classes(dialect: str) -> None:
     # llama.cpp's vocabulary has no tokens for these.
     texts = [char for char in _SOME if dialect != "gbnf" or char not in "\x01\x1f"]
     for node in _classes():
-        grammar, _ = PRINTED[dialect][0](Language(sequence(Text("<"), Repeat(node, 1), Text(">")), {}))
+        grammar, _ = PRINTED[dialect][0](Language(Whole(sequence(Text("<"), Repeat(node, 1), Text(">"))), {}))
         accepted = PRINTED[dialect][1](grammar)([f"<{char}>" for char in texts])
         assert [char for char, taken in zip(texts, accepted, strict=True) if taken] == list(filter(node.holds, texts))
 

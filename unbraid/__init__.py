@@ -15,6 +15,7 @@ from typing import Any, TypedDict, Unpack
 
 from .constraints import Constraint, InvalidSchema, Loosened, NotRegular, NotTokens
 from .constraints import constraint as _constraint
+from .constraints import forced_prefix as _forced_prefix
 from .core import diagnostics
 from .core.errors import (
     InvalidFormat,
@@ -109,7 +110,7 @@ def constraint(
     *,
     tools: Iterable[Mapping[str, Any]] | Tools | None = None,
     tool_choice: str | Mapping[str, Any] | None = None,
-    parallel_tool_calls: bool = True,
+    parallel_tool_calls: bool | None = None,
     reasoning: bool | None = None,
     response_format: Mapping[str, Any] | None = None,
     tokenizer: object | None = None,
@@ -136,6 +137,12 @@ def constraint(
         vocabulary=None if tokenizer is None else vocabulary(tokenizer),
         prompt=prompt,
     )
+
+
+def forced_prefix(steps: Iterable[Iterable[str]], *, tokenizer: object) -> Constraint:
+    """One of the tokens of each step, one step after the other; then any text. Whisper's output begins so:
+    `[["<|de|>", "<|fr|>"], ["<|transcribe|>"], ["<|notimestamps|>"]]`."""
+    return _forced_prefix(steps, vocabulary(tokenizer))
 
 
 def render(format: str | Format, message: Message) -> str:
@@ -179,6 +186,7 @@ __all__ = [
     "constraint",
     "diagnostics",
     "find",
+    "forced_prefix",
     "parse",
     "parser",
     "register",

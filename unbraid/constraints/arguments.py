@@ -26,6 +26,7 @@ from .language import (
     Node,
     Repeat,
     Text,
+    Whole,
     all_but,
     chars,
     choice,
@@ -38,6 +39,7 @@ from .schema_nodes import PLAIN_CHAR, in_order, json_text, other_than
 _LONGEST_KEY = 60
 # Escapes that JSON and Python read alike.
 _PYTHON_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
+_SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +135,26 @@ class Parameters:
         argument: Callable[[Node, Node], Node],
         value: Callable[[str | None], Node],
         separator: Node,
+        writable: Callable[[str], bool],
         key_char: Callable[[Collection[str]], Node],
         never: Collection[str] = (),
     ) -> Node:
-        """All the arguments, each written by `argument` from its key and its value. `key_char` is a character of a key,
-        but none of these; `never` is what cannot be a key."""
-        named = [(argument(Text(key), value(key)), key in self.required) for key in self.properties]
+        """All the arguments, each written by `argument` from its key and its value. `writable` says which keys can be
+        written at all; `key_char` is a character of a key, but none of these; `never` is what cannot be a key."""
+        named: list[tuple[Node, bool]] = []
+        for key in self.properties:
+            if writable(key):
+                named.append((argument(Text(key), value(key)), key in self.required))
+            elif self.strict and key in self.required:
+                raise InvalidTools(
+                    f"{self.where}: {key!r} cannot be written in this format; use letters, digits and `_`"
+                )
+            else:
+                self.note(f"{self.where}.properties.{key}", "cannot be written in this format")
         other = None
         if not self.strict or self.others is not False:
-            key = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, _LONGEST_KEY))
-            other = argument(key, value(None))
+            unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, _LONGEST_KEY))
+            other = argument(Whole(unnamed), value(None))
         if self.strict:
             for keyword in ("patternProperties", "propertyNames", "minProperties", "maxProperties"):
                 if keyword in self.schema:
@@ -163,10 +175,10 @@ def tagged(
     ends = (text, before.split()[0], *following)
     every = Free(ends)
 
+    closing = marker(text)
+
     def argument(key: Node, value: Node) -> Node:
-        if isinstance(key, Text) and any(char in key.text for char in "<>\n\r\t"):
-            raise InvalidTools(f"{parameters.where}: {key.text!r} cannot stand in a tag; use letters, digits and `_`")
-        return sequence(Text(before.lstrip()), key, Text(after.rstrip()), value, marker(text), SPACE)
+        return sequence(SPACE, Text(before.lstrip()), key, Text(after.rstrip()), value)
 
     def key_char(taken: Collection[str]) -> Node:
         return all_but("<", ">", "\x00\x1f", *taken)
@@ -178,25 +190,34 @@ def tagged(
         if not form.patterns:
             return Free(ends, least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, parameters.note)
-        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else pattern
+        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else Whole(pattern)
 
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
         others = kinds - {"string"}
         held = parameters.strings(key, string) if "string" in kinds else []
+        if held and others and any(isinstance(way, Free) for way in held):
+            parameters.note(
+                parameters.values(key, kinds).where, "the length of a string is not enforced beside other types"
+            )
+            held = None
         if held is None:
             # Every text is a value, however it is read.
-            return sequence(_maybe_text(trail), every, _maybe_text(lead))
+            return sequence(_maybe_text(trail), every, _maybe_text(lead), closing)
         # The tag's own whitespace must be there: the string's would be taken for it.
-        ways = [sequence(Text(trail), way, Text(lead)) for way in held]
+        ways = [sequence(Text(trail), way, Text(lead), closing) for way in held]
         if others:
             # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
             # are strings.
             words = [] if "string" in kinds else parameters.words(key)
-            ways.append(sequence(SPACE, choice(parameters.values(key, others), *words), SPACE))
+            ways.append(sequence(SPACE, choice(parameters.values(key, others), *words), SPACE, closing))
         return choice(*ways)
 
-    return sequence(SPACE, parameters.each(argument, value, NOTHING, key_char))
+    return parameters.each(argument, value, NOTHING, _fits_tag, key_char)
+
+
+def _fits_tag(key: str) -> bool:
+    return not any(char in "<>" or char < " " for char in key)
 
 
 def _maybe_text(text: str) -> Node:
@@ -209,8 +230,6 @@ def python(parameters: Parameters) -> Node:
     quote = Text('"')
 
     def argument(key: Node, value: Node) -> Node:
-        if isinstance(key, Text) and not key.text.isidentifier():
-            raise InvalidTools(f"{parameters.where}: {key.text!r} is no name of an argument in Python")
         return sequence(key, Text("="), value)
 
     def key_char(taken: Collection[str]) -> Node:
@@ -228,9 +247,11 @@ def python(parameters: Parameters) -> Node:
         ways: list[Node] = []
         if "string" in kinds:
             held = parameters.strings(key, string)
-            ways += [sequence(quote, way, quote) for way in held or [Repeat(_PYTHON_CHAR)]]
+            ways += [Whole(sequence(quote, way, quote)) for way in held or [Repeat(_PYTHON_CHAR)]]
+            if held is None:
+                ways.append(Whole(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
         if others := kinds - {"string"}:
             ways.append(replace(parameters.values(key, others), python=True))
         return choice(*ways)
 
-    return sequence(SPACE, parameters.each(argument, value, separator, key_char, never=("",)), SPACE)
+    return sequence(SPACE, parameters.each(argument, value, separator, str.isidentifier, key_char, never=("",)), SPACE)

@@ -10,7 +10,6 @@ from typing import Literal
 from ..core import grammar
 from ..core.calls import is_word
 from ..core.errors import InvalidTools, UnbraidError
-from ..core.markers import split_whitespace
 from ..core.program import Program
 from .arguments import Parameters, python, tagged
 from .language import (
@@ -25,6 +24,7 @@ from .language import (
     Rule,
     Text,
     Token,
+    Whole,
     alternatives,
     chars,
     choice,
@@ -96,8 +96,13 @@ class _Builder:
             parts += [maybe(self._marker(reasoning.open)), self.free, self._marker(reasoning.close)]
             inside.pop()
         elif reasoning is not None and self.request.reasoning is not False:
-            think = sequence(SPACE, self._marker(reasoning.open), self.free, self._marker(reasoning.close))
-            parts.append(think if self.request.reasoning else maybe(think))
+            open, think = self._marker(reasoning.open), sequence(self.free, self._marker(reasoning.close))
+            if self._is_free(inside) and isinstance(open, Text):
+                # Free text can begin with the same whitespace.
+                open = Whole(sequence(SPACE, open))
+            else:
+                parts.append(SPACE)
+            parts.append(sequence(open, think) if self.request.reasoning else maybe(open, think))
         if inside[-1:] == ["speech"]:
             parts.append(self._rest_of_speech())
         else:
@@ -107,6 +112,10 @@ class _Builder:
                 f"no constraint begins inside {' inside '.join(reversed(inside))}: close it in the prompt"
             )
         return sequence(*parts)
+
+    def _is_free(self, inside: Sequence[str]) -> bool:
+        """Whether the output, or what follows the reasoning, begins with free text."""
+        return bool(inside) or (self.request.answer is None and self.request.calls != "required")
 
     def from_the_first_call(self) -> tuple[str, int | None, Node]:
         """The marker that begins a call, and what may come from there on. What the call stands in is not known, so
@@ -153,9 +162,9 @@ class _Builder:
         """Calls at once: only what is spoken may stand around them."""
         assert self.block is not None
         more = NOTHING if self.request.one_call else Repeat(sequence(SPACE, self.block))
-        silent = [maybe(section, SPACE) for section in self._section("none")]
-        spoken = self._section("some")
-        return sequence(SPACE, choice(sequence(*silent, self.block), *spoken), more, SPACE)
+        silent = [sequence(SPACE, section, SPACE, self.block) for section in self._section("none")]
+        spoken = [sequence(SPACE, section) for section in self._section("some")]
+        return sequence(choice(sequence(SPACE, self.block), *silent, *spoken), more, SPACE)
 
     def _section(self, calls: Quota) -> list[Node]:
         """The spoken sections that there can be; none where the model does not speak."""
@@ -212,12 +221,8 @@ class _Builder:
         parts = [self._marker(tools.open), choice(*map(self._body, bodies))]
         if tools.close:
             close = self._marker(tools.close)
-            if tools.close_written:
-                parts += [SPACE, close]
-            else:
-                # Only its own whitespace: any more would be content, and the marker would close nothing.
-                lead = split_whitespace(tools.close)[0]
-                parts.append(maybe(*([maybe(Text(lead))] if lead else []), close))
+            # Where it need not be written, whitespace before it would be content.
+            parts += [SPACE, close] if tools.close_written else [maybe(close)]
         return sequence(*parts)
 
     def _body(self, body: grammar.Call | grammar.CallList) -> Node:

@@ -91,6 +91,8 @@ class Constraint:
 
     def loosened(self, dialect: Dialect) -> list[Loosened]:
         """What `dialect` has no words for, and so is not enforced."""
+        if dialect not in _PRINTERS:
+            raise UnbraidError(f"no dialect {dialect!r}: there are {', '.join(_PRINTERS)}")
         self._print(dialect)
         return list(dict.fromkeys([*self._language.loosened, *self._printed[dialect][1]]))
 
@@ -138,7 +140,7 @@ def constraint(
     *,
     tools: Iterable[Mapping[str, Any]] | Tools,
     tool_choice: ToolChoice | None,
-    parallel_tool_calls: bool,
+    parallel_tool_calls: bool | None,
     reasoning: bool | None,
     response_format: Mapping[str, Any] | None,
     vocabulary: Vocabulary | None,
@@ -161,7 +163,9 @@ def constraint(
         if (program, asked) in _made:
             _made.move_to_end((program, asked))
             return _made[program, asked]
-    checked = tools if isinstance(tools, Tools) else Tools(tools)
+    # From here on a copy: what the caller changes later must not change what is kept.
+    copied, tool_choice, parallel_tool_calls, reasoning, response_format, _ = json.loads(asked)
+    checked = tools.copy() if isinstance(tools, Tools) else Tools(copied)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
     language = build(program, request, opened)
     made = Constraint(language, vocabulary, program.ends, lambda: build_lazy(program, request))

@@ -24,6 +24,7 @@ from .language import (
     Sequence,
     Text,
     Token,
+    Whole,
     all_but,
     choice,
     sequence,
@@ -85,6 +86,8 @@ class _Printer:
                 return self._named("any", self.body(node))
             case Repeat(item, least, most):
                 return self._repeated(item, least, most)
+            case Whole(item):
+                return self.expression(item)
             case Rule(name):
                 return name
         raise AssertionError(node)
@@ -95,7 +98,7 @@ class _Printer:
         if max(least, most or 0) > _MOST_TIMES:
             return self.expression(_by_thousands(item, least, most))
         part = self.expression(item)
-        if not isinstance(item, Chars | Choice | Rule | Free):
+        if not isinstance(item, Chars | Choice | Rule | Free):  # the others are one name or one class
             part = self._named("part", part) if any(char in part for char in "*+?{") else f"({part})"
         return f"{part}{times(least, most)}"
 

@@ -108,13 +108,20 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A regular node that a lexer reads in one piece: it may begin like something else that can stand in its place."""
+
+    item: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What stands under this name among the language's rules."""
 
     name: str
 
 
-Node = Text | Chars | Token | Free | Json | Sequence | Choice | Repeat | Rule
+Node = Text | Chars | Token | Free | Json | Sequence | Choice | Repeat | Whole | Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,19 +131,26 @@ class Language:
     loosened: Iterable[Loosened] = ()
     """What no dialect is told."""
 
+    def needed(self) -> Language:
+        """The same language, with no rules but those that are used."""
+        used = {node.name for node in self.nodes() if isinstance(node, Rule)}
+        return Language(self.root, {name: node for name, node in self.rules.items() if name in used}, self.loosened)
+
     def nodes(self) -> Iterator[Node]:
-        """All of them, each once."""
+        """All that can be reached from the root, each once."""
         seen: set[int] = set()
-        todo = [self.root, *self.rules.values()]
+        todo = [self.root]
         while todo:
             node = todo.pop()
             if id(node) in seen:
                 continue
             seen.add(id(node))
             yield node
+            if isinstance(node, Rule) and node.name in self.rules:
+                todo.append(self.rules[node.name])
             if isinstance(node, Sequence | Choice):
                 todo += node.items
-            elif isinstance(node, Repeat):
+            elif isinstance(node, Repeat | Whole):
                 todo.append(node.item)
 
 

@@ -1,7 +1,9 @@
 """A language as a Lark grammar for llguidance.
 
-llguidance cuts the text into lexemes and takes the longest: free text would swallow the beginning of the marker that
-ends it. So whatever is regular and stands together is printed as one terminal.
+llguidance cuts the text into lexemes, takes the longest that it can begin, and never goes back. So the pieces are
+small, and what can stand in the same place is cut alike: each text is a piece, whitespace is one, and so is what the
+language says is whole. Only free text reaches further, up to the marker that it cannot spell: it would swallow its
+beginning.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from .language import (
     Sequence,
     Text,
     Token,
+    Whole,
 )
 from .regex import char_class, free, literal, regular, times
 from .schema_nodes import SPACE as JSON_SPACE
@@ -71,8 +74,6 @@ class _Printer:
     # --- Rules -----------------------------------------------------------------------------------------------------
 
     def _rule(self, node: Node) -> str:
-        if _is_regular(node):
-            return self._terminal(node)
         match node:
             case Token(ranges):
                 return "<[" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) + "]>"
@@ -82,25 +83,26 @@ class _Printer:
                 return self._printed[id(node)]
             case Sequence(items):
                 return " ".join(self._together(items))
-            case Repeat(item, least, most):
+            case Repeat(item, least, most) if not isinstance(item, Chars):
                 return f"({self._rule(item)}){times(least, most)}"
             case Rule(name):
                 return name
-        raise AssertionError(node)
+        return self._terminal(node)
 
     def _together(self, items: tuple[Node, ...]) -> list[str]:
-        """What is regular and stands side by side becomes one terminal."""
+        """The items one by one; free text together with what follows, up to the word that ends it."""
         parts: list[str] = []
-        run: list[Node] = []
-        for item in (*items, None):
-            if item is not None and _is_regular(item):
-                run.append(item)
+        at = 0
+        while at < len(items):
+            begin, words = at, _avoided(items[at])
+            at += 1
+            if not words or not _is_regular(items[begin]):
+                parts.append(self._rule(items[begin]))
                 continue
-            if run:
-                parts.append(self._terminal(Sequence(tuple(run))))
-                run.clear()
-            if item is not None:
-                parts.append(self._rule(item))
+            while at < len(items) and _is_regular(items[at]) and not _ends(items[at - 1], words):
+                words |= _avoided(items[at])
+                at += 1
+            parts.append(self._terminal(Sequence(items[begin:at])))
         return parts
 
     def _choice(self, node: Choice) -> str:
@@ -121,7 +123,7 @@ class _Printer:
         return self._named("T", self._expression(node))
 
     def _expression(self, node: Node) -> str:
-        if node is SPACE:
+        if node == SPACE:
             return self._named("SPACE", self._repeated(SPACE))
         match node:
             case Text(text):
@@ -136,6 +138,8 @@ class _Printer:
                 return f"({' | '.join(map(self._expression, items))})"
             case Repeat():
                 return self._repeated(node)
+            case Whole(item):
+                return self._expression(item)
         raise AssertionError(node)
 
     def _repeated(self, node: Repeat) -> str:
@@ -148,9 +152,30 @@ def _is_regular(node: Node) -> bool:
             return False
         case Sequence(items) | Choice(items):
             return all(map(_is_regular, items))
-        case Repeat(item):
+        case Repeat(item) | Whole(item):
             return _is_regular(item)
     return True
+
+
+def _avoided(node: Node) -> set[str]:
+    """The words that end the free text in a node, if that has not ended in it."""
+    match node:
+        case Sequence(items):
+            words: set[str] = set()
+            for item in items:
+                words = set() if _ends(item, words) else words | _avoided(item)
+            return words
+        case Choice(items):
+            return set[str]().union(*map(_avoided, items))
+        case Repeat(item):
+            return _avoided(item)
+        case Free(without):
+            return set(without) or {""}
+    return set()
+
+
+def _ends(node: Node, words: set[str]) -> bool:
+    return isinstance(node, Text) and node.text in words
 
 
 def _free(node: Free) -> str:

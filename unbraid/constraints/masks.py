@@ -26,6 +26,8 @@ class Masks:
         found = frozenset(ends)
         if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
             raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
+        if not all(isinstance(end, int) and 0 <= end < vocabulary.size for end in found):
+            raise UnbraidError("ends are ids of tokens in the vocabulary")
         self._matcher = _compiled(lark, vocabulary, found).deep_copy()
         self._mask = bytearray((_tokenizer(vocabulary, found).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
@@ -38,6 +40,8 @@ class Masks:
 
     def advance(self, token: int) -> None:
         """Go on after a token; one that was not allowed is an error."""
+        if not 0 <= token < len(self._mask) * 8:
+            raise UnbraidError(f"token {token} is not in the vocabulary")
         self._matcher.consume_token(token)
         self._check()
 

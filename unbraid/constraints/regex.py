@@ -24,6 +24,7 @@ from .language import (
     Sequence,
     Text,
     Token,
+    Whole,
     all_but,
     unbounded,
     without,
@@ -88,6 +89,8 @@ class _Printer:
                     return ""
                 whole = isinstance(item, Chars | Choice) and not written.endswith("?")
                 return f"{written if whole else f'(?:{written})'}{times(least, most)}"
+            case Whole(item):
+                return self.expression(item)
             case Rule(name):
                 return self._rule(name)
         raise AssertionError(node)

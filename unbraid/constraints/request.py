@@ -36,10 +36,13 @@ def read_request(
     format: Format,
     tools: Tools,
     tool_choice: ToolChoice | None,
-    parallel_tool_calls: bool,
+    parallel_tool_calls: bool | None,
     reasoning: bool | None,
     response_format: Mapping[str, Any] | None,
 ) -> Request:
+    for name, value in (("parallel_tool_calls", parallel_tool_calls), ("reasoning", reasoning)):
+        if value not in (None, True, False):
+            raise UnbraidError(f"{name} is true, false or null, not {value!r:.100}")
     if reasoning and format.reasoning is None:
         raise UnbraidError(f"format {format.name!r} has no reasoning: leave `reasoning` out")
     calls, names = _choice("auto" if tool_choice is None else tool_choice)
@@ -59,8 +62,8 @@ def read_request(
         for name in tools:
             if tools.strict(name):
                 _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
-    named = isinstance(tool_choice, Mapping) and tool_choice.get("type") != "allowed_tools"
-    return Request(tools, calls, named or not parallel_tool_calls, reasoning, _answer(response_format))
+    named = isinstance(tool_choice, Mapping) and tool_choice.get("type") == "function"
+    return Request(tools, calls, named or parallel_tool_calls is False, reasoning, _answer(response_format))
 
 
 @lru_cache(maxsize=1024)
@@ -78,6 +81,8 @@ def _choice(choice: ToolChoice) -> tuple[Mode, list[str] | None]:
             return mode, [_name(tool) for tool in allowed]
         case {"type": "function"}:
             return "required", [_name(choice)]
+        case {"type": "none" | "auto" | "required" as mode}:
+            return mode, None
     raise _bad_choice(choice)
 
 

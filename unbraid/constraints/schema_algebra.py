@@ -191,7 +191,11 @@ class Algebra:
             if key in schema and schema[key] is not _HARMLESS.get(key) and any(kind in types for kind in concerned):
                 self.note(where, f"`{key}` is not enforced")
         made = [self._typed(kind, schema, where) for kind in types]
-        if len(types) == 6 and all(form == FREE[kind] for kind, form in zip(types, made, strict=True)):
+        if (
+            len(types) == 6
+            and "number" in types
+            and all(form == FREE[kind] for kind, form in zip(types, made, strict=True))
+        ):
             result: Form = True
         else:
             result = any_of(made)

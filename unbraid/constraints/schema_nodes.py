@@ -23,6 +23,7 @@ from .language import (
     Rule,
     Sequence,
     Text,
+    Whole,
     all_but,
     among,
     chars,
@@ -49,7 +50,7 @@ from .schema_algebra import (
 from .schema_checks import InvalidSchema
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
-SPACE = maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20))))
+SPACE = Whole(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
 _COMMA = sequence(SPACE, Text(","), SPACE)
 _COLON = sequence(SPACE, Text(":"), SPACE)
 _DIGIT = chars("09")
@@ -122,7 +123,7 @@ class _OneSchema:
             case Values(values):
                 return choice(*map(self._word, values))
             case Numbers():
-                return self._numbers(form)
+                return Whole(self._numbers(form))
             case Strings():
                 return _quoted(self._characters(form))
             case Arrays():
@@ -202,7 +203,7 @@ class _OneSchema:
         for at in reversed(range(len(prefix))):
             rest = sequence(*([_COMMA] if at else []), prefix[at], rest)
             rest = rest if at < least else maybe(rest)
-        return sequence(Text("["), SPACE, rest, SPACE, Text("]"))
+        return sequence(Text("["), rest if rest is NOTHING else spaced(rest), SPACE, Text("]"))
 
     def _object(self, form: Objects) -> Node | None:
         if form.least > len(form.required) or form.most is not None:
@@ -220,7 +221,7 @@ class _OneSchema:
                 return None
         value = self._node(any_of([form.others, *(inner for _, inner in form.matching)]))
         other = None if value is None else sequence(self._other_name(form), _COLON, value)
-        return sequence(Text("{"), SPACE, in_order(pairs, other, _COMMA, self._rule), SPACE, Text("}"))
+        return sequence(Text("{"), spaced(in_order(pairs, other, _COMMA, self._rule)), SPACE, Text("}"))
 
     def _other_name(self, form: Objects) -> Node:
         # Only what begins like a property may go on like a marker; that is left aside.
@@ -235,7 +236,17 @@ class _OneSchema:
 
 
 def _quoted(characters: Node) -> Node:
-    return sequence(Text('"'), characters, Text('"'))
+    return Whole(sequence(Text('"'), characters, Text('"')))
+
+
+def spaced(node: Node) -> Node:
+    """With whitespace before it, unless it is missing."""
+    match node:
+        case Repeat(item, 0, 1):
+            return maybe(SPACE, item)
+        case Choice(items):
+            return choice(*(item if item is NOTHING else spaced(item) for item in items))
+    return node if node is NOTHING else sequence(SPACE, node)
 
 
 def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, rule: Callable[[Node], Node]) -> Node:

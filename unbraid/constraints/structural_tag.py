@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .gbnf import to_ebnf
-from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, unbounded
+from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, Whole, unbounded
 from .regex import regular
 from .schemas import Loosened, fit
 
@@ -39,21 +39,28 @@ class _Printer:
             case Sequence(items):
                 return {"type": "sequence", "elements": self._elements(items)}
             case Choice(items):
-                return self._choice(items)
+                # Where several ways lead to the same rules, these are written once.
+                return self._grammar(node) if any(map(_has_rule, items)) else self._choice(items)
             case Repeat(item, least, most):
                 return _repeated(self.format(item), least, most)
-            case Rule(name):
-                return self.format(self._rules[name])
+            case Whole(item):
+                return self.format(item)
+            case Rule():
+                return self._grammar(node)
         raise AssertionError(node)
 
     def _json(self, node: Json) -> Tag:
         if not node.plain:
-            grammar, loosened = to_ebnf(Language(node, {}))
-            self.loosened += loosened
-            return {"type": "grammar", "grammar": grammar}
+            return self._grammar(node)
         fitting, loosened = fit(node.schema, "xgrammar", node.where)
         self.loosened += loosened
         return {"type": "json_schema", "json_schema": fitting}
+
+    def _grammar(self, node: Node) -> Tag:
+        """What a tag has no words for: rules, and JSON that is not only JSON."""
+        grammar, loosened = to_ebnf(Language(node, self._rules).needed())
+        self.loosened += loosened
+        return {"type": "grammar", "grammar": grammar}
 
     def _elements(self, items: tuple[Node, ...]) -> list[Tag]:
         """What is a pattern and stands side by side becomes one."""
@@ -76,6 +83,10 @@ class _Printer:
         return _repeated(either, 0, 1) if len(some) < len(items) else either
 
 
+def _has_rule(node: Node) -> bool:
+    return any(isinstance(part, Rule) for part in Language(node, {}).nodes())
+
+
 def _is_pattern(node: Node) -> bool:
     """Whether a regular expression says it, and a plain string does not."""
     match node:
@@ -83,7 +94,7 @@ def _is_pattern(node: Node) -> bool:
             return False
         case Sequence(items) | Choice(items):
             return all(isinstance(item, Text) or _is_pattern(item) for item in items)
-        case Repeat(item):
+        case Repeat(item) | Whole(item):
             return isinstance(item, Text) or _is_pattern(item)
     return True
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from ..core.errors import UnbraidError
-from .language import Choice, Free, Language, Node, Repeat, Sequence, Token
+from .language import Choice, Free, Language, Node, Sequence, Token
 
 
 class NotTokens(UnbraidError):
@@ -42,7 +42,7 @@ class TokenSets:
 def to_token_sets(language: Language) -> TokenSets:
     root = language.root
     items = list(root.items) if isinstance(root, Sequence) else [root]
-    if items and isinstance(items[-1], Free):
+    if items[-1:] == [Free(())]:
         items.pop()
     return TokenSets(tuple(map(_set, items)))
 
@@ -53,8 +53,6 @@ def _set(node: Node) -> frozenset[int]:
             return frozenset(id for first, last in ranges for id in range(first, last + 1))
         case Choice(items):
             return frozenset[int]().union(*map(_set, items))
-        case Repeat(item, 1, 1):
-            return _set(item)
     raise NotTokens(
         "only a language of single tokens, with free text after them, is a list of token sets; use another dialect"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -36,6 +37,12 @@ class Tools(Mapping[str, Mapping[str, Any]]):
     def strict(self, name: str) -> bool:
         """Whether the arguments must follow the schema, where the engine can see to it."""
         return name in self._strict
+
+    def copy(self) -> Tools:
+        """The same tools, which no longer change with the definitions that they were made of."""
+        other = Tools([])
+        other._parameters, other._strict = copy.deepcopy(self._parameters), set(self._strict)
+        return other
 
     def only(self, names: Iterable[str]) -> Tools:
         """These of the tools."""

@@ -1,0 +1,112 @@
+"""Random texts out of a constraint's own language, node by node: what every dialect must accept.
+
+Walks through masks show that nothing is accepted that should not be; these show that nothing is refused.
+"""
+
+from __future__ import annotations
+
+import random
+
+from unbraid.constraints import schema_nodes
+from unbraid.constraints.language import (
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Language,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Token,
+    Whole,
+)
+from unbraid.constraints.schema_nodes import SchemaNodes
+
+_LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
+_DEEP, _DEEPEST = 60, 150
+# Spellings that llguidance's own JSON does not know; each value has another.
+_UNKNOWN = (schema_nodes._UNICODE, schema_nodes._EXPONENT)
+
+
+class Derivation:
+    """Derives texts from a language."""
+
+    def __init__(self, language: Language, random: random.Random) -> None:
+        self._root, self._random = language.root, random
+        self._schemas = SchemaNodes()
+        for node in language.nodes():
+            if isinstance(node, Json):
+                self._schemas.node(node)
+        self._rules = {**language.rules, **self._schemas.rules}
+        self._depth = 0
+
+    def text(self) -> str | None:
+        """A text; None where the chosen way does not come to an end."""
+        self._depth = 0
+        try:
+            return self._text(self._root)
+        except RecursionError:
+            return None
+
+    def _text(self, node: Node) -> str:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise RecursionError
+        written = self._derived(node)
+        self._depth -= 1
+        return written
+
+    def _derived(self, node: Node) -> str:
+        chance = self._random
+        match node:
+            case Text(text):
+                return text
+            case Chars():
+                return self._char(node)
+            case Token(_, text):
+                return self._text(text)
+            case Free():
+                return self._free(node)
+            case Json():
+                return self._text(self._schemas.node(node))
+            case Sequence(items):
+                return "".join(map(self._text, items))
+            case Choice(items):
+                return self._text(chance.choice([item for item in items if item not in _UNKNOWN]))
+            case Repeat(item, least, most):
+                more = 0 if self._depth > _DEEP or node in _UNKNOWN else chance.choice([0, 1, 1, 2, 4])
+                times = chance.randint(least, least + more if most is None else min(most, least + more))
+                return "".join(self._text(item) for _ in range(times))
+            case Whole(item):
+                return self._text(item)
+            case Rule(name):
+                return self._text(self._rules[name])
+
+    def _char(self, node: Chars) -> str:
+        known = [char for char in _LETTERS if node.holds(char)]
+        if known and self._random.random() < 0.8:
+            return self._random.choice(known)
+        low, high = self._random.choice(node.members[:3])
+        char = chr(self._random.randint(low, min(high, low + 60)))
+        # Nor does it know these as they are.
+        return "n" if char in "/\x7f" and node.holds("n") else char
+
+    def _free(self, node: Free) -> str:
+        """Free text, full of what is nearly one of its words."""
+        chance = self._random
+        for _ in range(50):
+            pieces = []
+            for _ in range(chance.choice([0, 0, 1, 2, 4])):
+                word = chance.choice(node.without or ("a",))
+                at = chance.randrange(len(word))
+                few = ["hello", " ", "\n", "{", '"', "}", ": ", "[", chance.choice(_LETTERS)]
+                pieces.append(chance.choice([word[:at], word[at:], word[:-1], chance.choice(few), chance.choice(few)]))
+            text = "".join(pieces)
+            if len(text) < node.least or (node.most is not None and len(text) > node.most):
+                text = "x" * node.least
+            begins = (word[:size] for word in node.without for size in range(1, len(word)))
+            if not any(word in text for word in node.without) and not (node.clean_end and text.endswith(tuple(begins))):
+                return text
+        return "x" * node.least
