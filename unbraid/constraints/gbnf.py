@@ -31,6 +31,7 @@ from .language import (
     unbounded,
 )
 from .regex import bracketed, times
+from .schema_nodes import SPACE as JSON_SPACE
 from .schema_nodes import SchemaNodes
 
 Kind = Literal["gbnf", "ebnf"]
@@ -79,7 +80,8 @@ class _Printer:
             case Free():
                 return self._text(node)
             case Json():
-                return self.expression(self.schemas.node(node))
+                # The converters of the other dialects let whitespace stand before a value.
+                return self.expression(sequence(JSON_SPACE, self.schemas.node(node)))
             case Sequence(items):
                 return " ".join(map(self.expression, items)) or '""'
             case Choice():

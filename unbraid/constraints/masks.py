@@ -26,8 +26,6 @@ class Masks:
         found = frozenset(ends)
         if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
             raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
-        if not all(isinstance(end, int) and 0 <= end < vocabulary.size for end in found):
-            raise UnbraidError("ends are ids of tokens in the vocabulary")
         self._matcher = _compiled(lark, vocabulary, found).deep_copy()
         self._mask = bytearray((_tokenizer(vocabulary, found).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
@@ -85,6 +83,8 @@ def _tokenizer(vocabulary: Hashable, ends: frozenset[int]) -> LLTokenizer:
     if not ends:
         raise UnbraidError("the tokenizer has none of the tokens that end a turn: name one with ends=…")
     whole = cast(WholeVocabulary, vocabulary)
+    if not all(isinstance(end, int) and 0 <= end < whole.size for end in ends):
+        raise UnbraidError("ends are ids of tokens in the vocabulary")
     spelled = _Spelled(whole, whole.special | ends, min(ends))
     return LLTokenizer(spelled, eos_token=sorted(ends), slices=_SLICES)
 

@@ -29,7 +29,7 @@ from .language import (
     unbounded,
     without,
 )
-from .schema_nodes import SchemaNodes
+from .schema_nodes import SPACE, SchemaNodes
 
 _LONGEST = 1 << 18
 
@@ -76,7 +76,7 @@ class _Printer:
             case Json():
                 root = self.schemas.node(node)
                 self.write(self.schemas.rules)
-                return self.expression(root)
+                return self.expression(SPACE) + self.expression(root)
             case Sequence(items):
                 return "".join(self._each(items))
             case Choice(items):
