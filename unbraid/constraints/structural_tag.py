@@ -7,6 +7,7 @@ from typing import Any
 from .gbnf import to_ebnf
 from .language import NOTHING, Choice, Free, Json, Language, Node, Repeat, Rule, Sequence, Text, Token, Whole, unbounded
 from .regex import regular
+from .schema_nodes import SPACE as JSON_SPACE
 from .schemas import Loosened, fit
 
 Tag = dict[str, Any]
@@ -54,7 +55,9 @@ class _Printer:
             return self._grammar(node)
         fitting, loosened = fit(node.schema, "xgrammar", node.where)
         self.loosened += loosened
-        return {"type": "json_schema", "json_schema": fitting}
+        # As in the other dialects, whitespace may stand before a value.
+        space = {"type": "regex", "pattern": regular(JSON_SPACE)}
+        return {"type": "sequence", "elements": [space, {"type": "json_schema", "json_schema": fitting}]}
 
     def _grammar(self, node: Node) -> Tag:
         """What a tag has no words for: rules, and JSON that is not only JSON."""
