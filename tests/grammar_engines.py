@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,13 +45,13 @@ class EngineCrash(RuntimeError):
     """The engine let a token through, or was about to, and fell over it; the message is the engine's."""
 
 
-class _Grammar:
+class _Grammar(ABC):
+    @abstractmethod
     def judge(self, output: Output) -> Verdict:
         """Whether every token of `output` is let through, and whether it may end there.
 
         A token that ends the output does so only as the last one.
         """
-        raise NotImplementedError
 
     def accepts(self, output: Output) -> bool:
         """Whether `output` is let through and may end there."""
