@@ -1,0 +1,135 @@
+"""The one small protocol that all engines speak: a request gives a stream of tokens and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ..constraints import Constraint
+from ..core.errors import UnbraidError
+from ..core.vocabulary import Vocabulary
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How tokens are chosen. The values here change nothing."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 for all."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What an engine is asked for."""
+
+    prompt: tuple[int, ...] | str
+    """Token ids, where the tokenizer is known; text only for engines that have it to themselves."""
+    sampling: Sampling = Sampling()
+    max_tokens: int | None = None
+    """As many as the context has room for, if None."""
+    stop: tuple[str, ...] = ()
+    """Texts that end the output. They are not part of it."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens that end the output besides the model's own. They are part of it: the parser knows them."""
+    constraint: Constraint | None = None
+    logprobs: int | None = None
+    """How many alternatives to report for each token; 0 for the token alone, None for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a token was."""
+
+    token: int
+    bytes: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+    """The likeliest tokens in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The next tokens. An engine gives ids if it can, and text if it cannot; never neither."""
+
+    ids: tuple[int, ...] = ()
+    text: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of the output: always the last thing that an engine says."""
+
+    reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    """How many of the prompt's tokens the engine knew already."""
+    stopped_by: str | int | None = None
+    """The stop text or token that ended it, where it is known."""
+
+
+class Engine(Protocol):
+    """A model that can be asked to go on with a prompt."""
+
+    @property
+    def model(self) -> str:
+        """What the engine calls its model."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The model's tokens, where the engine knows them."""
+        ...
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that prompt and output can have together, where it is known."""
+        ...
+
+    def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        """The output, piece by piece, then `Finish`. Closing the generator (`aclose`) aborts the work at once."""
+        ...
+
+    async def check(self) -> None:
+        """Return if the engine can take requests now; raise `EngineDown` if not."""
+        ...
+
+    async def close(self) -> None:
+        """Let everything go."""
+        ...
+
+
+class EngineError(UnbraidError):
+    """Base of what can go wrong with an engine."""
+
+
+class EngineDown(EngineError):
+    """The engine cannot be reached, or takes no requests now. Trying again later may help."""
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EngineFailed(EngineError):
+    """The engine broke down in the middle of an output."""
+
+
+class PromptTooLong(EngineError):
+    """Prompt and output do not fit the model's context; the message gives the numbers."""
+
+
+class Unsupported(EngineError):
+    """The engine cannot do what was asked; the message says what to leave out."""

@@ -1,0 +1,159 @@
+"""The completions of OpenAI's interface, `/v1/completions`, which most servers speak in some way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+from ..constraints import Constraint
+from ..core.vocabulary import Vocabulary
+from .base import Finish, Generation, Piece, TokenLogprob, Unsupported
+from .routing import Routing
+from .server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
+
+Constrain = Callable[[Constraint], Mapping[str, Any]]
+UNKNOWN = -1
+"""The id of a token that a server names by its text alone."""
+_ID = "token_id:"
+_NEUTRAL = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+
+
+class OpenAIEngine(Servers):
+    """One or more servers that speak OpenAI's completions. Most give text and no ids.
+
+    constrain: how this server wants its constraints: the fields of the request that say one. Without it, requests
+        with a constraint are refused.
+
+    What OpenAI's own interface does not have (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`) is sent only
+    where it is asked for. Servers that do not know it refuse it or take no notice.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        constrain: Constrain | None = None,
+        routing: Routing | None = None,
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        super().__init__(urls, lambda url: CompletionServer(url, constrain, **options), routing)
+
+
+class CompletionServer(Server):
+    """A server with `/v1/completions`."""
+
+    path = "/v1/completions"
+    health = "/v1/models"
+
+    def __init__(self, url: str, constrain: Constrain | None, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(url, **options)
+        self._constrain = constrain
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        chosen = request.sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt": request.prompt if isinstance(request.prompt, str) else list(request.prompt),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": chosen.temperature,
+            "top_p": chosen.top_p,
+        }
+        room = self._room(request)
+        if room is not None:
+            body["max_tokens"] = room
+        body |= {name: getattr(chosen, name) for name, value in _NEUTRAL.items() if getattr(chosen, name) != value}
+        if chosen.seed is not None:
+            body["seed"] = chosen.seed
+        if chosen.logit_bias:
+            body["logit_bias"] = {str(token): bias for token, bias in biases(chosen).items()}
+        if request.stop:
+            body["stop"] = list(request.stop)
+        if request.stop_tokens:
+            body["stop_token_ids"] = list(request.stop_tokens)
+        if request.logprobs is not None:
+            body["logprobs"] = request.logprobs
+        if request.constraint is not None:
+            if self._constrain is None:
+                raise Unsupported(f"{self.address.url} is not known to take constraints: leave the constraint out")
+            body |= self._constrain(request.constraint)
+        return body
+
+    def _room(self, request: Generation) -> int | None:
+        """How long the output may be: these servers stop after 16 tokens if they are not told."""
+        if request.max_tokens is not None or self.context is None or isinstance(request.prompt, str):
+            return request.max_tokens
+        return max(1, self.context - len(request.prompt))
+
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> CompletionReader:
+        return CompletionReader(request, self.vocabulary)
+
+
+class CompletionReader:
+    """Reads the answer of `/v1/completions`: ids where the server sends them, text elsewhere."""
+
+    over = False
+
+    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
+        self._vocabulary = vocabulary
+        self._as_text = bool(request.stop) and vocabulary is None
+        """Only the server knows where in the tokens a stop text begins."""
+        self._top = request.logprobs or 0
+        self._prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
+        self._count = 0
+        self._reason: str | None = None
+        self._stopped_by: str | int | None = None
+        self._usage: Mapping[str, Any] = {}
+
+    def read(self, message: dict[str, Any]) -> Piece | None:
+        self._usage = message.get("usage") or self._usage
+        if not message.get("choices"):
+            return None
+        choice = message["choices"][0]
+        self._reason = choice.get("finish_reason") or self._reason
+        if choice.get("stop_reason") is not None:
+            self._stopped_by = choice["stop_reason"]
+        ids = tuple(choice.get("token_ids") or ())
+        text = choice.get("text") or ""
+        self._count += len(ids) or bool(text)
+        logprobs = self._logprobs(choice["logprobs"], ids) if choice.get("logprobs") else ()
+        if ids and not self._as_text:
+            return Piece(ids, logprobs=logprobs)
+        return Piece(text=text, logprobs=logprobs) if text else None
+
+    def _logprobs(self, found: Mapping[str, Any], ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
+        tokens, values = found["tokens"], found["token_logprobs"]
+        tops = found.get("top_logprobs") or [None] * len(tokens)
+        known = ids if len(ids) == len(tokens) else [None] * len(tokens)
+        return tuple(
+            self._logprob(token, value, at, self._likeliest(top or {}))
+            for token, value, top, at in zip(tokens, values, tops, known, strict=True)
+        )
+
+    def _likeliest(self, top: Mapping[str, float]) -> tuple[TokenLogprob, ...]:
+        """Servers add the token itself where it is none of the likeliest."""
+        ranked = sorted(top.items(), key=lambda item: -item[1])[: self._top]
+        return tuple(self._logprob(token, value) for token, value in ranked)
+
+    def _logprob(
+        self, token: str, value: float | None, known: int | None = None, top: tuple[TokenLogprob, ...] = ()
+    ) -> TokenLogprob:
+        named = int(token.removeprefix(_ID)) if token.startswith(_ID) else None
+        if named is None and known is None and self._vocabulary is not None:
+            known = self._vocabulary.token_id(token)
+        at = next((found for found in (named, known) if found is not None), UNKNOWN)
+        spelled = token_bytes(self._vocabulary, at, None if named is not None else token)
+        return TokenLogprob(at, spelled, float("-inf") if value is None else value, top)
+
+    def finish(self) -> Finish | None:
+        if self._reason is None:
+            return None
+        usage = self._usage
+        details = usage.get("prompt_tokens_details") or {}
+        return Finish(
+            finish_reason(self._reason),
+            usage.get("prompt_tokens", self._prompt),
+            usage.get("completion_tokens") or self._count,
+            details.get("cached_tokens") or 0,
+            self._stopped_by,
+        )

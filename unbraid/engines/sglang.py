@@ -1,0 +1,163 @@
+"""SGLang's own interface, `/generate`: token ids in, token ids out. Checked against SGLang 0.5.23."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+from ..constraints import Constraint
+from ..core.vocabulary import Vocabulary
+from .base import Finish, Generation, Piece, TokenLogprob
+from .http import problem
+from .routing import Routing
+from .server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
+
+Dialect = Literal["structural_tag", "ebnf", "regex"]
+
+
+class SGLangEngine(Servers):
+    """One or more SGLang servers with the same model.
+
+    dialect: how constraints are said. Structural tags need the server's usual grammar backend, xgrammar.
+
+    Start the servers with `--incremental-streaming-output`: without it each message repeats all tokens so far, which
+    is read as well, but costs more the longer the output is.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        dialect: Dialect = "structural_tag",
+        routing: Routing | None = None,
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        super().__init__(urls, lambda url: _SGLang(url, dialect, **options), routing)
+
+
+class _SGLang(Server):
+    path = "/generate"
+
+    def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(url, **options)
+        self._dialect = dialect
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        body: dict[str, Any] = {"rid": uuid.uuid4().hex, "stream": True, "sampling_params": self._sampling(request)}
+        if isinstance(request.prompt, str):
+            body["text"] = request.prompt
+        else:
+            body["input_ids"] = list(request.prompt)
+        if request.logprobs is not None:
+            body |= {"return_logprob": True, "top_logprobs_num": request.logprobs}
+            body["return_text_in_logprobs"] = self.vocabulary is None
+        return body
+
+    def _sampling(self, request: Generation) -> dict[str, Any]:
+        """Every value is said, since the server has defaults of its own."""
+        chosen = request.sampling
+        fields: dict[str, Any] = {
+            "temperature": chosen.temperature,
+            "top_p": chosen.top_p,
+            "top_k": chosen.top_k or -1,
+            "min_p": chosen.min_p,
+            "presence_penalty": chosen.presence_penalty,
+            "frequency_penalty": chosen.frequency_penalty,
+            "repetition_penalty": chosen.repetition_penalty,
+            "max_new_tokens": request.max_tokens,
+            "stop": list(request.stop),
+            "stop_token_ids": list(request.stop_tokens),
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+        }
+        if chosen.seed is not None:
+            fields["sampling_seed"] = chosen.seed
+        if chosen.logit_bias:
+            fields["logit_bias"] = {str(token): bias for token, bias in biases(chosen).items()}
+        if request.constraint is not None:
+            fields |= _constrained(request.constraint, self._dialect)
+        return fields
+
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
+        return _Reader(request, self.vocabulary)
+
+    def abort(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """A closed connection alone is noticed late: only when there is something to be sent."""
+        return self.address.post("/abort_request", {"rid": body["rid"]}, timeout=5.0)
+
+
+def _constrained(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
+    match dialect:
+        case "structural_tag":
+            return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
+        case "ebnf":
+            return {dialect: constraint.to_ebnf()}
+        case "regex":
+            return {dialect: constraint.to_regex()}
+
+
+class _Reader:
+    over = False
+
+    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
+        self._vocabulary = vocabulary
+        self._as_text = bool(request.stop) and vocabulary is None
+        """Only the server knows where in the tokens a stop text begins."""
+        self._logprobs = request.logprobs is not None
+        self._count = 0
+        self._length = 0
+        self._meta: dict[str, Any] = {}
+
+    def read(self, message: dict[str, Any]) -> Piece | None:
+        meta = self._meta = message["meta_info"]
+        ended = meta.get("finish_reason") or {}
+        if ended.get("type") == "abort" and ended.get("status_code"):
+            raise problem(ended["status_code"], str(ended.get("message")))
+        ids = message["output_ids"]
+        new = self._new(ids)
+        if self._as_text:
+            return self._text(message.get("text") or "", repeated=len(ids) > new)
+        if new == 0:
+            return None
+        return Piece(tuple(ids[-new:]), logprobs=self._read_logprobs(meta, new) if self._logprobs else ())
+
+    def _new(self, ids: Sequence[int]) -> int:
+        """How many of the last `ids` are new. Messages hold the new ones or all, as the server was started; only the
+        count says which. When a request is aborted, the last token may come a second time."""
+        total: int = self._meta.get("completion_tokens", self._count + len(ids))
+        new = min(max(0, total - self._count), len(ids))
+        self._count += new
+        return new
+
+    def _text(self, text: str, repeated: bool) -> Piece | None:
+        text = text[self._length :] if repeated else text
+        self._length += len(text)
+        return Piece(text=text) if text else None
+
+    def _read_logprobs(self, meta: Mapping[str, Any], new: int) -> tuple[TokenLogprob, ...]:
+        chosen = meta["output_token_logprobs"][-new:]
+        tops = (meta.get("output_top_logprobs") or [])[-new:] or [()] * len(chosen)
+        return tuple(
+            self._logprob(one, tuple(map(self._logprob, top or ()))) for one, top in zip(chosen, tops, strict=True)
+        )
+
+    def _logprob(self, entry: Sequence[Any], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        logprob, token, text = entry
+        value = float("-inf") if logprob is None else logprob  # JSON has no infinity
+        return TokenLogprob(token, token_bytes(self._vocabulary, token, text), value, top)
+
+    def finish(self) -> Finish | None:
+        meta = self._meta
+        ended = meta.get("finish_reason")
+        if not ended:
+            return None
+        matched = ended.get("matched")
+        return Finish(
+            finish_reason(ended["type"]),
+            meta.get("prompt_tokens", 0),
+            meta.get("completion_tokens", self._count),
+            meta.get("cached_tokens") or 0,
+            matched if isinstance(matched, str | int) else None,
+        )

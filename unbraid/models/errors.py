@@ -1,0 +1,9 @@
+"""What can go wrong with model files."""
+
+from __future__ import annotations
+
+from ..core.errors import UnbraidError
+
+
+class ModelError(UnbraidError):
+    """A model's files cannot be had or read; the message says which, and what to do."""

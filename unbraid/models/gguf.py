@@ -1,0 +1,149 @@
+"""What a GGUF file says of its model, read from its header.
+
+Written here because it is little: the `gguf` package does it too, but brings numpy, and reads the tensors as well. The
+header is looked through once; values are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from .errors import ModelError
+
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_DEEPEST = 4
+
+
+class Gguf(Mapping[str, Any]):
+    """The key-value pairs of a GGUF file's header; those that are asked for often have properties."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self._data: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path} cannot be read: {error}") from error
+        self._values: dict[str, Any] = {}
+        try:
+            self._places = self._look_through()
+        except (struct.error, UnicodeDecodeError, IndexError, KeyError, OverflowError) as error:
+            raise ModelError(f"the header of {path} is damaged ({error!r}): get the file again") from error
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._values:
+            kind, at = self._places[key]
+            self._values[key] = self._read(kind, at)[0]
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return str(self.get("general.name") or self.path.stem)
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens the model was made for."""
+        return cast("int | None", self.get(f"{self.get('general.architecture')}.context_length"))
+
+    @property
+    def chat_template(self) -> str | None:
+        """The template in the file."""
+        return cast("str | None", self.get("tokenizer.chat_template"))
+
+    @property
+    def bos(self) -> int | None:
+        """The token that begins a prompt, where the model has one that is to be written."""
+        return self._token("bos") if self.get("tokenizer.ggml.add_bos_token", self._adds_bos) else None
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that the file says end the output; llama.cpp knows more of them by their names."""
+        return frozenset(token for name in ("eos", "eot", "eom") if (token := self._token(name)) is not None)
+
+    @property
+    def _adds_bos(self) -> bool:
+        return self.get("tokenizer.ggml.model") == "llama"
+
+    def _token(self, name: str) -> int | None:
+        return cast("int | None", self.get(f"tokenizer.ggml.{name}_token_id"))
+
+    def _look_through(self) -> dict[str, tuple[int, int]]:
+        magic, version, _, pairs = struct.unpack_from("<4sIQQ", self._data, 0)
+        if magic != b"GGUF":
+            raise ModelError(f"{self.path} is not a GGUF file")
+        if version not in (2, 3):
+            raise ModelError(f"{self.path} is of GGUF version {version}, and only 2 and 3 (little-endian) can be read")
+        places: dict[str, tuple[int, int]] = {}
+        at = 24
+        for _ in range(pairs):
+            key, at = self._text(at)
+            (kind,) = struct.unpack_from("<I", self._data, at)
+            places[key] = (kind, at + 4)
+            at = self._after(kind, at + 4)
+            if at > len(self._data):
+                raise IndexError(f"{key} goes on past the end")
+        return places
+
+    def _text(self, at: int) -> tuple[str, int]:
+        (length,) = struct.unpack_from("<Q", self._data, at)
+        end = at + 8 + length
+        if end > len(self._data):
+            raise IndexError(f"a text of {length} bytes at {at}")
+        return self._data[at + 8 : end].decode("utf-8", "replace"), end
+
+    def _after(self, kind: int, at: int, depth: int = 0) -> int:
+        """Where the value that is at `at` ends."""
+        if kind in _SCALARS:
+            return at + struct.calcsize("<" + _SCALARS[kind])
+        (length,) = struct.unpack_from("<Q", self._data, at if kind == _STRING else at + 4)
+        if length > len(self._data):
+            raise IndexError(f"{length} items at {at}")
+        if kind == _STRING:
+            return at + 8 + int(length)
+        if kind != _ARRAY or depth > _DEEPEST:
+            raise IndexError(f"a value of type {kind} at {at}")
+        (item,) = struct.unpack_from("<I", self._data, at)
+        at += 12
+        if item in _SCALARS:
+            return at + int(length) * struct.calcsize("<" + _SCALARS[item])
+        if item == _STRING:
+            return self._after_texts(at, length)
+        for _ in range(length):
+            at = self._after(item, at, depth + 1)
+        return at
+
+    def _after_texts(self, at: int, count: int) -> int:
+        unpack: Callable[[Any, int], tuple[int]] = struct.Struct("<Q").unpack_from
+        data = self._data
+        for _ in range(count):
+            at += 8 + unpack(data, at)[0]
+        return at
+
+    def _read(self, kind: int, at: int) -> tuple[Any, int]:
+        if kind in _SCALARS:
+            code = "<" + _SCALARS[kind]
+            return struct.unpack_from(code, self._data, at)[0], at + struct.calcsize(code)
+        if kind == _STRING:
+            return self._text(at)
+        item, length = struct.unpack_from("<IQ", self._data, at)
+        at += 12
+        if item in _SCALARS:
+            code = f"<{length}{_SCALARS[item]}"
+            return list(struct.unpack_from(code, self._data, at)), at + struct.calcsize(code)
+        values = []
+        for _ in range(length):
+            value, at = self._read(item, at)
+            values.append(value)
+        return values, at

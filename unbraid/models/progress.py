@@ -1,0 +1,63 @@
+"""How far a download is."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+Progress = Callable[[str, int, int | None], None]
+"""Called now and then with what is downloaded, how many bytes of it are there, and how many it has, if it is known."""
+
+_WIDTH = 30
+_INTERVAL = 0.2
+
+
+def bar(what: str, done: int, total: int | None) -> None:
+    """One line on stderr, written again and again; nothing where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        return
+    size = f"{done / 1e6:.0f} MB"
+    if total:
+        filled = _WIDTH * min(done, total) // total
+        size = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done / 1e6:.0f} of {total / 1e6:.0f} MB"
+    sys.stderr.write(f"\r{what}: {size}\033[K" + ("\n" if total and done >= total else ""))
+    sys.stderr.flush()
+
+
+@contextmanager
+def watched(folder: Path, what: str, total: int | None, progress: Progress | None) -> Iterator[None]:
+    """While something is downloaded into `folder`, tell how much of it is there."""
+    if progress is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_INTERVAL):
+            progress(what, _size(folder), total)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        if time.monotonic() - started > _INTERVAL:
+            whole = _size(folder)
+            progress(what, whole, whole)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:  # gone in the meantime
+            continue
+    return total

@@ -1,0 +1,132 @@
+"""The tokens of a GGUF file as a vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import cast
+
+from ..tokens.spelling import ByteFallback, ByteLevel, Replace, Spelling
+from .errors import ModelError
+from .gguf import Gguf
+
+_NORMAL, _BYTE = 1, 6
+_SPELLINGS = {
+    "gpt2": Spelling((ByteLevel(),), dummy_prefix=False),
+    "llama": Spelling((Replace("\u2581", " "),), dummy_prefix=True),
+}
+_LONE = re.compile("[\ud800-\udfff]")
+
+Tokenize = Callable[[str, bool], list[int]]
+
+
+class GgufVocabulary:
+    """All tokens of a model. Ordinary ones are spelt as byte-level BPE or SentencePiece has it; the others, special,
+    added and control tokens, are their own text."""
+
+    version: int | None = None
+
+    def __init__(self, gguf: Gguf, tokenize: Tokenize | None = None) -> None:
+        """`tokenize` makes tokens of a text, with special ones recognised or not; a file alone cannot: llama.cpp does
+        it."""
+        kind = gguf.get("tokenizer.ggml.model")
+        if kind not in _SPELLINGS or "tokenizer.ggml.tokens" not in gguf:
+            raise ModelError(
+                f"{gguf.path} has a tokenizer of the kind {kind!r}, and only {' and '.join(map(repr, _SPELLINGS))} are "
+                "known: byte-level BPE and SentencePiece"
+            )
+        self._spelling = _SPELLINGS[kind]
+        self._pieces = cast("list[str]", gguf["tokenizer.ggml.tokens"])
+        self._types = cast("list[int]", gguf.get("tokenizer.ggml.token_type") or [_NORMAL] * len(self._pieces))
+        self._tokenize = tokenize
+        self._bytes: dict[int, bytes] = {}
+        self.dummy_prefix = self._spelling.dummy_prefix and bool(gguf.get("tokenizer.ggml.add_space_prefix", True))
+        self.bos = gguf.bos
+        self.ends = gguf.ends
+
+    @property
+    def size(self) -> int:
+        """One more than the highest token id."""
+        return len(self._pieces)
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """The tokens that are no ordinary text."""
+        return frozenset(token for token, kind in enumerate(self._types) if kind not in (_NORMAL, _BYTE))
+
+    def token_id(self, text: str) -> int | None:
+        """The id of the single token whose text is exactly `text`."""
+        return self._ids.get(text.encode("utf-8", "surrogatepass"))
+
+    def token_bytes(self, token: int) -> bytes | None:
+        """The bytes that the token stands for."""
+        found = self._bytes.get(token)
+        return self._look_up(token) if found is None else found
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The tokens of `text`, as llama.cpp makes them. Only with `special` are special tokens recognised in it."""
+        if self._tokenize is None:
+            raise ModelError(
+                "a GGUF file alone does not tell how texts are cut into tokens: use an engine's vocabulary"
+            )
+        return self._tokenize(_LONE.sub("\ufffd", text), special)
+
+    def decode(self, ids: list[int] | tuple[int, ...]) -> str:
+        """The text of tokens."""
+        return b"".join(self.token_bytes(token) or b"" for token in ids).decode("utf-8", "replace")
+
+    def spell(self, data: bytes, count: int | None = None) -> list[int] | None:
+        """Ordinary tokens whose bytes are `data`, long ones first; `count` of them, if it is given. None where there
+        are none."""
+        ids = self._ordinary
+        dead: set[tuple[int, int | None]] = set()
+
+        def go(at: int, left: int | None) -> list[int] | None:
+            if at == len(data):
+                return [] if not left else None
+            if left == 0 or (at, left) in dead:
+                return None
+            for end in range(min(len(data), at + self._longest), at, -1):
+                token = ids.get(data[at:end])
+                rest = None if token is None else go(end, None if left is None else left - 1)
+                if token is not None and rest is not None:
+                    return [token, *rest]
+            dead.add((at, left))
+            return None
+
+        return go(0, count)
+
+    def _look_up(self, token: int) -> bytes | None:
+        if not 0 <= token < len(self._pieces):
+            return None
+        piece, kind = self._pieces[token], self._types[token]
+        if kind == _BYTE:
+            spelt = ByteFallback().decode(piece)
+            found = spelt if isinstance(spelt, bytes) else spelt.encode()
+        elif kind == _NORMAL:
+            found = self._spelling.decode(piece)
+        else:
+            found = piece.encode()
+        self._bytes[token] = found
+        return found
+
+    @cached_property
+    def _ordinary(self) -> dict[bytes, int]:
+        """Ordinary tokens by their bytes; a piece goes before a single byte that means the same."""
+        found: dict[bytes, int] = {}
+        for wanted in (_NORMAL, _BYTE):
+            for token, kind in enumerate(self._types):
+                if kind == wanted:
+                    found.setdefault(self.token_bytes(token) or b"", token)
+        found.pop(b"", None)
+        return found
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._ordinary), default=0)
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        special = {self.token_bytes(token) or b"": token for token in sorted(self.special, reverse=True)}
+        return {**self._ordinary, **special}
