@@ -5,11 +5,16 @@ ENGINES := .venv-engines
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLES := hermes qwen3 mistral step-audio-2
+HOST ?= 127.0.0.1
+PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-engines lint bench clean help
+.PHONY: run examples test test-engines lint bench clean help
 
-run: $(VENV)/.package ## Show the examples taken apart
+run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
+	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(ARGS)
+
+examples: $(VENV)/.package ## Show recorded outputs taken apart
 	@for name in $(EXAMPLES); do \
 		command="unbraid parse --format $$name --tools examples/tools.json examples/$$name.txt"; \
 		printf '\n$$ %s\n' "$$command"; \
@@ -49,6 +54,10 @@ $(VENV)/.made:
 
 $(VENV)/.package: $(VENV)/.made pyproject.toml
 	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.server: $(VENV)/.package
+	$(PIP) --editable '.[server]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made requirements/test.txt

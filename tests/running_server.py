@@ -1,0 +1,112 @@
+"""A real server on a real socket, in a thread of the tests, and the real clients' way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from unbraid import find
+from unbraid.core.grammar import Format
+from unbraid.engines import Engine
+from unbraid.prompts import ChatTemplate, PromptBuilder, built_in, encoder
+from unbraid.server.app import create_app
+from unbraid.server.service import Service
+
+
+class RunningServer:
+    """A server that runs. `service` may be changed while it does."""
+
+    def __init__(self, service: Service, origins: tuple[str, ...] = ()) -> None:
+        self.service = service
+        self._server = uvicorn.Server(
+            uvicorn.Config(create_app(service, origins), port=0, log_config=None, timeout_graceful_shutdown=2)
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve())
+
+    def start(self) -> None:
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
+            threading.Event().wait(0.005)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+
+@contextmanager
+def serving(service: Service, origins: tuple[str, ...] = ()) -> Iterator[RunningServer]:
+    server = RunningServer(service, origins)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def service_of(
+    engine: Engine,
+    format: str | Format,
+    *,
+    tokenizer: object | None = None,
+    template: ChatTemplate | Mapping[str, ChatTemplate] | None = None,
+    **settings: Any,
+) -> Service:
+    """A service put together by hand. Without a tokenizer, prompts and outputs are text."""
+    found = find(format) if isinstance(format, str) else format
+    texts = None if tokenizer is None else encoder(tokenizer)
+    builder = PromptBuilder(template or built_in("chatml"), texts, found)
+    return Service(engine=engine, format=found, builder=builder, encoder=texts, **settings)
+
+
+def folded(chunks: list[Any]) -> dict[int, dict[str, Any]]:
+    """What a client makes of the chunks of a stream: the message of each choice, and why it ended.
+
+    Checks on the way what every stream must keep to: one role, first; the name and the id of a call once, in its first
+    delta; nothing after the end of a choice.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if choice["index"] not in found:
+                assert delta["role"] == "assistant", "the role comes first"
+                found[choice["index"]] = {"finish_reason": None}
+            else:
+                assert "role" not in delta, "the role comes once"
+            message = found[choice["index"]]
+            assert message["finish_reason"] is None, "something came after the end"
+            message["finish_reason"] = choice["finish_reason"]
+            _fold(message, delta)
+    return found
+
+
+def _fold(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    for key in ("content", "reasoning_content", "reasoning"):
+        if delta.get(key):
+            message[key] = message.get(key, "") + delta[key]
+    for key, text in (delta.get("tts_content") or {}).items():
+        speech = message.setdefault("tts_content", {"tts_text": "", "tts_audio": ""})
+        speech[key] += text
+    for call in delta.get("tool_calls") or ():
+        calls = message.setdefault("tool_calls", [])
+        if call["index"] == len(calls):
+            function = {"name": call["function"]["name"], "arguments": ""}
+            calls.append({"id": call["id"], "type": call["type"], "function": function})
+        else:
+            assert call["index"] == len(calls) - 1, "calls come one after the other"
+            assert "id" not in call
+            assert "name" not in call["function"]
+        calls[-1]["function"]["arguments"] += call["function"]["arguments"]

@@ -1,0 +1,24 @@
+"""`unbraid serve`: the OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import UnbraidError
+from ..server.options import add_options, read_options
+
+SUMMARY = "serve a model through OpenAI's API"
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    add_options(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = read_options(arguments)
+    try:
+        from ..server.running import run as serve
+    except ImportError as error:
+        raise UnbraidError(f"the server is not installed ({error}): pip install 'unbraid[server]'") from error
+    return serve(options)

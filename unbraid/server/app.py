@@ -1,0 +1,115 @@
+"""The server as an ASGI application: its routes, who may use them, and how errors are told."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from . import other_routes
+from .chat import chat
+from .completions import completions
+from .errors import ApiError, as_api_error
+from .http import ClientLeft, error_response
+from .openapi import openapi
+from .service import Service
+
+Handler = Callable[[Service, Request], Awaitable[Response]]
+
+# Path, method, what answers it, and whether it is for everybody.
+_ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
+    ("/v1/chat/completions", "POST", chat, False),
+    ("/v1/completions", "POST", completions, False),
+    ("/v1/parse", "POST", other_routes.parse, False),
+    ("/v1/tokenize", "POST", other_routes.tokenize, False),
+    ("/v1/models", "GET", other_routes.models, False),
+    ("/v1/models/{model:path}", "GET", other_routes.model, False),
+    ("/health", "GET", other_routes.health, True),
+    ("/ready", "GET", other_routes.ready, True),
+    ("/metrics", "GET", other_routes.metrics, True),
+    ("/version", "GET", other_routes.version, True),
+    ("/openapi.json", "GET", openapi, True),
+)
+
+
+def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
+    """The application. It closes the engine when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        yield
+        await service.engine.close()
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        """No such route, or not with this method."""
+        assert isinstance(error, HTTPException)
+        known = ", ".join(f"{method} {path}" for path, method, _, _ in _ROUTES)
+        message = f"there is no {request.method} {request.url.path} here; there are {known}"
+        return error_response(ApiError(error.status_code, message))
+
+    cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    return Starlette(
+        routes=[
+            Route(path, Endpoint(service, path, handler, public), methods=[method])
+            for path, method, handler, public in _ROUTES
+        ],
+        middleware=[cors] if origins else [],
+        exception_handlers={HTTPException: refuse},
+        lifespan=lifespan,
+    )
+
+
+class Endpoint:
+    """One route. Counts and times what goes through it, and turns errors into answers."""
+
+    def __init__(self, service: Service, path: str, handler: Handler, public: bool) -> None:
+        self._service = service
+        self._path = path
+        self._handler = handler
+        self._public = public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        metrics = self._service.metrics
+        begun = time.perf_counter()
+        metrics.in_flight.inc()
+        try:
+            response = await self._respond(Request(scope, receive, send))
+            metrics.requests.labels(self._path, str(response.status_code)).inc()
+            await response(scope, receive, send)
+        except ClientLeft:
+            metrics.aborted.labels(self._path).inc()
+        finally:
+            metrics.in_flight.dec()
+            metrics.duration.observe(time.perf_counter() - begun)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            if not self._public:
+                self._admit(request)
+            return await self._handler(self._service, request)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            return error_response(as_api_error(error))
+
+    def _admit(self, request: Request) -> None:
+        service = self._service
+        if service.draining:
+            raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
+        if service.api_keys:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+            # All of them, always: how long it takes tells nothing.
+            if not sum(hmac.compare_digest(given.encode(), key.encode()) for key in service.api_keys):
+                raise ApiError(
+                    401, "the API key is missing or wrong: send it as `Authorization: Bearer …`", code="invalid_api_key"
+                )

@@ -1,0 +1,62 @@
+"""Audio in messages: taken out for the engine, with a placeholder left in the prompt."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..engines import Audio
+from ..prompts import InvalidMessages, PartHook
+
+_KINDS = ("input_audio", "audio_url")
+_DATA_URL = re.compile(r"data:audio/([\w.+-]+);base64,")
+
+
+def placeholder_hook(placeholder: str | None) -> PartHook:
+    """What stands for a part that is no text."""
+
+    def hook(part: Mapping[str, Any], where: str) -> str:
+        if part.get("type") not in _KINDS:
+            raise InvalidMessages(f"{where}: parts of type {part.get('type')!r} are not supported here, only text")
+        if placeholder is None:
+            raise InvalidMessages(
+                f"{where}: this model is not known to take audio; if it does, the server is to be started with "
+                "--audio-placeholder"
+            )
+        return placeholder
+
+    return hook
+
+
+def audio_of(messages: Iterable[Mapping[str, Any]]) -> tuple[Audio, ...]:
+    """All audio, in the order of the messages."""
+    found = []
+    for at, message in enumerate(messages):
+        content = message.get("content")
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(part, Mapping) and part.get("type") in _KINDS:
+                found.append(_audio(part, f"messages[{at}].content[{number}]"))
+    return tuple(found)
+
+
+def _audio(part: Mapping[str, Any], where: str) -> Audio:
+    kind = part["type"]
+    match part.get(kind):
+        case {"data": str(data), "format": str(format)}:
+            return Audio(_decoded(data, f"{where}.{kind}.data"), format)
+        case {"url": str(url)} if kind == "audio_url":
+            head = _DATA_URL.match(url)
+            if head is None:
+                raise InvalidMessages(f"{where}.{kind}.url must be a data URL (data:audio/wav;base64,…)")
+            return Audio(_decoded(url[head.end() :], f"{where}.{kind}.url"), head[1].removeprefix("x-"))
+    raise InvalidMessages(f"{where}.{kind} must have data, in base64, and format")
+
+
+def _decoded(data: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise InvalidMessages(f"{where} is not base64: {error}") from error

@@ -1,0 +1,70 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..engines import TokenLogprob
+from .http import json_response, read_body, while_connected
+from .plan import Plan, plan_chat
+from .replies import ChatChunks, Head, chat_choice
+from .schema import ChatRequest, read
+from .service import Service
+from .streams import stream
+from .turn import Turn, Update, Usage, merged, usage_of
+
+
+async def chat(service: Service, request: Request) -> Response:
+    asked = read(await read_body(request, service.max_body), ChatRequest)
+    head = Head(service.check_model(asked.model))
+    plan = await asyncio.to_thread(plan_chat, service, asked)
+    usage = Usage()
+    turns = [_turn(service, plan, choice, usage, asked) for choice in range(len(plan.generations))]
+    updates = merged(turns)
+    with_logprobs = bool(asked.logprobs)
+    if asked.stream:
+        with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
+        chunks = ChatChunks(
+            head, len(turns), service.reasoning_keys(), with_usage=with_usage, with_logprobs=with_logprobs
+        )
+        return await stream(request.receive, updates, chunks, [usage] if with_usage else [])
+    choices = await while_connected(request.receive, _collect(service, head, turns, updates, with_logprobs))
+    return json_response({**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage])})
+
+
+def _turn(service: Service, plan: Plan, choice: int, usage: Usage, asked: ChatRequest) -> Turn:
+    parser = plan.parser(service, choice, keep_message=not asked.stream)
+    voice = None if service.vocoder is None else service.vocoder.voice()
+    return Turn(service, plan.generations[choice], parser, choice, usage, voice)
+
+
+async def _collect(
+    service: Service, head: Head, turns: list[Turn], updates: AsyncGenerator[Update, None], with_logprobs: bool
+) -> list[dict[str, Any]]:
+    """All choices as a whole."""
+    logprobs: list[list[TokenLogprob]] = [[] for _ in turns]
+    sounds = [bytearray() for _ in turns]
+    reasons = [""] * len(turns)
+    async with aclosing(updates):
+        async for update in updates:
+            logprobs[update.choice] += update.logprobs
+            sounds[update.choice] += update.sound
+            reasons[update.choice] = update.end or ""
+    return [
+        chat_choice(
+            head,
+            choice,
+            turn.parser.message,
+            reasons[choice],
+            service.reasoning_keys(),
+            logprobs[choice] if with_logprobs else None,
+            bytes(sounds[choice]),
+        )
+        for choice, turn in enumerate(turns)
+    ]

@@ -1,0 +1,73 @@
+"""The application run by uvicorn: one line when it is ready, and an end that lets streams finish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+
+from .. import __version__
+from .app import create_app
+from .http import expire_streams
+from .loading import load
+from .options import Options
+from .service import Service
+
+_log = logging.getLogger(__name__)
+_GRACE = 2.0
+"""How long streams have to say that they were cut off."""
+
+
+def run(options: Options) -> int:
+    """Serve until a signal ends it."""
+    logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: Options) -> int:
+    service = await load(options)
+    config = uvicorn.Config(
+        create_app(service, options.allow_origin),
+        host=options.host,
+        port=options.port,
+        log_config=None,
+        access_log=options.log_level == "debug",
+        timeout_graceful_shutdown=round(options.shutdown_seconds + _GRACE),
+        backlog=4096,
+    )
+    server = Server(config, service, options.shutdown_seconds)
+    await server.serve()
+    return 0 if server.started else 1
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which stops listening at SIGTERM and waits for what runs. What still runs when the time is up is told so
+    and ends."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, patience: float) -> None:
+        super().__init__(config)
+        self._service = service
+        self._patience = patience
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            name, format = self._service.names[0], self._service.format.name
+            print(f"unbraid {__version__}: {name} ({format}) is ready at http://{shown}:{port}/v1", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.draining = True
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        timer = asyncio.get_running_loop().call_later(self._patience, expire_streams)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()

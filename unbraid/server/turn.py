@@ -1,0 +1,163 @@
+"""One choice while it is made: an engine's tokens in, events out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.events import Diagnostic, Event, SpeechAudio, ToolCallEnd
+from ..core.parser import Parser
+from ..engines import EngineFailed, Finish, Generation, TokenLogprob
+from .service import Service
+from .vocoder import Voice
+
+
+@dataclass(slots=True)
+class Update:
+    """What is new in one of the choices."""
+
+    choice: int
+    events: Sequence[Event] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    sound: bytes = b""
+    end: str | None = None
+    """The finish reason, in the last update of a choice."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """The tokens of one prompt and of all that was written after it."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+    def add(self, finish: Finish) -> None:
+        self.prompt = max(self.prompt, finish.prompt_tokens)
+        self.cached = max(self.cached, finish.cached_tokens)
+        self.completion += finish.completion_tokens
+
+
+def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
+    """The tokens of a request, as OpenAI's API tells them."""
+    found = list(usages)
+    prompt, completion = sum(each.prompt for each in found), sum(each.completion for each in found)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in found)},
+    }
+
+
+class Clock:
+    """Times the tokens of a request."""
+
+    def __init__(self, service: Service) -> None:
+        self._metrics = service.metrics
+        self._begun = self._last = time.perf_counter()
+        self._first = True
+
+    def token(self) -> None:
+        now = time.perf_counter()
+        (self._metrics.first_token if self._first else self._metrics.between_tokens).observe(now - self._last)
+        self._first, self._last = False, now
+
+    def end(self, finish: Finish) -> None:
+        metrics = self._metrics
+        metrics.prompt_tokens.inc(finish.prompt_tokens)
+        metrics.cached_tokens.inc(finish.cached_tokens)
+        metrics.completion_tokens.inc(finish.completion_tokens)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One choice."""
+
+    service: Service
+    generation: Generation
+    parser: Parser
+    choice: int
+    usage: Usage
+    voice: Voice | None = None
+    _called: bool = field(default=False, init=False)
+
+    async def updates(self) -> AsyncGenerator[Update, None]:
+        """What comes, as it comes. Closing the generator aborts the engine's work."""
+        clock = Clock(self.service)
+        parser = self.parser
+        async with aclosing(self.service.engine.generate(self.generation)) as outputs:
+            async for output in outputs:
+                if isinstance(output, Finish):
+                    yield await self._end(output, clock)
+                    return
+                clock.token()
+                events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
+                if events or output.logprobs:
+                    yield await self._update(events, output.logprobs)
+        raise EngineFailed("the engine ended without saying how")
+
+    async def _end(self, finish: Finish, clock: Clock) -> Update:
+        if finish.reason == "abort":
+            raise EngineFailed("the engine gave the request up")
+        clock.end(finish)
+        self.usage.add(finish)
+        update = await self._update(self.parser.finish(), ())
+        if self.voice is not None:
+            update.sound += await asyncio.to_thread(self.voice.finish)
+        if finish.reason == "length":
+            update.end = "length"
+        else:
+            update.end = "tool_calls" if self._called else "stop"
+        return update
+
+    async def _update(self, events: Sequence[Event], logprobs: tuple[TokenLogprob, ...]) -> Update:
+        update = Update(self.choice, events, logprobs)
+        for event in events:
+            kind = type(event)
+            if kind is ToolCallEnd:
+                self._called = self._called or event.complete  # type: ignore[union-attr]
+            elif kind is Diagnostic:
+                labels = (self.service.format.name, event.kind)  # type: ignore[union-attr]
+                self.service.metrics.diagnostics.labels(*labels).inc()
+            elif kind is SpeechAudio and self.voice is not None:
+                update.sound += await asyncio.to_thread(self.voice.feed, event.codes)  # type: ignore[union-attr]
+        return update
+
+
+async def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
+    """The updates of all choices, as they come."""
+    if len(turns) == 1:
+        async with aclosing(turns[0].updates()) as updates:
+            async for update in updates:
+                yield update
+        return
+    queue: asyncio.Queue[Update | None] = asyncio.Queue()
+
+    async def run(turn: Turn) -> None:
+        async with aclosing(turn.updates()) as updates:
+            async for update in updates:
+                queue.put_nowait(update)
+
+    async def run_all() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for turn in turns:
+                    group.create_task(run(turn))
+        finally:
+            queue.put_nowait(None)
+
+    runner = asyncio.create_task(run_all())
+    try:
+        while (item := await queue.get()) is not None:
+            yield item
+        await runner
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    finally:
+        runner.cancel()
+        await asyncio.gather(runner, return_exceptions=True)
