@@ -25,3 +25,31 @@ class ByteVocabulary:
 
 
 VOCABULARY = ByteVocabulary()
+
+
+class WordVocabulary:
+    """Tokens that are given: all are ordinary text but the last `special`."""
+
+    version = None
+    dummy_prefix = False
+
+    def __init__(self, *words: bytes, special: int = 0) -> None:
+        self._words = words
+        self.size = len(words)
+        self.special = frozenset(range(self.size - special, self.size))
+
+    def token_id(self, text: str) -> int | None:
+        data = text.encode()
+        return self._words.index(data) if data in self._words else None
+
+    def token_bytes(self, token: int) -> bytes | None:
+        return self._words[token] if 0 <= token < self.size else None
+
+
+class Opaque:
+    """A vocabulary whose tokens cannot be gone through."""
+
+    version = None
+    dummy_prefix = False
+    token_id = VOCABULARY.token_id
+    token_bytes = VOCABULARY.token_bytes

@@ -19,17 +19,20 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.engines import (
+    Audio,
     EngineDown,
     EngineFailed,
     Finish,
     Generation,
+    Load,
     Piece,
     PromptTooLong,
     Sampling,
     Unsupported,
 )
 from unbraid.engines.embedded import EmbeddedEngine
-from unbraid.engines.embedded_output import Output, StopTexts, Unit
+from unbraid.engines.embedded_output import Output
+from unbraid.engines.spelling import spell
 from unbraid.models import Gguf, GgufVocabulary
 
 from .embedded_model import GREEDY, collect, smollm2
@@ -106,7 +109,7 @@ def test_any_text_comes_back(text: str) -> None:
     ids = vocabulary.encode(text)
     whole = b"".join(vocabulary.token_bytes(token) or b"" for token in ids)
     # SmolLM2 has no tokens for a few bytes, and llama.cpp leaves them out.
-    lacking = {byte for byte in range(256) if vocabulary.spell(bytes([byte])) is None}
+    lacking = {byte for byte in range(256) if spell(vocabulary, bytes([byte])) is None}
     assert whole == bytes(byte for byte in text.encode() if byte not in lacking)
 
 
@@ -334,12 +337,36 @@ def test_an_answer_that_follows_a_schema(engine: EmbeddedEngine) -> None:
     jsonschema.validate(json.loads(message.content), schema)
 
 
-class _Broken(unbraid.Constraint):
-    def __init__(self) -> None:
-        pass
+class _Written(unbraid.Constraint):
+    """What llama.cpp is told is given."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
 
     def to_llama_cpp(self) -> dict[str, Any]:
-        return {"grammar": 'root ::= "a'}
+        return self._fields
+
+
+def test_a_grammar_that_is_not_enforced_is_refused(engine: EmbeddedEngine) -> None:
+    """Some of them llama.cpp refuses, some it would leave out, and by the last its process would end."""
+    unread = ['root ::= "a', "root ::= b", 'b ::= "a"', 'root ::= root "a"', "# nothing", " ", "root ::= <|nope|>"]
+    left_out: list[Any] = ["", None, 5, "%llguidance {}\nstart: (", '%llguidance {}\nstart: "a"']
+    dead_ends = [r'root ::= "a\x04"', r'root ::= "a\U00050000"', r"root ::= [\u0004-\u0006]", "root ::= <[49152]>"]
+    prompt = chat(engine, "Hello")
+    for match, grammars in (("grammar", unread), ("GBNF", left_out), ("has no tokens for", dead_ends)):
+        for grammar in grammars:
+            with pytest.raises(Unsupported, match=match):
+                asyncio.run(collect(engine, prompt, max_tokens=3, constraint=_Written(grammar=grammar)))
+    with pytest.raises(Unsupported, match="triggers"):
+        asyncio.run(collect(engine, prompt, constraint=_Written(grammar='root ::= "a"', grammar_lazy=True)))
+
+
+def test_a_constraint_goes_before_a_bias(engine: EmbeddedEngine) -> None:
+    """If it did not, there might be no token to choose, and llama.cpp would end the process."""
+    never = Sampling(temperature=0, logit_bias=dict.fromkeys(range(engine.vocabulary.size), float("-inf")))
+    only = _Written(grammar='root ::= "quiet"')
+    found = asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=9, constraint=only, sampling=never))
+    assert engine.vocabulary.decode(found.ids).startswith("quiet<|")
 
 
 # What is refused
@@ -359,7 +386,7 @@ def test_what_is_refused(engine: EmbeddedEngine) -> None:
     refused(Unsupported, "no token 49152", prompt=(49152,))
     refused(Unsupported, "no token -1", sampling=Sampling(logit_bias={-1: 1.0}))
     refused(Unsupported, "not a number", sampling=Sampling(logit_bias={1: float("nan")}))
-    refused(Unsupported, "the constraint's grammar .*parse", constraint=_Broken())
+    refused(Unsupported, "smollm2 takes no audio", audio=(Audio(b"", "wav"),))
     assert asyncio.run(collect(engine, prompt, max_tokens=1)).ids
 
 
@@ -386,7 +413,7 @@ async def _endless(engine: EmbeddedEngine, started: asyncio.Event | None = None)
 async def _idle(engine: EmbeddedEngine) -> None:
     """Until all threads are free; fails if that takes more than a few tokens."""
     for _ in range(300):
-        if not engine._jobs:
+        if engine.load == Load():
             return
         await asyncio.sleep(0.01)
     pytest.fail("what was aborted goes on")
@@ -396,7 +423,7 @@ def test_closing_the_generator_ends_the_work(engine: EmbeddedEngine) -> None:
     async def main() -> None:
         output = engine.generate(Generation(prompt=chat(engine, "Tell me a story."), sampling=GREEDY))
         assert isinstance(await anext(output), Piece)
-        assert len(engine._jobs) == 1
+        assert engine.load == Load(running=1)
         await output.aclose()
         await _idle(engine)
 
@@ -434,7 +461,7 @@ def test_cancelling_ends_the_work_also_of_what_waits(engine: EmbeddedEngine) -> 
             await collect(engine, chat(engine, "Hello"), max_tokens=1)
         tasks[-1].cancel()  # it has not begun, and makes room at once
         await asyncio.wait(tasks[-1:])
-        assert len(engine._jobs) == PARALLEL + QUEUE - 1
+        assert engine.load == Load(PARALLEL, QUEUE - 1)
         for task in tasks:
             task.cancel()
         assert all(
@@ -567,28 +594,6 @@ def vocabulary() -> GgufVocabulary:
     return GgufVocabulary(Gguf(smollm2().gguf))
 
 
-@settings(max_examples=200)
-@given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
-def test_stop_texts_are_found_however_the_text_is_cut(text: str, stops: list[str], data: st.DataObject) -> None:
-    vocabulary = GgufVocabulary(Gguf(smollm2().gguf)) if not _vocabularies else _vocabularies[0]
-    _vocabularies.append(vocabulary)
-    watch = StopTexts(tuple(stops))
-    released, at = b"", 0
-    while at < len(text) and watch.found is None:
-        size = data.draw(st.integers(1, 4))
-        released += b"".join(unit.data for unit in watch.push(Unit(0, text[at : at + size].encode()), vocabulary))
-        at += size
-    places = [text.index(stop) for stop in stops if stop in text[:at]]
-    if watch.found is None:
-        assert not places
-        assert released + b"".join(unit.data for unit in watch.flush()) == text.encode()
-    else:
-        assert released.decode() == text[: min(places)]
-
-
-_vocabularies: list[GgufVocabulary] = []
-
-
 def test_bytes_that_are_no_text_cost_no_tokens(vocabulary: GgufVocabulary) -> None:
     output = Output(Generation(prompt=(1,)), vocabulary, 1, 10)
     token = vocabulary.token_id("a")
@@ -597,8 +602,8 @@ def test_bytes_that_are_no_text_cost_no_tokens(vocabulary: GgufVocabulary) -> No
         choice = {"text": text, "finish_reason": None, "logprobs": None}
         return {"choices": [choice], "__verbose": {"tokens": [token], "tokens_predicted": count}}
 
-    units = output.read(chunk("\ufffda", 2))
-    assert vocabulary.decode([unit.token for unit in units]) == "\ufffda"
-    assert [unit.token for unit in output.read(chunk("a", 3))] == [token]
+    tokens = output.read(chunk("\ufffda", 2))
+    assert vocabulary.decode([token.id for token in tokens]) == "\ufffda"
+    assert [one.id for one in output.read(chunk("a", 3))] == [token]
     with pytest.raises(EngineFailed, match="does not tell"):
         output.read({"choices": [{"text": "a", "finish_reason": None}]})

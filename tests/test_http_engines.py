@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import unbraid
 from unbraid.engines import (
+    Audio,
     Finish,
     Generation,
-    Piece,
     Sampling,
     Unsupported,
 )
 from unbraid.engines.openai import UNKNOWN
-from unbraid.engines.stops import StopTexts
 
-from .byte_vocabulary import END, MARKER, VOCABULARY
+from .byte_vocabulary import END, MARKER, VOCABULARY, Opaque
 from .fake_servers import FakeSGLang, FakeVLLM
 from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, text_of, whole
 from .in_loop import collect, in_loop
@@ -32,26 +30,37 @@ TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"typ
 # What comes out
 
 
+@pytest.mark.parametrize(
+    ("kind", "make", "stopped_by"),
+    [
+        ("sglang", partial(FakeSGLang, incremental=True), END),
+        ("sglang", partial(FakeSGLang, incremental=False), END),
+        ("vllm", FakeVLLM, None),
+    ],
+)
 @in_loop
-async def test_sglang_gives_ids_however_it_streams() -> None:
-    for incremental in (True, False):
-        async with FakeSGLang(HELLO, incremental=incremental) as server:
-            one = engine("sglang", server)
-            outputs = await collect(one.generate(Generation(prompt=PROMPT)))
-            assert ids_of(outputs) == HELLO
-            assert outputs[-1] == Finish("stop", 3, len(HELLO), 2, END)
-            assert (one.model, one.context) == ("fake", 1000)
-            await one.close()
-
-
-@in_loop
-async def test_vllm_gives_ids() -> None:
-    async with FakeVLLM(HELLO) as server:
-        one = engine("vllm", server)
+async def test_ids_however_they_are_streamed(kind: str, make: Any, stopped_by: int | None) -> None:
+    async with make(HELLO) as server:
+        one = engine(kind, server)
         outputs = await collect(one.generate(Generation(prompt=PROMPT)))
         assert ids_of(outputs) == HELLO
-        assert outputs[-1] == Finish("stop", 3, len(HELLO), 2, None)
+        assert outputs[-1] == Finish("stop", 3, len(HELLO), 2, stopped_by)
         assert (one.model, one.context) == ("fake", 1000)
+        await one.close()
+
+
+@in_loop
+async def test_ids_and_text_are_never_mixed() -> None:
+    async with FakeVLLM([*b"ab", END]) as server:
+        choices = [{"text": "", "token_ids": [97]}, {"text": "a", "token_ids": []}, {"text": "b", "token_ids": [98]}]
+        ending = {"text": "", "token_ids": [END], "finish_reason": "stop"}
+        server.events = lambda body: iter([{"choices": [one]} for one in (*choices, ending)])  # type: ignore[method-assign]
+        one = engine("vllm", server)
+        outputs = await collect(one.generate(Generation(prompt=PROMPT)))
+        assert (ids_of(outputs), text_of(outputs)) == ([*b"ab", END], "")
+        choices[0] = {"text": "a"}
+        outputs = await collect(one.generate(Generation(prompt=PROMPT)))
+        assert (ids_of(outputs), text_of(outputs)) == ([], "aab")
         await one.close()
 
 
@@ -82,18 +91,18 @@ async def test_how_it_ends(kind: str) -> None:
         assert whole(marked) == (b"abc" if kind == "openai" else b"abc<marker>")
         stopped = await collect(one.generate(Generation(prompt=PROMPT, stop=("xx", "er>d"))))
         assert whole(stopped) == b"abc<mark"
+        assert (ids_of(stopped) == list(b"abc<mark")) == (kind != "openai")  # ids to the end where there are any
         assert stopped[-1].stopped_by == "er>d"
         await one.close()
 
 
 @each_kind
 @in_loop
-async def test_stop_texts_without_a_vocabulary(kind: str) -> None:
-    async with KINDS[kind][0](b"one two three" + bytes([33]) + b"four") as server:
-        server.output.append(END)
-        for incremental in (True, False) if kind == "sglang" else (True,):
+async def test_stop_texts_without_all_of_a_vocabulary(kind: str) -> None:
+    async with KINDS[kind][0]([*b"one two three!four", END]) as server:
+        for incremental, vocabulary in ((True, None), (False, None), (True, Opaque()), (False, Opaque())):
             server.__dict__["incremental"] = incremental
-            one = engine(kind, server, vocabulary=None)
+            one = engine(kind, server, vocabulary=vocabulary)
             outputs = await collect(one.generate(Generation(prompt=PROMPT, stop=("e!", "zzz"))))
             assert not ids_of(outputs)
             assert text_of(outputs) == "one two thre"
@@ -259,26 +268,13 @@ async def test_constraints_are_where_the_server_looks() -> None:
         await body_of("openai", request)
 
 
-# Stop texts
-
-
-@given(st.text("abc<", max_size=12), st.lists(st.text("abc<", min_size=1, max_size=4), max_size=3), st.data())
-def test_stop_texts_cut_exactly(text: str, stops: list[str], data: st.DataObject) -> None:
-    ids = list(text.encode())
-    at = min((text.find(stop) for stop in stops if stop in text), default=len(text))
-    cutter = StopTexts(stops, VOCABULARY)
-    given_out: list[int] = []
-    while ids:
-        size = data.draw(st.integers(1, len(ids)))
-        piece = cutter.feed(Piece(tuple(ids[:size])))
-        ids = ids[size:]
-        given_out += piece.ids if piece else ()
-        so_far = text.encode()[: len(text) - len(ids)]
-        if not any(stop in so_far.decode() for stop in stops):  # what is held may be a stop text
-            held = so_far[len(given_out) :].decode()
-            assert not held or any(stop.startswith(held) for stop in stops)
-    pieces, found = cutter.finish()
-    given_out += [token for piece in pieces for token in piece.ids]
-    assert bytes(given_out).decode() == text[:at]
-    assert (found is None) == (at == len(text))
-    assert found is None or text.startswith(found, at)
+@in_loop
+async def test_audio() -> None:
+    audio = (Audio(b"\x00\xff", "wav"), Audio(b"a", "mp3"))
+    request = Generation(prompt=PROMPT, audio=audio)
+    body = await body_of("sglang", request)
+    assert body["audio_data"] == ["data:audio/wav;base64,AP8=", "data:audio/mp3;base64,YQ=="]
+    assert "audio_data" not in await body_of("sglang", Generation(prompt=PROMPT))
+    for kind in ("vllm", "openai"):
+        with pytest.raises(Unsupported, match="takes no audio: send text alone"):
+            await body_of(kind, request)

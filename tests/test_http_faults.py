@@ -14,10 +14,11 @@ from unbraid.engines import (
     EngineFailed,
     Finish,
     Generation,
+    Load,
     PromptTooLong,
     Unsupported,
 )
-from unbraid.engines.http import HttpError, _message, problem
+from unbraid.engines.http import _message, problem
 
 from .byte_vocabulary import END
 from .fake_servers import FakeServer, FakeSGLang, Fault
@@ -65,8 +66,9 @@ async def test_a_server_that_goes_silent(kind: str) -> None:
         (422, "top_k must be an integer", Unsupported),
         (400, "This model's maximum context length is 10 tokens", PromptTooLong),
         (413, "too much", PromptTooLong),
-        (401, "no key", HttpError),
-        (404, "no such model", HttpError),
+        (401, "no key", EngineError),
+        (403, "not for you", EngineError),
+        (404, "no such model", EngineError),
         (500, "CUDA error", EngineFailed),
         (429, "later", EngineDown),
         (503, "later", EngineDown),
@@ -75,8 +77,7 @@ async def test_a_server_that_goes_silent(kind: str) -> None:
 @in_loop
 async def test_what_a_status_means(kind: str, status: int, message: str, kind_of_error: type[EngineError]) -> None:
     _, error, _ = await fails(kind, Fault("status", status=status, message=message, headers={"Retry-After": "7"}))
-    assert isinstance(error, kind_of_error)
-    assert isinstance(error, HttpError)
+    assert type(error) is kind_of_error
     assert error.status == status
     assert message in str(error)
     if isinstance(error, EngineDown):
@@ -107,8 +108,9 @@ def test_messages_of_all_shapes(body: str, message: str) -> None:
 async def test_nobody_listens(kind: str) -> None:
     async with KINDS[kind][0]() as server:
         one = engine(kind, server)
-    with pytest.raises(EngineDown, match="cannot be reached"):
+    with pytest.raises(EngineDown, match="cannot be reached") as raised:
         await collect(one.generate(Generation(prompt=PROMPT)))
+    assert raised.value.status is None
     with pytest.raises(EngineDown):
         await one.check()
     await one.close()
@@ -177,6 +179,7 @@ async def test_the_server_sees_an_abort(kind: str, how: str) -> None:
         outputs = one.generate(Generation(prompt=PROMPT))
         if how == "aclose":
             await anext(outputs)
+            assert one.load == one.replicas[0].engine.load == Load(running=1)
             await outputs.aclose()
         else:
             task = asyncio.create_task(collect(outputs))
@@ -186,7 +189,7 @@ async def test_the_server_sees_an_abort(kind: str, how: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
         await until(lambda: server.gone == 1)
-        assert one.replicas[0].running == 0
+        assert one.load == one.replicas[0].engine.load == Load()
         await one.close()
         if isinstance(server, FakeSGLang):
             assert server.aborted == [server.generated[0]["rid"]]

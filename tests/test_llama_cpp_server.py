@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import unbraid
-from unbraid.engines import Finish, Generation, Piece, PromptTooLong, Sampling, Unsupported
+from unbraid.engines import Audio, Finish, Generation, Load, Piece, PromptTooLong, Sampling, Unsupported
 from unbraid.engines.llama_cpp_server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing
 from unbraid.models.gguf import Gguf
@@ -105,6 +105,7 @@ async def test_ends(peer: Peer) -> None:
         outputs = await collect(one.generate(asking(peer, '"one 🦜 two three"', stop=("o th", "🦧"))))
         assert peer.bytes(outputs) == "one 🦜 tw".encode()
         assert (outputs[-1].reason, outputs[-1].stopped_by) == ("stop", "o th")
+        assert all((output.text is None) == (vocabulary is not None) for output in outputs[:-1])
         outputs = await collect(one.generate(Generation(prompt=peer.parrot, max_tokens=4)))
         assert (outputs[-1].reason, outputs[-1].completion_tokens) == ("length", 4)
         await one.close()
@@ -154,6 +155,12 @@ async def test_what_goes_wrong(peer: Peer) -> None:
         await collect(one.generate(Generation(prompt=peer.parrot * 60)))
     with pytest.raises(Unsupported, match="grammar"):
         await collect(one.generate(asking(peer, "(")))
+    with pytest.raises(Unsupported, match="GBNF"):
+        await collect(one.generate(asking(peer, "", constraint=Written("%llguidance {}\nstart: ("))))
+    with pytest.raises(Unsupported, match="has no tokens for"):
+        await collect(one.generate(asking(peer, r'"\x04"')))
+    with pytest.raises(Unsupported, match="takes no audio"):
+        await collect(one.generate(Generation(prompt=peer.parrot, audio=(Audio(b"", "wav"),))))
     await one.close()
 
 
@@ -175,5 +182,5 @@ async def test_abort_and_two_at_once(peer: Peer) -> None:
     while working:
         working = await busy()
         await asyncio.sleep(0.01)
-    assert one.replicas[0].running == 0
+    assert one.load == Load()
     await one.close()

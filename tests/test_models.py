@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from unbraid.engines.spelling import spell
 from unbraid.models import KNOWN, Gguf, GgufVocabulary, Known, ModelError, package_folder, resolve
 from unbraid.models.archives import unpack
 from unbraid.models.cache import cache_folder, keep
@@ -217,7 +218,7 @@ def test_the_real_package() -> None:
     assert vocabulary.token_bytes(2) == b"<|im_end|>"
     assert 2 in vocabulary.special
     assert vocabulary.token_id(" the") not in vocabulary.special
-    assert vocabulary.decode(vocabulary.spell("smile 😀".encode()) or []) == "smile 😀"
+    assert vocabulary.decode(spell(vocabulary, "smile 😀".encode()) or ()) == "smile 😀"
     with pytest.raises(ModelError, match="a GGUF file alone"):
         vocabulary.encode("a")
 
@@ -499,8 +500,9 @@ def test_sentencepiece(tmp_path: Path) -> None:
     assert vocabulary.token_id("</s>") == 2
     assert vocabulary.token_id("<0x0A>") is None
     assert vocabulary.special == {0, 1, 2, tokens.index("<tool>")}
-    assert vocabulary.decode(vocabulary.spell("a the😀".encode()) or []) == "a the😀"
-    assert vocabulary.spell(b"aa", 3) is None
+    assert spell(vocabulary, b"a the") == (tokens.index("a"), tokens.index("▁the"))  # no bytes where there are pieces
+    assert vocabulary.decode(spell(vocabulary, "a the😀".encode()) or ()) == "a the😀"
+    assert spell(vocabulary, b"aa", 3) is None
 
 
 def test_tokenizers_that_are_not_known(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid.core.errors import UnbraidError
 from unbraid.engines import (
+    Audio,
     Engine,
     EngineDown,
     EngineError,
     EngineFailed,
     Finish,
     Generation,
+    Load,
     Piece,
     Sampling,
     TokenLogprob,
@@ -140,6 +142,7 @@ RICH = Generation(
     stop=("\n",),
     stop_tokens=(9,),
     logprobs=1,
+    audio=(Audio(b"\x00\xff", "wav"),),
 )
 
 
@@ -157,26 +160,30 @@ async def test_a_recording_plays_the_same(tmp_path: Path) -> None:
     assert [await collect(again.generate(request)) for request in (RICH, REQUEST)] == outputs
     by_prompt = ReplayEngine(found.find, speed=math.inf)
     assert await collect(by_prompt.generate(REQUEST)) == outputs[1]
-    with pytest.raises(Unsupported, match="not recorded"):
-        await collect(by_prompt.generate(Generation(prompt="other")))
+    for other in (Generation(prompt="other"), Generation(prompt=RICH.prompt)):  # the second has no audio
+        with pytest.raises(Unsupported, match="not recorded"):
+            await collect(by_prompt.generate(other))
 
 
 @in_loop
 async def test_what_went_wrong_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     down = EngineDown("full", 4.0)
+    down.status = 503
     recorder = Recorder(ReplayEngine([script("ab").failing(1), script("").failing(0, down), script("ab")]), path)
     for _ in range(2):
         with pytest.raises(EngineError):
             await collect(recorder.generate(REQUEST))
     closed = recorder.generate(REQUEST)
     await anext(closed)
+    assert recorder.load == Load(running=1)
     await closed.aclose()
+    assert recorder.load == Load()
     await recorder.close()
     broken, refused, left = read_recording(path).scripts
     assert isinstance(broken.ending, EngineFailed)
     assert isinstance(refused.ending, EngineDown)
-    assert refused.ending.retry_after == 4.0
+    assert (refused.ending.retry_after, refused.ending.status, broken.ending.status) == (4.0, 503, None)
     assert (pieces(left), left.ending) == (["a"], "abort")
 
 

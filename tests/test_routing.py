@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines import Engine, EngineDown, EngineError, EngineFailed, Finish, Generation, Unsupported
+from unbraid.engines import Engine, EngineDown, EngineError, EngineFailed, Finish, Generation, Load, Unsupported
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import Routed, Routing
 
@@ -51,9 +51,10 @@ async def test_the_one_with_the_least_to_do() -> None:
     await anext(first)
     await one_after_another(one, 3)
     assert played(busy, idle) == [1, 3]
+    assert one.load == busy.load == Load(running=1)
     await first.aclose()
     assert busy.aborted == 1
-    assert [replica.running for replica in one.replicas] == [0, 0]
+    assert one.load == busy.load == Load()
     await one.close()
 
 

@@ -19,7 +19,7 @@ from .real_tokenizers import qwen3_huggingface, step_audio_2
 from .running_server import RunningServer, folded, service_of, serving
 from .spoken_turn import SpokenTurn, spoken_turn
 
-CHUNKINGS = [1, 2, 3, 5, 17, (1, 9), 10_000]
+CHUNKINGS: list[int | tuple[int, int]] = [1, 2, 3, 5, 17, (1, 9), 10_000]
 TOOLS = [
     {
         "type": "function",

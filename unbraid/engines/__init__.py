@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from .base import (
+    Audio,
     Engine,
     EngineDown,
     EngineError,
     EngineFailed,
     Finish,
     Generation,
+    Load,
     Piece,
     PromptTooLong,
     Sampling,
@@ -17,12 +19,14 @@ from .base import (
 )
 
 __all__ = [
+    "Audio",
     "Engine",
     "EngineDown",
     "EngineError",
     "EngineFailed",
     "Finish",
     "Generation",
+    "Load",
     "Piece",
     "PromptTooLong",
     "Sampling",

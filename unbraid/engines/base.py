@@ -29,6 +29,15 @@ class Sampling:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A recording that the prompt holds."""
+
+    data: bytes = field(repr=False)
+    format: str
+    """As in OpenAI's interface: "wav", "mp3" and so on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """What an engine is asked for."""
@@ -45,6 +54,8 @@ class Generation:
     constraint: Constraint | None = None
     logprobs: int | None = None
     """How many alternatives to report for each token; 0 for the token alone, None for nothing."""
+    audio: tuple[Audio, ...] = ()
+    """What the prompt's places for audio stand for, in their order. Few engines take any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,14 @@ class Finish:
     """The stop text or token that ended it, where it is known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many requests an engine has to do with now."""
+
+    running: int = 0
+    waiting: int = 0
+
+
 class Engine(Protocol):
     """A model that can be asked to go on with a prompt."""
 
@@ -98,6 +117,11 @@ class Engine(Protocol):
         """The most tokens that prompt and output can have together, where it is known."""
         ...
 
+    @property
+    def load(self) -> Load:
+        """How much there is to do now."""
+        ...
+
     def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece, then `Finish`. Closing the generator (`aclose`) aborts the work at once."""
         ...
@@ -113,6 +137,9 @@ class Engine(Protocol):
 
 class EngineError(UnbraidError):
     """Base of what can go wrong with an engine."""
+
+    status: int | None = None
+    """What a server answered instead of tokens, where it did."""
 
 
 class EngineDown(EngineError):
@@ -133,3 +160,9 @@ class PromptTooLong(EngineError):
 
 class Unsupported(EngineError):
     """The engine cannot do what was asked; the message says what to leave out."""
+
+
+def refuse_audio(request: Generation, engine: str) -> None:
+    """For engines that cannot hear."""
+    if request.audio:
+        raise Unsupported(f"{engine} takes no audio: send text alone, or use SGLang or vLLM in this process")

@@ -20,9 +20,21 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..models import DEFAULT, KNOWN, Gguf, GgufVocabulary, ModelFiles, resolve
-from .base import EngineDown, EngineError, EngineFailed, Finish, Generation, Piece, PromptTooLong, Unsupported
+from .base import (
+    EngineDown,
+    EngineError,
+    EngineFailed,
+    Finish,
+    Generation,
+    Load,
+    Piece,
+    PromptTooLong,
+    Unsupported,
+    refuse_audio,
+)
 from .embedded_llama import LlamaServer, as_request
-from .embedded_output import Output, Unit, as_piece
+from .embedded_output import Output
+from .stops import Token, as_piece
 
 _CONTEXT = 4096  # if nothing is said, and the model can take as much
 
@@ -101,6 +113,14 @@ class EmbeddedEngine:
         return self._server.context
 
     @property
+    def load(self) -> Load:
+        """Requests that are in a slot of llama.cpp, and those that wait for one."""
+        with self._lock:  # all in there have a future
+            futures = [job.future for job in list(self._jobs) if job.future is not None]
+        running = sum(future.running() for future in futures)
+        return Load(running, len(futures) - running)
+
+    @property
     def chat_template(self) -> str | None:
         """The model's chat template: a file beside the model goes before the one inside."""
         path = self.files.chat_template
@@ -118,9 +138,9 @@ class EmbeddedEngine:
         job = self._start(request, prompt, limit)
         try:
             while True:
-                units, end = await job.take()
-                if units:
-                    yield as_piece(units)
+                tokens, end = await job.take()
+                if tokens:
+                    yield as_piece(tokens)
                 if isinstance(end, Finish):
                     yield end
                     return
@@ -157,6 +177,7 @@ class EmbeddedEngine:
     def _measure(self, request: Generation) -> tuple[tuple[int, ...], int]:
         """The prompt's tokens, and how many may follow it."""
         self._refuse_if_down()
+        refuse_audio(request, self._name)
         prompt = request.prompt
         if isinstance(prompt, str):
             prompt = tuple(self._vocabulary.encode(prompt, special=True))
@@ -190,7 +211,7 @@ class EmbeddedEngine:
         """In a thread of the pool: put the request to llama.cpp, and wait until it is done."""
         try:
             if not job.aborted:
-                self._server.complete(as_request(request, prompt, limit, self.context), job.read)
+                self._server.complete(as_request(request, prompt, limit, self.context, self._vocabulary), job.read)
             job.end(EngineFailed("llama.cpp ended without saying how"))
         except Exception as error:
             job.end(error)
@@ -210,7 +231,7 @@ class _Job:
         self.future: Future[None] | None = None
         self._loop = loop
         self._output = output
-        self._units: deque[Unit] = deque()
+        self._tokens: deque[Token] = deque()
         self._end: Finish | Exception | None = None
         self._ready = asyncio.Event()
         self._told = False
@@ -220,10 +241,10 @@ class _Job:
         if self.aborted:
             return True
         try:
-            self._units.extend(self._output.read(json.loads(said)))
+            self._tokens.extend(self._output.read(json.loads(said)))
             if self._output.finish is not None:
                 self.end(self._output.finish)
-            elif self._units:
+            elif self._tokens:
                 self._tell()
         except EngineError as error:
             self.end(error)
@@ -243,14 +264,14 @@ class _Job:
         if self.future is not None:
             self.future.cancel()
 
-    async def take(self) -> tuple[list[Unit], Finish | Exception | None]:
+    async def take(self) -> tuple[list[Token], Finish | Exception | None]:
         """The tokens that have come since the last time, and the end if it is there."""
         await self._ready.wait()
         self._ready.clear()
         self._told = False  # before the tokens are taken: from now on, those that come are told again
         end = self._end  # before the tokens, too: what comes before the end is there when the end is
-        units = [self._units.popleft() for _ in range(len(self._units))]
-        return units, end
+        tokens = [self._tokens.popleft() for _ in range(len(self._tokens))]
+        return tokens, end
 
     def _tell(self) -> None:
         if self._told:

@@ -18,7 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..core.vocabulary import WholeVocabulary
 from .base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Sampling, Unsupported
+from .llama_cpp import constraint_fields
 
 MARGIN = 3
 """How many tokens more than wanted are asked for: one whose last character is not whole yet is told only with the token
@@ -144,7 +146,9 @@ def _threads() -> int:
     return max(1, cores - 1)
 
 
-def as_request(request: Generation, prompt: tuple[int, ...], limit: int, context: int) -> bytes:
+def as_request(
+    request: Generation, prompt: tuple[int, ...], limit: int, context: int, vocabulary: WholeVocabulary
+) -> bytes:
     """The request as llama.cpp wants it. Stop texts and tokens are not in it: we look for them ourselves."""
     body: dict[str, Any] = {
         "prompt": prompt,
@@ -155,11 +159,12 @@ def as_request(request: Generation, prompt: tuple[int, ...], limit: int, context
         "cache_prompt": True,
         "sse_ping_interval": -1,
         **_sampling(request.sampling, context),
+        "logit_bias": _biases(request),
     }
     if request.logprobs is not None:
         body["n_probs"] = max(1, request.logprobs)
     if request.constraint is not None:
-        body.update(request.constraint.to_llama_cpp())
+        body |= constraint_fields(request.constraint, vocabulary)
     return json.dumps(body).encode()
 
 
@@ -185,15 +190,19 @@ def _sampling(sampling: Sampling, context: int) -> dict[str, Any]:
         "repeat_penalty": sampling.repetition_penalty,
         "repeat_last_n": context if penalties else 0,
         "seed": _SEEDS if sampling.seed is None else sampling.seed % _SEEDS,
-        "logit_bias": [[token, _bias(bias)] for token, bias in sampling.logit_bias.items()],
     }
 
 
-def _bias(bias: float) -> float | bool:
-    """`False` forbids a token."""
-    if math.isnan(bias):
+def _biases(request: Generation) -> list[tuple[int, float | bool]]:
+    """`False` forbids a token, but never where there is a constraint: that must always leave a token to choose."""
+    bias = request.sampling.logit_bias
+    if any(map(math.isnan, bias.values())):
         raise Unsupported("logit_bias has a value that is not a number")
-    return False if bias == -math.inf else max(-_MOST_BIAS, min(_MOST_BIAS, bias))
+    may_forbid = request.constraint is None
+    return [
+        (token, False if may_forbid and value == -math.inf else max(-_MOST_BIAS, min(_MOST_BIAS, value)))
+        for token, value in bias.items()
+    ]
 
 
 def as_error(answer: Any) -> EngineError:

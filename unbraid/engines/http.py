@@ -18,28 +18,6 @@ _LINGER = 1.0
 """How long a server may take to end its answer after it has said that all is said."""
 
 
-class HttpError(EngineError):
-    """What a server answered instead of tokens."""
-
-    status: int = 0
-
-
-class Refused(Unsupported, HttpError):
-    """The server does not do what was asked."""
-
-
-class TooLong(PromptTooLong, HttpError):
-    """The server says that the prompt does not fit."""
-
-
-class Busy(EngineDown, HttpError):
-    """The server takes no requests now."""
-
-
-class Broken(EngineFailed, HttpError):
-    """The server made an error of its own."""
-
-
 class Address:
     """Where one server is. Connections are kept and shared by all requests."""
 
@@ -148,19 +126,19 @@ class Address:
             raise EngineFailed(f"the connection to {self.url} broke: {error or type(error).__name__}") from error
 
 
-def problem(status: int, message: str, retry_after: float | None = None) -> HttpError:
+def problem(status: int, message: str, retry_after: float | None = None) -> EngineError:
     """The error for what a server said; its `status` is the server's."""
-    found: HttpError
+    found: EngineError
     if status in (429, 502, 503, 504):
-        found = Busy(message, 1.0 if retry_after is None else retry_after)
+        found = EngineDown(message, 1.0 if retry_after is None else retry_after)
     elif status >= 500:
-        found = Broken(message)
+        found = EngineFailed(message)
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
-        found = TooLong(message)
+        found = PromptTooLong(message)
     elif status in (400, 405, 415, 422):
-        found = Refused(message)
+        found = Unsupported(message)
     else:
-        found = HttpError(f"{message} (status {status})")
+        found = EngineError(f"{message} (status {status})")
     found.status = status
     return found
 

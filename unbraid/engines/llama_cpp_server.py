@@ -6,13 +6,14 @@ Checked against the server in xllamacpp 2026.10.11549.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Unpack, cast
 
-from ..core.vocabulary import Vocabulary, WholeVocabulary
+from ..core.vocabulary import Vocabulary
 from .base import Finish, Generation, Piece, TokenLogprob
+from .llama_cpp import constraint_fields, untold
 from .routing import Routing
 from .server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
+from .spelling import is_whole
 
 _LOOK_BACK = 4096
 """How far penalties reach where the context is not known."""
@@ -21,17 +22,15 @@ _LOOK_BACK = 4096
 class LlamaCppServerEngine(Servers):
     """One or more servers of llama.cpp with the same model.
 
-    Without `vocabulary` the output is text. llama.cpp streams no id for a token that ends inside of a character, so
-    with one, the bytes of such tokens are spelled with others of the vocabulary: the same bytes, not always the same
-    ids.
+    Without `vocabulary`, or with one whose tokens cannot be gone through, the output is text. llama.cpp streams no id
+    for a token that ends inside of a character, so with one, the bytes of such tokens are spelled with others of the
+    vocabulary: the same bytes, not always the same ids.
     """
 
     def __init__(
         self, urls: str | Sequence[str], *, routing: Routing | None = None, **options: Unpack[ServerOptions]
     ) -> None:
-        vocabulary = options.get("vocabulary")
-        speller = None if vocabulary is None or not hasattr(vocabulary, "size") else Speller(vocabulary)
-        super().__init__(urls, lambda url: LlamaCppServer(url, speller, **options), routing)
+        super().__init__(urls, lambda url: LlamaCppServer(url, **options), routing)
 
     async def tokenize(self, text: str) -> list[int]:
         """The ids of `text`, with special tokens recognised; the first server is asked."""
@@ -44,9 +43,9 @@ class LlamaCppServer(Server):
     path = "/completion"
     stops_itself = False
 
-    def __init__(self, url: str, speller: Speller | None, **options: Unpack[ServerOptions]) -> None:
+    def __init__(self, url: str, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
-        self._speller = speller
+        self._whole = self.vocabulary if is_whole(self.vocabulary) else None
 
     async def describe(self) -> tuple[str, int | None]:
         """The context is that of one slot: the server shares its own among them."""
@@ -66,7 +65,7 @@ class LlamaCppServer(Server):
             "cache_prompt": True,
             "n_predict": -1 if request.max_tokens is None else request.max_tokens,
             # Text that may be the beginning of a stop text comes late, and the bytes of lost tokens with it.
-            "stop": list(request.stop) if self._speller is None else [],
+            "stop": list(request.stop) if self._whole is None else [],
             # Every value is said, since the server has defaults of its own.
             "temperature": chosen.temperature,
             "top_p": chosen.top_p,
@@ -82,11 +81,11 @@ class LlamaCppServer(Server):
         if request.logprobs is not None:
             body["n_probs"] = max(1, request.logprobs)
         if request.constraint is not None:
-            body |= request.constraint.to_llama_cpp()
+            body |= constraint_fields(request.constraint, self._whole)
         return body
 
     def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
-        return _Reader(request, self.vocabulary, self._speller)
+        return _Reader(request, self.vocabulary)
 
 
 def _context(props: Mapping[str, Any]) -> int | None:
@@ -94,39 +93,10 @@ def _context(props: Mapping[str, Any]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-class Speller:
-    """Bytes as tokens that are ordinary text."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = cast(WholeVocabulary, vocabulary)
-
-    def spell(self, data: bytes) -> tuple[int, ...]:
-        """Tokens for `data`, the longest first; a byte that no token stands for is left out."""
-        found = []
-        at = 0
-        while at < len(data):
-            size = next((n for n in range(len(data) - at, 0, -1) if data[at : at + n] in self._ids), 0)
-            if size:
-                found.append(self._ids[data[at : at + size]])
-            at += size or 1
-        return tuple(found)
-
-    def lost(self, text: bytes, ids: Sequence[int]) -> tuple[int, ...]:
-        """Tokens for what stands in `text` before that of `ids`."""
-        return self.spell(text.removesuffix(b"".join(self._vocabulary.token_bytes(token) or b"" for token in ids)))
-
-    @cached_property
-    def _ids(self) -> dict[bytes, int]:
-        special, of = self._vocabulary.special, self._vocabulary.token_bytes
-        ids = [token for token in range(self._vocabulary.size) if token not in special]
-        return {data: token for token in reversed(ids) if (data := of(token))}
-
-
 class _Reader:
-    def __init__(self, request: Generation, vocabulary: Vocabulary | None, speller: Speller | None) -> None:
+    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
         self.over = False
         self._vocabulary = vocabulary
-        self._speller = speller
         self._ends = frozenset(request.stop_tokens)
         self._top = request.logprobs
         self._count = 0
@@ -144,10 +114,12 @@ class _Reader:
         if self._top is not None:
             logprobs = tuple(map(self._logprob, message.get("completion_probabilities") or ()))
         self._look_for_end(ids)
-        if self._speller is None:
+        if not is_whole(self._vocabulary):
             return Piece(text=text, logprobs=logprobs) if text else None
-        if ids and self._count - before > len(ids):
-            ids = self._speller.lost(text.encode(), ids) + ids
+        missing = self._count - before - len(ids)
+        if ids and missing > 0:
+            told = b"".join(token_bytes(self._vocabulary, token) for token in ids)
+            ids = untold(self._vocabulary, text, told, missing) + ids
         return Piece(ids, logprobs=logprobs) if ids else None
 
     def _look_for_end(self, ids: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
 from .base import Finish, Generation, Piece, TokenLogprob, Unsupported
 from .routing import Routing
-from .server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
+from .server import Server, ServerOptions, Servers, as_text, biases, finish_reason, token_bytes
 
 Constrain = Callable[[Constraint], Mapping[str, Any]]
 UNKNOWN = -1
@@ -90,14 +90,14 @@ class CompletionServer(Server):
 
 
 class CompletionReader:
-    """Reads the answer of `/v1/completions`: ids where the server sends them, text elsewhere."""
+    """Reads the answer of `/v1/completions`: ids where the server sends them, text elsewhere; never both in one."""
 
     over = False
 
     def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
         self._vocabulary = vocabulary
-        self._as_text = bool(request.stop) and vocabulary is None
-        """Only the server knows where in the tokens a stop text begins."""
+        self._as_text = as_text(request, vocabulary)
+        self._as_ids = False
         self._top = request.logprobs or 0
         self._prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
         self._count = 0
@@ -118,8 +118,12 @@ class CompletionReader:
         self._count += len(ids) or bool(text)
         logprobs = self._logprobs(choice["logprobs"], ids) if choice.get("logprobs") else ()
         if ids and not self._as_text:
+            self._as_ids = True
             return Piece(ids, logprobs=logprobs)
-        return Piece(text=text, logprobs=logprobs) if text else None
+        if not text or self._as_ids:  # text that comes late, of ids that came before
+            return None
+        self._as_text = True
+        return Piece(text=text, logprobs=logprobs)
 
     def _logprobs(self, found: Mapping[str, Any], ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
         tokens, values = found["tokens"], found["token_logprobs"]

@@ -9,11 +9,11 @@ and one for its end. Requests that run at the same time stand between each other
 `after` how many seconds have passed since the line before of the same request.
 
     {"request": 0, "prompt": [1, 2] or "…", "sampling": {…}, "max_tokens": …, "stop": […], "stop_tokens": […],
-     "logprobs": …, "constrained": false}
+     "logprobs": …, "constrained": false, "audio": [{"format": "wav", "data": "… in base64"}]}
     {"of": 0, "after": 0.01, "ids": [3, 4], "logprobs": […]}       one of ids and text; logprobs where there are any:
     {"of": 0, "after": 0.01, "text": "…"}                          [id, bytes in hex, logprob or null, [the likeliest]]
     {"of": 0, "after": 0.01, "finish": {"reason": "stop", "prompt_tokens": 2, "completion_tokens": 2, …}}
-    {"of": 0, "after": 0.01, "error": {"kind": "EngineFailed", "message": "…"}}
+    {"of": 0, "after": 0.01, "error": {"kind": "EngineFailed", "message": "…"}}    status and retry_after if known
     {"of": 0, "after": 0.01, "closed": true}                       whoever asked did not want the rest
 
 A constraint is not kept, only that there was one. Readers skip fields that they do not know; what they could not do
@@ -22,6 +22,7 @@ without has another version.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import time
@@ -35,12 +36,14 @@ from typing import Any, TextIO
 from ..core.errors import UnbraidError
 from ..core.vocabulary import Vocabulary
 from .base import (
+    Audio,
     Engine,
     EngineDown,
     EngineError,
     EngineFailed,
     Finish,
     Generation,
+    Load,
     Piece,
     PromptTooLong,
     Sampling,
@@ -53,6 +56,8 @@ VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
     kind.__name__: kind for kind in (EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
 }
+_MORE = {"status", "retry_after"}
+"""What errors may have besides their message."""
 
 
 class Recorder:
@@ -75,6 +80,10 @@ class Recorder:
     @property
     def context(self) -> int | None:
         return self._engine.context
+
+    @property
+    def load(self) -> Load:
+        return self._engine.load
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         number = next(self._numbers)
@@ -128,9 +137,9 @@ class Recording:
     scripts: list[Script] = field(default_factory=list)
 
     def find(self, request: Generation) -> Script:
-        """The output for the same prompt: what a `ReplayEngine` can choose by."""
+        """The output for the same prompt and audio: what a `ReplayEngine` can choose by."""
         for known, script in zip(self.requests, self.scripts, strict=True):
-            if known.prompt == request.prompt:
+            if (known.prompt, known.audio) == (request.prompt, request.audio):
                 return script
         raise Unsupported("this prompt was not recorded")
 
@@ -175,7 +184,8 @@ def _write_request(request: Generation) -> dict[str, Any]:
     sampling = asdict(request.sampling)
     sampling["logit_bias"] = list(sampling["logit_bias"].items())  # JSON has no numbers for keys
     known = {name: getattr(request, name) for name in fields}
-    return {**known, "sampling": sampling, "constrained": request.constraint is not None}
+    audio = [{"format": one.format, "data": base64.b64encode(one.data).decode()} for one in request.audio]
+    return {**known, "sampling": sampling, "constrained": request.constraint is not None, "audio": audio}
 
 
 def _read_request(line: Mapping[str, Any]) -> Generation:
@@ -188,6 +198,7 @@ def _read_request(line: Mapping[str, Any]) -> Generation:
         stop=tuple(line["stop"]),
         stop_tokens=tuple(line["stop_tokens"]),
         logprobs=line["logprobs"],
+        audio=tuple(Audio(base64.b64decode(one["data"]), one["format"]) for one in line.get("audio", ())),
     )
 
 
@@ -216,8 +227,8 @@ def _read_logprob(one: Sequence[Any]) -> TokenLogprob:
 
 def _write_error(error: EngineError) -> dict[str, Any]:
     kind = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
-    waits = {"retry_after": error.retry_after} if isinstance(error, EngineDown) else {}
-    return {"kind": kind, "message": str(error), **waits}
+    more = {name: getattr(error, name, None) for name in _MORE}
+    return {"kind": kind, "message": str(error), **{name: value for name, value in more.items() if value is not None}}
 
 
 def _read_ending(line: Mapping[str, Any]) -> Ending:
@@ -226,7 +237,7 @@ def _read_ending(line: Mapping[str, Any]) -> Ending:
     if "error" in line:
         said = line["error"]
         error = _ERRORS.get(said["kind"], EngineError)(said["message"])
-        if isinstance(error, EngineDown):
-            error.retry_after = said.get("retry_after", error.retry_after)
+        for name in _MORE & said.keys():
+            setattr(error, name, said[name])
         return error
     return "abort"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from ..core.vocabulary import Vocabulary
-from .base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Piece, Unsupported
+from .base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Load, Piece, Unsupported
 
 Ending = Finish | FinishReason | EngineError | None
 Chunks = int | tuple[int, int]
@@ -108,12 +108,18 @@ class ReplayEngine:
         self._scripts = scripts
         self._repeat = repeat
         self._speed = speed
+        self._running = 0
+
+    @property
+    def load(self) -> Load:
+        return Load(self._running)
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         await self.check()
         self.requests.append(request)
         chosen = self._choose(request, len(self.requests) - 1)
         ended = False
+        self._running += 1
         try:
             for step in chosen.steps:
                 await asyncio.sleep(step.after / self._speed)
@@ -121,6 +127,7 @@ class ReplayEngine:
             ended = chosen.ending is not None
             yield await _ending(chosen, request)
         finally:
+            self._running -= 1
             self.aborted += not ended
 
     def _choose(self, request: Generation, at: int) -> Script:

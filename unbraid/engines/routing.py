@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ..core.vocabulary import Vocabulary
-from .base import Engine, EngineDown, EngineError, EngineFailed, Finish, Generation, Piece
+from .base import Engine, EngineDown, EngineError, EngineFailed, Finish, Generation, Load, Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,11 @@ class Routed:
     def context(self) -> int | None:
         known = [replica.engine.context for replica in self.replicas if replica.engine.context is not None]
         return min(known, default=None)
+
+    @property
+    def load(self) -> Load:
+        """Requests of ours: what waits inside of the engines runs, seen from here."""
+        return Load(sum(replica.running for replica in self.replicas))
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         self._watch()

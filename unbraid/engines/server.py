@@ -10,10 +10,22 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypedDict
 
 from ..core.vocabulary import Vocabulary
-from .base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Piece, Sampling
-from .http import Address, HttpError, problem, said
+from .base import (
+    EngineDown,
+    EngineError,
+    EngineFailed,
+    Finish,
+    FinishReason,
+    Generation,
+    Load,
+    Piece,
+    Sampling,
+    refuse_audio,
+)
+from .http import Address, problem, said
 from .routing import Routed, Routing
-from .stops import StopTexts
+from .spelling import is_whole
+from .stops import StopTexts, as_piece
 
 
 class ServerOptions(TypedDict, total=False):
@@ -57,6 +69,8 @@ class Server(ABC):
     health: ClassVar[str] = "/health"
     stops_itself: ClassVar[bool] = True
     """Whether the server ends the output at stop texts; otherwise that is done here."""
+    hears: ClassVar[bool] = False
+    """Whether audio can be sent."""
 
     def __init__(
         self,
@@ -76,7 +90,13 @@ class Server(ABC):
         self.extra = dict(extra or {})
         self._check_timeout = check_timeout
         self._met = bool(model) and context is not None
+        self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def load(self) -> Load:
+        """Requests of ours; the server may have others."""
+        return Load(self._running)
 
     @abstractmethod
     def body(self, request: Generation) -> dict[str, Any]:
@@ -97,9 +117,12 @@ class Server(ABC):
         return None
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        if not self.hears:
+            refuse_audio(request, self.address.url)
         await self._meet()
         body = {**self.body(request), **self.extra}
         running, begun = True, False
+        self._running += 1
         try:
             async with aclosing(self._outputs(request, body)) as outputs:
                 async for output in outputs:
@@ -111,12 +134,13 @@ class Server(ABC):
                 raise EngineFailed(f"the output broke off: {error}") from error
             raise
         finally:
+            self._running -= 1
             if running:
                 self._abort(body)
 
     async def _outputs(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Piece | Finish, None]:
         reader = self.reader(request, body)
-        stops = StopTexts(request.stop, self.vocabulary) if request.stop and self.vocabulary is not None else None
+        stops = StopTexts(request.stop, self.vocabulary) if request.stop and is_whole(self.vocabulary) else None
         ended = False
         async with aclosing(self.address.stream(self.path, body)) as messages:
             async for message in messages:
@@ -124,8 +148,8 @@ class Server(ABC):
                     piece = self._read(reader, message)
                     if piece is not None and piece.ids and stops is not None:
                         piece = stops.feed(piece)
-                        reader.over |= stops.found and not self.stops_itself
-                    if piece is not None:
+                        reader.over |= stops.found is not None and not self.stops_itself
+                    if piece is not None and (piece.ids or piece.text):
                         yield piece
                 elif not ended:  # the connection is still to be brought to its end
                     ended = True
@@ -152,10 +176,11 @@ class Server(ABC):
         if finish is None:
             raise EngineFailed(f"{self.address.url} broke off in the middle of an output")
         if stops is not None:
-            pieces, found = stops.finish()
-            yield from pieces
-            if found is not None:
-                finish = replace(finish, reason="stop", stopped_by=found)
+            held = stops.flush()
+            if held:
+                yield as_piece(held)
+            if stops.found is not None:
+                finish = replace(finish, reason="stop", stopped_by=stops.found)
         yield finish
 
     async def check(self) -> None:
@@ -173,8 +198,8 @@ class Server(ABC):
             return
         try:
             model, context = await self.describe()
-        except HttpError as error:
-            if not 400 <= error.status < 500 or isinstance(error, EngineDown):
+        except EngineError as error:
+            if not 400 <= (error.status or 0) < 500 or isinstance(error, EngineDown):
                 raise
             model, context = "", None  # it does not say
         self.model = self.model or model
@@ -225,3 +250,10 @@ def token_bytes(vocabulary: Vocabulary | None, token: int, text: str | None = No
     """The bytes of a token, from its text where there is no vocabulary."""
     found = None if vocabulary is None else vocabulary.token_bytes(token)
     return (text or "").encode() if found is None else found
+
+
+def as_text(request: Generation, vocabulary: Vocabulary | None) -> bool:
+    """Whether the output is to be read as text though there are ids. With stop texts, ids have to be cut inside of
+    tokens, which takes the whole vocabulary; without it, only the server knows where to cut, and cuts the text. All of
+    the output is text then: a parser takes the one or the other."""
+    return bool(request.stop) and not is_whole(vocabulary)

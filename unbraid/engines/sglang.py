@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
@@ -9,10 +10,10 @@ from typing import Any, Literal, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Finish, Generation, Piece, TokenLogprob
+from .base import Audio, Finish, Generation, Piece, TokenLogprob
 from .http import problem
 from .routing import Routing
-from .server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
+from .server import Server, ServerOptions, Servers, as_text, biases, finish_reason, token_bytes
 
 Dialect = Literal["structural_tag", "ebnf", "regex"]
 
@@ -39,6 +40,7 @@ class SGLangEngine(Servers):
 
 class _SGLang(Server):
     path = "/generate"
+    hears = True
 
     def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
@@ -50,6 +52,8 @@ class _SGLang(Server):
             body["text"] = request.prompt
         else:
             body["input_ids"] = list(request.prompt)
+        if request.audio:
+            body["audio_data"] = list(map(_data_url, request.audio))
         if request.logprobs is not None:
             body |= {"return_logprob": True, "top_logprobs_num": request.logprobs}
             body["return_text_in_logprobs"] = self.vocabulary is None
@@ -88,6 +92,10 @@ class _SGLang(Server):
         return self.address.post("/abort_request", {"rid": body["rid"]}, timeout=5.0)
 
 
+def _data_url(audio: Audio) -> str:
+    return f"data:audio/{audio.format};base64,{base64.b64encode(audio.data).decode()}"
+
+
 def _constrained(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
     match dialect:
         case "structural_tag":
@@ -103,8 +111,7 @@ class _Reader:
 
     def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
         self._vocabulary = vocabulary
-        self._as_text = bool(request.stop) and vocabulary is None
-        """Only the server knows where in the tokens a stop text begins."""
+        self._as_text = as_text(request, vocabulary)
         self._logprobs = request.logprobs is not None
         self._count = 0
         self._length = 0

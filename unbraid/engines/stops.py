@@ -1,61 +1,89 @@
-"""Texts that end the output, where it comes as token ids: servers leave them out of the text, but not of the ids."""
+"""Texts that end the output, found in its tokens: servers leave them out of the text, but not of the ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from ..core.vocabulary import Vocabulary
+from ..core.vocabulary import Vocabulary, WholeVocabulary
 from .base import Piece, TokenLogprob
+from .spelling import spell_most
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of the output."""
+
+    id: int
+    data: bytes
+    logprob: TokenLogprob | None = None
+
+
+def as_tokens(ids: Iterable[int], vocabulary: Vocabulary) -> list[Token]:
+    """Tokens and their bytes."""
+    return [Token(token, vocabulary.token_bytes(token) or b"") for token in ids]
+
+
+def as_piece(tokens: Sequence[Token]) -> Piece:
+    """Tokens as an engine gives them."""
+    logprobs = tuple(token.logprob for token in tokens if token.logprob is not None)
+    return Piece(tuple(token.id for token in tokens), logprobs=logprobs)
 
 
 class StopTexts:
-    """Holds tokens back for as long as they may be the beginning of a stop text, and cuts there once one is whole."""
+    """Holds tokens back for as long as they may be the beginning of a stop text, and ends with the first that is whole.
 
-    def __init__(self, texts: Sequence[str], vocabulary: Vocabulary) -> None:
-        self._texts = [text.encode() for text in texts if text]
+    Where it begins inside of a token, what the token has before it is spelled in other tokens, so that all that goes
+    out is ids: a parser that was fed ids takes no text. What the vocabulary has no tokens for is left out there.
+    """
+
+    def __init__(self, texts: Iterable[str], vocabulary: WholeVocabulary) -> None:
+        self.found: str | None = None
+        """The stop text that ended the output."""
+        self._stops = [(text.encode(), text) for text in texts if text]
         self._vocabulary = vocabulary
-        self._held: list[tuple[int, bytes, TokenLogprob | None]] = []
-        self.found = False
-        """A stop text is whole."""
+        self._held: list[Token] = []
 
-    def feed(self, piece: Piece) -> Piece | None:
-        """What is certainly no part of a stop text."""
+    def push(self, token: Token) -> list[Token]:
+        """The tokens that are certainly no part of a stop text; those before it, once one is whole, and then none."""
+        if self.found is not None:
+            return []
+        self._held.append(token)
+        data = b"".join(held.data for held in self._held)
+        places = [(data.find(stop), -len(stop), text) for stop, text in self._stops if stop in data]
+        if not places:
+            return self._release(len(data) - max((_overlap(data, stop) for stop, _ in self._stops), default=0))[0]
+        at, _, self.found = min(places)
+        released, rest = self._release(at)
+        self._held.clear()
+        return [*released, *as_tokens(spell_most(self._vocabulary, rest), self._vocabulary)]
+
+    def feed(self, piece: Piece) -> Piece:
+        """The same for all tokens of a piece. Where there are fewer logprobs, they are those of the last ones."""
         unknown = [None] * (len(piece.ids) - len(piece.logprobs))
+        released: list[Token] = []
         for token, logprob in zip(piece.ids, [*unknown, *piece.logprobs], strict=True):
-            self._held.append((token, self._vocabulary.token_bytes(token) or b"", logprob))
-        held = b"".join(data for _, data, _ in self._held)
-        self.found = any(text in held for text in self._texts)
-        return self._release(min((self._begins(held, text) for text in self._texts), default=len(held)))[0]
+            released += self.push(Token(token, self._vocabulary.token_bytes(token) or b"", logprob))
+        return as_piece(released)
 
-    def finish(self) -> tuple[list[Piece], str | None]:
-        """What was held back, up to the first stop text, and that text. Where it begins inside of a token, the rest of
-        the token is given as text."""
-        held = b"".join(data for _, data, _ in self._held)
-        at, found = min(((held.find(text), text) for text in self._texts if text in held), default=(len(held), None))
-        piece, cut = self._release(at)
-        rest = self._held[0][1][: at - cut] if self._held else b""
-        pieces = [] if piece is None else [piece]
-        if rest:
-            pieces.append(Piece(text=rest.decode("utf-8", "replace")))
-        return pieces, None if found is None else found.decode()
+    def flush(self) -> list[Token]:
+        """All that is still held back."""
+        released, self._held = self._held, []
+        return released
 
-    def _release(self, at: int) -> tuple[Piece | None, int]:
-        """The tokens that end at byte `at` of what is held or before, and how many bytes they are."""
-        count = size = 0
-        while count < len(self._held) and size + len(self._held[count][1]) <= at:
-            size += len(self._held[count][1])
+    def _release(self, end: int) -> tuple[list[Token], bytes]:
+        """The tokens that are over at byte `end` of what is held, and what the next one has before it."""
+        at = count = 0
+        while count < len(self._held) and at + len(self._held[count].data) <= end:
+            at += len(self._held[count].data)
             count += 1
-        gone, self._held = self._held[:count], self._held[count:]
-        if not gone:
-            return None, 0
-        logprobs = tuple(logprob for _, _, logprob in gone if logprob is not None)
-        return Piece(tuple(token for token, _, _ in gone), logprobs=logprobs), size
+        released, self._held = self._held[:count], self._held[count:]
+        return released, self._held[0].data[: end - at] if self._held else b""
 
-    @staticmethod
-    def _begins(held: bytes, text: bytes) -> int:
-        """Where `text` stands in `held`, or may come to stand once there is more."""
-        at = held.find(text)
-        if at >= 0:
-            return at
-        first = max(0, len(held) - len(text) + 1)
-        return next((at for at in range(first, len(held)) if text.startswith(held[at:])), len(held))
+
+def _overlap(data: bytes, stop: bytes) -> int:
+    """How much of the end of `data` may be the beginning of `stop`."""
+    for length in range(min(len(data), len(stop) - 1), 0, -1):
+        if data.endswith(stop[:length]):
+            return length
+    return 0

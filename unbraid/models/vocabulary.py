@@ -76,27 +76,6 @@ class GgufVocabulary:
         """The text of tokens."""
         return b"".join(self.token_bytes(token) or b"" for token in ids).decode("utf-8", "replace")
 
-    def spell(self, data: bytes, count: int | None = None) -> list[int] | None:
-        """Ordinary tokens whose bytes are `data`, long ones first; `count` of them, if it is given. None where there
-        are none."""
-        ids = self._ordinary
-        dead: set[tuple[int, int | None]] = set()
-
-        def go(at: int, left: int | None) -> list[int] | None:
-            if at == len(data):
-                return [] if not left else None
-            if left == 0 or (at, left) in dead:
-                return None
-            for end in range(min(len(data), at + self._longest), at, -1):
-                token = ids.get(data[at:end])
-                rest = None if token is None else go(end, None if left is None else left - 1)
-                if token is not None and rest is not None:
-                    return [token, *rest]
-            dead.add((at, left))
-            return None
-
-        return go(0, count)
-
     def _look_up(self, token: int) -> bytes | None:
         if not 0 <= token < len(self._pieces):
             return None
@@ -112,21 +91,12 @@ class GgufVocabulary:
         return found
 
     @cached_property
-    def _ordinary(self) -> dict[bytes, int]:
-        """Ordinary tokens by their bytes; a piece goes before a single byte that means the same."""
-        found: dict[bytes, int] = {}
-        for wanted in (_NORMAL, _BYTE):
-            for token, kind in enumerate(self._types):
-                if kind == wanted:
-                    found.setdefault(self.token_bytes(token) or b"", token)
-        found.pop(b"", None)
-        return found
-
-    @cached_property
-    def _longest(self) -> int:
-        return max(map(len, self._ordinary), default=0)
-
-    @cached_property
     def _ids(self) -> dict[bytes, int]:
-        special = {self.token_bytes(token) or b"": token for token in sorted(self.special, reverse=True)}
-        return {**self._ordinary, **special}
+        """Tokens by their bytes: special ones go before others, and a piece before a single byte that means the same;
+        then the lowest id counts."""
+        ordinary = [token for wanted in (_NORMAL, _BYTE) for token, kind in enumerate(self._types) if kind == wanted]
+        found: dict[bytes, int] = {}
+        for token in (*sorted(self.special), *ordinary):
+            if data := self.token_bytes(token):
+                found.setdefault(data, token)
+        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from types import FrameType
 
@@ -62,8 +63,9 @@ class Server(uvicorn.Server):
             print(f"unbraid {__version__}: {name} ({format}) is ready at http://{shown}:{port}/v1", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._service.draining = True
-        super().handle_exit(sig, frame)
+        """Not uvicorn's, which raises the signal again when all is done: an end in good order is no failure."""
+        self.force_exit = self._service.draining and sig == signal.SIGINT
+        self._service.draining = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         timer = asyncio.get_running_loop().call_later(self._patience, expire_streams)
