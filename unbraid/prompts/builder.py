@@ -108,9 +108,9 @@ class PromptBuilder:
         if definitions:
             Tools(definitions)  # raises what is wrong with them
         found = self._reader.read(messages)
-        if _left_open(messages):
+        if continue_final_message or _left_open(messages):
             continue_final_message = True
-            found[-1]["content"] = self._speech_marked(found[-1]["content"])
+            found[-1]["content"] = self._as_written(found[-1]["content"])
         given: dict[str, Any] = {
             **cleaned(dict(template_kwargs or {})),
             "documents": cleaned(list(documents)) if documents else None,
@@ -165,11 +165,20 @@ class PromptBuilder:
             raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}")
         return MARK + open
 
-    def _speech_marked(self, content: str) -> str:
-        """The older way to ask for speech: a last message that begins with the token, and does not end."""
+    def _as_written(self, content: str) -> str:
+        """The content of a message that the model goes on with. The format's markers in it are meant, as if the model
+        had written them; `<tts_start>` there is the older way to ask for speech."""
         if not content.startswith(self._speech_open):
-            return content
-        return self._speech_start() + content.removeprefix(self._speech_open)
+            return self._markers.mark(content)
+        return self._speech_start() + self._markers.mark(content.removeprefix(self._speech_open))
+
+    @cached_property
+    def _markers(self) -> Controls:
+        """The control tokens that open and close the strands of the format."""
+        strands = () if self.format is None else (self.format.reasoning, self.format.tools, self.format.speech)
+        texts = [text for strand in strands if strand is not None for text in (strand.open, strand.close)]
+        ids = self.controls.ids
+        return Controls({token: id for token, id in ids.items() if any(token in text for text in texts)})
 
 
 def _left_open(messages: Messages) -> bool:
