@@ -25,7 +25,9 @@ _GRACE = 2.0
 def run(options: Options) -> int:
     """Serve until a signal ends it."""
     logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    if options.log_level == "info":  # what these say at that level is of use to nobody but who looks for a fault
+        for name in ("httpx", "uvicorn.error"):
+            logging.getLogger(name).setLevel(logging.WARNING)
     return asyncio.run(_serve(options))
 
 
