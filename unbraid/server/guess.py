@@ -17,9 +17,9 @@ _MARKERS = (
     ("step-audio-2", ("<|BOT|>", "tool_json_schemas")),
     ("mistral", ("[TOOL_CALLS]",)),
     ("qwen3-coder", ("<function=", "<tool_call>")),
-    ("lfm2", ("<|tool_call_start|>",)),
-    ("qwen3", ("<tool_call>", "<think>")),
-    ("hermes", ("<tool_call>",)),
+    ("lfm2", ("<|tool_list_start|>",)),
+    ("qwen3", ("<tool_call>", '"arguments"', "<think>")),
+    ("hermes", ("<tool_call>", '"arguments"')),
     ("deepseek-r1", ("<think>", "｜Assistant｜")),
 )
 

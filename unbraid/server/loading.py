@@ -29,6 +29,9 @@ from .vocoder import load_vocoder
 _log = logging.getLogger(__name__)
 
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
+_ABOUT = {"sglang": "/model_info", "vllm": "/v1/models", "llama_cpp": "/props"}
+_PATIENCE = 10.0
+"""Seconds for a server to say which model it has."""
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
@@ -161,10 +164,13 @@ async def _remote_files(kind: str, url: str, options: Options) -> TokenizerFiles
 
 
 async def _ask(kind: str, url: str, key: str | None) -> Mapping[str, Any]:
-    path = {"sglang": "/get_model_info", "vllm": "/v1/models", "llama_cpp": "/props"}[kind]
     address = Address(url, api_key=key)
     try:
-        found = await address.get(path, 10.0)
+        found = await address.get(_ABOUT[kind], _PATIENCE)
+    except EngineError as error:
+        if kind != "sglang" or error.status != 404:
+            raise
+        found = await address.get("/get_model_info", _PATIENCE)  # its older name
     finally:
         await address.close()
     if kind == "vllm":

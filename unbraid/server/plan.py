@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..constraints import Constraint, constraint
+from ..core.errors import InvalidTools
 from ..core.grammar import Format
 from ..core.parser import Parser
 from ..core.tools import Tools
@@ -124,7 +125,18 @@ def _constraint(
     service: Service, request: ChatRequest, tools: Tools, prompt: str | tuple[int, ...]
 ) -> Constraint | None:
     """What the output is held to. None where nothing was asked for: then the model is free, and faster."""
-    made = constraint(
+    choice = request.tool_choice or "auto"
+    if tools and choice != "none" and service.format.tools is None:
+        raise InvalidTools(
+            f"tools: the model writes {service.format.name!r}, which has no tool calls; leave them out, or start the "
+            "server with --tool-call-parser"
+        )
+    answers_json = (request.response_format or {}).get("type", "text") != "text"
+    if not answers_json and choice in ("auto", "none"):
+        wanted = service.constrain_auto or request.parallel_tool_calls is False or any(map(tools.strict, tools))
+        if not tools or choice == "none" or not wanted:
+            return None
+    return constraint(
         service.format,
         tools=request.tools or [],
         tool_choice=request.tool_choice,
@@ -134,9 +146,3 @@ def _constraint(
         vocabulary=service.vocabulary,
         prompt=prompt,
     )
-    answer = (request.response_format or {}).get("type", "text") != "text"
-    choice = request.tool_choice or "auto"
-    if answer or choice not in ("auto", "none"):
-        return made
-    wanted = service.constrain_auto or request.parallel_tool_calls is False or any(map(tools.strict, tools))
-    return made if tools and choice == "auto" and wanted else None

@@ -142,6 +142,8 @@ def chat_choice(
     reasoning = written.pop("reasoning_content")
     written |= dict.fromkeys(reasoning_keys, reasoning)
     written["refusal"] = None
+    if not message.parts:
+        written["content"] = ""
     if sound:
         written["audio"] = {
             "id": f"audio_{head.id[-12:]}",

@@ -50,6 +50,8 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(lambda: self.engine.load)
+        if self.vocabulary is not None:
+            self.format = self.format.for_version(self.vocabulary.version)
         self.names = self.names or (self.engine.model or "model",)
 
     @property

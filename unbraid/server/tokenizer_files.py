@@ -50,7 +50,7 @@ def load_tokenizer(spec: str) -> TokenizerFiles:
 
 
 def _from_hub(spec: str) -> Path:
-    if spec.count("/") != 1:
+    if spec.startswith("/") or spec.count("/") != 1:
         raise UnbraidError(f"there is no tokenizer {spec!r}: give a folder, a file or ORG/REPO on the hub")
     there = [name for name in hub_files(spec) if name in _FILES]
     if not there:

@@ -98,7 +98,9 @@ class Turn:
                 clock.token()
                 events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
                 if events or output.logprobs:
-                    yield await self._update(events, output.logprobs)
+                    self._note(events)
+                    sound = b"" if self.voice is None else await self._sound(self.voice, events)
+                    yield Update(self.choice, events, output.logprobs, sound)
         raise EngineFailed("the engine ended without saying how")
 
     async def _end(self, finish: Finish, clock: Clock) -> Update:
@@ -106,17 +108,18 @@ class Turn:
             raise EngineFailed("the engine gave the request up")
         clock.end(finish)
         self.usage.add(finish)
-        update = await self._update(self.parser.finish(), ())
+        update = Update(self.choice, self.parser.finish())
+        self._note(update.events)
         if self.voice is not None:
-            update.sound += await asyncio.to_thread(self.voice.finish)
+            update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
         if finish.reason == "length":
             update.end = "length"
         else:
             update.end = "tool_calls" if self._called else "stop"
         return update
 
-    async def _update(self, events: Sequence[Event], logprobs: tuple[TokenLogprob, ...]) -> Update:
-        update = Update(self.choice, events, logprobs)
+    def _note(self, events: Sequence[Event]) -> None:
+        """Whether a call was made, and what was wrong."""
         for event in events:
             kind = type(event)
             if kind is ToolCallEnd:
@@ -124,18 +127,18 @@ class Turn:
             elif kind is Diagnostic:
                 labels = (self.service.format.name, event.kind)  # type: ignore[union-attr]
                 self.service.metrics.diagnostics.labels(*labels).inc()
-            elif kind is SpeechAudio and self.voice is not None:
-                update.sound += await asyncio.to_thread(self.voice.feed, event.codes)  # type: ignore[union-attr]
-        return update
+
+    async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
+        spoken = (event.codes for event in events if isinstance(event, SpeechAudio))
+        return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
 
 
-async def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
+def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
     """The updates of all choices, as they come."""
-    if len(turns) == 1:
-        async with aclosing(turns[0].updates()) as updates:
-            async for update in updates:
-                yield update
-        return
+    return turns[0].updates() if len(turns) == 1 else _interleaved(turns)
+
+
+async def _interleaved(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
     queue: asyncio.Queue[Update | None] = asyncio.Queue()
 
     async def run(turn: Turn) -> None:
