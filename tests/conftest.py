@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# What the shared suites assert is told as if it stood in a test.
+pytest.register_assert_rewrite("tests.client_suite", "tests.client_suite_others", "tests.running_server")
 
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
