@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from unbraid import Format, Message, Part, Speech, Text, ToolCall, all_formats
+from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
 
 FORMATS = list(all_formats())
@@ -93,7 +93,16 @@ def literals_of(format: Format) -> list[str]:
     found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
     if format.speech is not None:
         found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
+    if format.transcript is not None:
+        found += tags_of(format.transcript)
     return list(dict.fromkeys([*markers_of(format), *found]))
+
+
+def tags_of(transcript: grammar.Transcript) -> list[str]:
+    """Some of all kinds."""
+    texts = (*transcript.languages[:3], transcript.languages[-1], *transcript.tasks, transcript.timeless)
+    times = [transcript.time(number) for number in (0, 1, 29, transcript.times - 1)]
+    return [*(transcript.tag.format(text) for text in (*texts, *transcript.ignored)), *times]
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------------
@@ -200,6 +209,7 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
     strands += ["reasoning"] * (format.reasoning is not None)
     strands += ["call"] * 2 * (format.tools is not None)
     strands += ["speech"] * 2 * (format.speech is not None)
+    strands += ["tag"] * 2 * (format.transcript is not None)
     parts: list[Part] = []
     section = 0
     ids: set[str] = set()
@@ -214,6 +224,9 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
             parts.append(Text("content" if strand == "content" else "reasoning", draw(texts(format))))
 
     for strand in draw(st.lists(st.sampled_from(strands), max_size=5)):
+        if strand == "tag":
+            parts.append(draw(tags(format)))
+            continue
         if strand != "speech":
             add(strand)
             continue
@@ -223,6 +236,13 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
             parts.append(draw(speech(format, section)))
         section += 1
     return Message(tuple(parts))
+
+
+def tags(format: Format) -> st.SearchStrategy[Tag]:
+    transcript = format.transcript
+    assert transcript is not None
+    times = st.integers(0, transcript.times - 1).map(lambda number: Tag(round(number * transcript.step, 2)))
+    return st.sampled_from(transcript.languages).map(Tag) | times
 
 
 @st.composite
@@ -244,6 +264,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     kinds = ["text"]
     for kind, node in (("reasoning", format.reasoning), ("speech", format.speech), ("calls", format.tools)):
         kinds += [kind] * (node is not None)
+    kinds += ["tag"] * (format.transcript is not None)
 
     def marker(text: str) -> str:
         # The whitespace at a marker's ends may be there or not.
@@ -312,6 +333,9 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 written.append(draw(texts(format)))
             elif kind == "calls":
                 some_calls()
+            elif kind == "tag":
+                assert format.transcript is not None
+                written.append(draw(st.sampled_from(tags_of(format.transcript))))
             elif kind == "reasoning":
                 assert format.reasoning is not None
                 written.append(marker(format.reasoning.open))

@@ -144,7 +144,8 @@ def requests(format: Format) -> dict[str, dict[str, Any]]:
     """The requests that make sense for a format, from wherever a prompt of its may leave it."""
     known = dict(REQUESTS)
     if format.tools is None:
-        known = {name: {**request, "tools": []} for name, request in known.items() if name in ("none", "json")}
+        sensible = ("none", "json") if format.transcript is None else ("none",)
+        known = {name: {**request, "tools": []} for name, request in known.items() if name in sensible}
     prompts: dict[str, dict[str, Any]] = {"": {}}
     if format.reasoning is not None:
         prompts |= {
@@ -475,6 +476,9 @@ def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
     """By the constraint of its format, which is then not too narrow."""
     format = unbraid.find(name)
     parts: list[unbraid.Part] = []
+    opening = ""
+    if format.transcript is not None:
+        opening = f"<|{data.draw(st.sampled_from(format.transcript.languages))}|><|transcribe|><|notimestamps|>"
     if format.reasoning is not None and data.draw(st.booleans()):
         parts.append(Text("reasoning", data.draw(words.map(lambda text: text or "hm"))))
     if text := data.draw(words):
@@ -482,7 +486,7 @@ def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
     if format.tools is not None:
         calls = data.draw(st.lists(st.tuples(st.sampled_from(["f", "fn", "search"]), arguments), max_size=3))
         parts += [ToolCall(called, json.dumps(having, ensure_ascii=False)) for called, having in calls]
-    rendered = unbraid.render(name, Message(tuple(parts)))
+    rendered = opening + unbraid.render(name, Message(tuple(parts)))
     tools = [] if format.tools is None else [tool("f", False), tool("fn", True), SEARCH_ANYTHING]
     assert constraint_accepts(unbraid.constraint(name, tools=tools, prompt=""), rendered), rendered
 

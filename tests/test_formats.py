@@ -8,10 +8,11 @@ from itertools import permutations
 import pytest
 
 import unbraid
-from unbraid import Format, Message, Part, Speech, ToolCall, UnbraidError, UnknownFormat
+from unbraid import Format, Message, Part, Speech, Tag, ToolCall, UnbraidError, UnknownFormat
 from unbraid.core.grammar import Arguments, Between, Call, Calls, Name, TaggedArguments
 from unbraid.formats import registry
 
+from . import real_tokenizers
 from .parsing import broken, call, content, kinds, parse, reasoning
 
 Example = tuple[str, tuple[Part, ...]]
@@ -555,3 +556,28 @@ def test_a_tag_that_does_not_say_where_the_key_is(open: str) -> None:
     call = Call((Name(), ">", TaggedArguments(open, "</parameter>"), "</function>"))
     with pytest.raises(unbraid.InvalidFormat, match="key"):
         unbraid.register(Format("odd", tools=Calls("<function=", call)))
+
+
+# Whisper
+
+
+@pytest.mark.parametrize("by", ["text", "ids"])
+def test_a_transcript(by: str) -> None:
+    """The language and the times are strands of their own; other tags are markup, and what only looks like one is
+    text."""
+    said = "<|startoftranscript|><|de|><|transcribe|><|0.00|> Hallo<|1.28|><|1.28|> <|hello|>!<|30.00|><|endoftext|>"
+    if by == "text":
+        message = unbraid.parse("whisper", said.removesuffix("<|endoftext|>"))
+    else:
+        tokenizer = real_tokenizers.whisper()
+        message = unbraid.parse("whisper", real_tokenizers.encode(tokenizer, said), tokenizer=tokenizer)
+    assert message.language == "de"
+    assert message.content == " Hallo <|hello|>!"
+    times = [part.value for part in message.parts if isinstance(part, Tag)]
+    assert times == ["de", 0.0, 1.28, 1.28, 30.0]
+    assert message.diagnostics == ()
+
+
+def test_a_transcript_needs_its_tokens() -> None:
+    with pytest.raises(unbraid.MissingTokens, match=r"<\|notimestamps\|>"):
+        unbraid.parser("whisper", tokenizer=real_tokenizers.qwen3_huggingface())

@@ -29,17 +29,19 @@ from .core.events import (
     Content,
     Diagnostic,
     Event,
+    Language,
     Markup,
     Reasoning,
     SpeechAudio,
     SpeechText,
+    Timestamp,
     ToolCallArguments,
     ToolCallEnd,
     ToolCallStart,
 )
 from .core.grammar import Format
 from .core.limits import Limits
-from .core.message import Message, Part, Speech, Text, ToolCall
+from .core.message import Message, Part, Speech, Tag, Text, ToolCall
 from .core.parser import Parser, UnknownTools
 from .core.render import render as _render
 from .core.tools import Tools
@@ -160,6 +162,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidSnapshot",
     "InvalidTools",
+    "Language",
     "Limits",
     "Loosened",
     "Markup",
@@ -173,7 +176,9 @@ __all__ = [
     "Speech",
     "SpeechAudio",
     "SpeechText",
+    "Tag",
     "Text",
+    "Timestamp",
     "ToolCall",
     "ToolCallArguments",
     "ToolCallEnd",

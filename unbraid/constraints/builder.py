@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,6 +69,7 @@ def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
 class _Builder:
     def __init__(self, program: Program, request: Request) -> None:
         self.format = program.format
+        self.program = program
         self.request = request
         self.tokens = {program.spellings[char]: token for token, char in program.stand_ins.items()}
         self.codes = _code_node(program)
@@ -77,6 +78,8 @@ class _Builder:
         markers = {text.strip(): None for pair in pairs for text in (pair.open, pair.close) if text}
         if format.speech is not None:
             markers |= dict.fromkeys((format.speech.code.partition("{}")[0], *format.speech.padding))
+        if format.transcript is not None:
+            markers[format.transcript.tag.partition("{}")[0]] = None
         self.markers = tuple(markers)
         """All that free text must not spell. As a token a marker is no text; spelled out it would fool those who read
         only the text."""
@@ -88,6 +91,8 @@ class _Builder:
     # --- The strands -----------------------------------------------------------------------------------------------
 
     def output(self, opened: Sequence[str]) -> Node:
+        if self.format.transcript is not None:
+            return self._transcript(self.format.transcript)
         inside = list(opened)
         parts: list[Node] = []
         reasoning = self.format.reasoning
@@ -112,6 +117,25 @@ class _Builder:
                 f"no constraint begins inside {' inside '.join(reversed(inside))}: close it in the prompt"
             )
         return sequence(*parts)
+
+    def _transcript(self, transcript: grammar.Transcript) -> Node:
+        """The language, the task, and then text without times or text between times."""
+        if self.request.answer is not None:
+            raise UnbraidError(f"format {self.format.name!r} is no JSON: leave `response_format` out")
+        tokens = {text: token for token, (_, text) in self.program.codes.items()}
+
+        def one_of(texts: Iterable[str]) -> Node:
+            spelled = [text for text in texts if not tokens or text in tokens]
+            node = choice(*map(Text, spelled))
+            return token_node([tokens[text] for text in spelled], node) if tokens else node
+
+        tag = transcript.tag.format
+        time = one_of(map(transcript.time, range(transcript.times)))
+        return sequence(
+            one_of(map(tag, transcript.languages)),
+            one_of(map(tag, transcript.tasks)),
+            choice(sequence(one_of([tag(transcript.timeless)]), self.free), Repeat(sequence(time, self.free))),
+        )
 
     def _is_free(self, inside: Sequence[str]) -> bool:
         """Whether the output, or what follows the reasoning, begins with free text."""

@@ -71,6 +71,30 @@ class SpeechAudio:
 
 
 @_event
+class Language:
+    """The language of what was heard, as a code (`de`)."""
+
+    code: str
+    start: int
+    end: int
+
+    def to_openai(self) -> None:
+        return None
+
+
+@_event
+class Timestamp:
+    """When what follows was said, or what came before ended, in seconds from the start of the audio."""
+
+    seconds: float
+    start: int
+    end: int
+
+    def to_openai(self) -> None:
+        return None
+
+
+@_event
 class ToolCallStart:
     """A call begins: its name is whole and is sent once."""
 
@@ -145,6 +169,8 @@ Event = (
     | Reasoning
     | SpeechText
     | SpeechAudio
+    | Language
+    | Timestamp
     | ToolCallStart
     | ToolCallArguments
     | ToolCallEnd

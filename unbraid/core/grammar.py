@@ -36,6 +36,29 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
+class Transcript:
+    """What was heard. Tags in it tell the language and the times; they are out of band, as audio codes are. With a
+    tokenizer they are tokens and nothing else, and the times are read off their ids: few tokenizers spell them."""
+
+    languages: tuple[str, ...]
+    """The codes that there may be; with a tokenizer, those that it has."""
+    times: int
+    """How many times there are, from 0 on, each `step` seconds after the one before."""
+    step: float = 0.02
+    tag: str = "<|{}|>"
+    """How a tag is spelled."""
+    tasks: tuple[str, ...] = ("transcribe", "translate")
+    timeless: str = "notimestamps"
+    """Says that no times come. As a token, it stands right before that of the first time."""
+    ignored: tuple[str, ...] = ()
+    """Further tags that mean nothing."""
+
+    def time(self, number: int) -> str:
+        """How a time is spelled."""
+        return self.tag.format(f"{number * self.step:.2f}")
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     """The name of the function."""
 
@@ -142,6 +165,7 @@ class Format:
     reasoning: Between | None = None
     tools: Calls | None = None
     speech: Speech | None = None
+    transcript: Transcript | None = None
     ends: tuple[str, ...] = ()
     """Tokens that end the turn. Only as tokens: spelled out as text they are text."""
     prompt: str = ""

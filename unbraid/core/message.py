@@ -11,9 +11,11 @@ from .events import (
     Content,
     Diagnostic,
     Event,
+    Language,
     Reasoning,
     SpeechAudio,
     SpeechText,
+    Timestamp,
     ToolCallArguments,
     ToolCallEnd,
     ToolCallStart,
@@ -55,7 +57,14 @@ class Speech:
     section: int = 0
 
 
-Part = Text | ToolCall | Speech
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """What a transcript says about the text: its language, or a time in seconds."""
+
+    value: str | float
+
+
+Part = Text | ToolCall | Speech | Tag
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,11 @@ class Message:
                 texts.append(part.text)
                 codes.extend(part.codes)
         return tuple(Speech("".join(texts), tuple(codes), number) for number, (texts, codes) in sections.items())
+
+    @property
+    def language(self) -> str | None:
+        """The language of a transcript, where it says one."""
+        return next((part.value for part in self.parts if isinstance(part, Tag) and isinstance(part.value, str)), None)
 
     def settled(self) -> Message:
         """This message as a reader may take it who saw nothing of the stream: a call that is not complete is no call,
@@ -151,6 +165,10 @@ class Fold:
             self._part("speech", event.section).text.append(event.text)
         elif isinstance(event, SpeechAudio):
             self._part("speech", event.section).codes.extend(event.codes)
+        elif isinstance(event, Language):
+            self._new("language", 0).text.append(event.code)
+        elif isinstance(event, Timestamp):
+            self._new("time", 0).text.append(repr(event.seconds))
         elif isinstance(event, ToolCallStart):
             self._call = self._new("call", event.index)
             self._call.id, self._call.name = event.id, event.name
@@ -213,4 +231,6 @@ class _Growing:
             return ToolCall(self.name, text, self.id, self.complete, self.raw)
         if self.kind == "speech":
             return Speech(text, tuple(self.codes), self.number)
+        if self.kind in ("language", "time"):
+            return Tag(text if self.kind == "language" else float(text))
         return Text("content" if self.kind == "content" else "reasoning", text)

@@ -21,10 +21,12 @@ from .events import (
     Content,
     Diagnostic,
     Event,
+    Language,
     Markup,
     Reasoning,
     SpeechAudio,
     SpeechText,
+    Timestamp,
     ToolCallArguments,
     ToolCallEnd,
     ToolCallStart,
@@ -34,7 +36,7 @@ from .grammar import Format
 from .limits import Limits
 from .markers import Marker
 from .message import Fold, Message
-from .program import Program, ScopeRule, compile_format
+from .program import Code, Program, ScopeRule, compile_format
 from .scopes import AgainFrame, ScopeFrame
 from .tools import Tools
 from .vocabulary import Vocabulary
@@ -177,7 +179,7 @@ class Parser:
                 if self._in_json_string():
                     self._push(detokenizer.flush() + codes[token][1])
                 else:
-                    self._audio(*codes[token])
+                    self._out_of_band(*codes[token])
             elif token in stand_ins:
                 # A marker ends a character that was cut off; audio does not.
                 text.append(detokenizer.flush())
@@ -504,10 +506,10 @@ class Parser:
             self.end_call()
         calls.give_up(self)
 
-    # --- Audio -----------------------------------------------------------------------------------------------------
+    # --- Out of band -----------------------------------------------------------------------------------------------
 
     def _push_with_codes(self, text: str) -> None:
-        """Text that may have audio codes in it. What is text and what is a code depends on where it stands, so the text
+        """Text that may have codes in it. What is text and what is a code depends on where it stands, so the text
         before a code is parsed first."""
         search = self._code_search
         assert search is not None
@@ -516,15 +518,15 @@ class Parser:
         while found := search.find(text, at):
             self._push(text[at : found.start()])
             is_code, code = search.code(found.group())
-            if is_code and self._in_speech() and not self._in_json_string():
-                self._audio(code, found.group())
+            if is_code and (search.everywhere or self._in_speech()) and not self._in_json_string():
+                self._out_of_band(code, found.group())
             else:
                 self._push(found.group())
             at = found.end()
         held = search.unfinished(text, at)
         self._push(text[at:held])
         self._code_tail = text[held:]
-        if self._code_tail and (self._in_json_string() or not self._in_speech()):
+        if self._code_tail and (self._in_json_string() or not (search.everywhere or self._in_speech())):
             self._push(self._code_tail)
             self._code_tail = ""
 
@@ -535,8 +537,8 @@ class Parser:
     def _in_speech(self) -> bool:
         return any(isinstance(frame, ScopeFrame) and frame.rule.strand == "speech" for frame in self.stack)
 
-    def _audio(self, code: int | None, text: str) -> None:
-        """An audio code, or padding. Text before it that is held back goes on after it."""
+    def _out_of_band(self, code: Code, text: str) -> None:
+        """An audio code, a tag, or padding. Text before it that is held back goes on after it."""
         held = len(self.spell(self.buffer[self.position :]))
         start = self.offset + held + sum(length for _, length in self._gaps)
         end = start + len(text)
@@ -549,7 +551,14 @@ class Parser:
         if code is None:
             if self._show_markup:
                 self._out.append(Markup(text, start, end))
-            return
+        elif isinstance(code, str):
+            self._out.append(Language(code, start, end))
+        elif isinstance(code, float):
+            self._out.append(Timestamp(code, start, end))
+        else:
+            self._audio(code, start, end)
+
+    def _audio(self, code: int, start: int, end: int) -> None:
         if not self._in_speech():
             if not self._stray_audio:
                 self._stray_audio = True

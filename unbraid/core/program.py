@@ -8,7 +8,7 @@ and the marker's text, spelled out in ordinary tokens, stays text.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
@@ -21,6 +21,10 @@ from .tagged import tag_rule
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
+
+
+Code = int | str | float | None
+"""What stands out of band: an audio code, a language, a time, or None for what means nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +75,8 @@ class Program:
     """That character to the token's text."""
     ends: set[int] = field(default_factory=set)
     """The tokens that end the turn, whatever is open."""
-    codes: dict[int, tuple[int | None, str]] = field(default_factory=dict)
-    """Token id to audio code (None for padding) and text."""
+    codes: dict[int, tuple[Code, str]] = field(default_factory=dict)
+    """Token id to what stands out of band, and its text."""
     code_search: CodeSearch | None = None
     """How codes are found where there is only text."""
 
@@ -118,21 +122,21 @@ class Program:
 
 
 class CodeSearch:
-    """Audio codes in text: `<audio_17>`."""
+    """What stands out of band, in text: `<audio_17>`, `<|de|>`."""
 
-    __slots__ = ("_codes", "_prefixes", "_starts", "find")
+    __slots__ = ("_codes", "_prefixes", "_starts", "everywhere", "find")
 
-    def __init__(self, speech: grammar.Speech) -> None:
-        self._codes = {speech.code.format(n): n for n in range(speech.codes)} | dict.fromkeys(speech.padding)
-        self._prefixes = {text[:n] for text in self._codes for n in range(1, len(text))}
-        self._starts = {text[0] for text in self._codes}
-        before, after = map(re.escape, speech.code.split("{}"))
-        padding = "".join(f"|{re.escape(text)}" for text in speech.padding)
-        self.find = re.compile(f"{before}[0-9]{{1,{len(str(speech.codes))}}}{after}{padding}").search
+    def __init__(self, codes: Mapping[str, Code], pattern: str, everywhere: bool) -> None:
+        self._codes = codes
+        self._prefixes = {text[:n] for text in codes for n in range(1, len(text))}
+        self._starts = {text[0] for text in codes}
+        self.everywhere = everywhere
+        """Not only in speech."""
+        self.find = re.compile(pattern).search
         """What looks like a code; `code` says whether it is one."""
 
-    def code(self, text: str) -> tuple[bool, int | None]:
-        """Whether `text` is a code at all, and which one; None for padding."""
+    def code(self, text: str) -> tuple[bool, Code]:
+        """Whether `text` is a code at all, and which one."""
         return text in self._codes, self._codes.get(text)
 
     def unfinished(self, text: str, start: int) -> int:
@@ -169,6 +173,8 @@ class _Builder:
         format, program = self.format, self.program
         if format.speech is not None:
             self._speech_tokens(format.speech)
+        if format.transcript is not None:
+            self._transcript_tokens(format.transcript)
         pairs: dict[str, tuple[Marker, Marker | None]] = {}
         if format.reasoning is not None:
             pairs["reasoning"] = self._pair("reasoning", format.reasoning.open, format.reasoning.close)
@@ -239,7 +245,11 @@ class _Builder:
             raise InvalidFormat(f"the spelling of an audio code needs one '{{}}' for its number: {speech.code!r}")
         program = self.program
         if self.vocabulary is None:
-            program.code_search = CodeSearch(speech)
+            codes: dict[str, Code] = {speech.code.format(n): n for n in range(speech.codes)}
+            before, after = map(re.escape, speech.code.split("{}"))
+            padding = "".join(f"|{re.escape(text)}" for text in speech.padding)
+            pattern = f"{before}[0-9]{{1,{len(str(speech.codes))}}}{after}{padding}"
+            program.code_search = CodeSearch(codes | dict.fromkeys(speech.padding), pattern, everywhere=False)
             return
         missing = [text for text in (speech.open.strip(), speech.close.strip()) if self._token(text) is None]
         spelled: list[tuple[int | None, str]] = [(n, speech.code.format(n)) for n in range(speech.codes)]
@@ -255,6 +265,31 @@ class _Builder:
                 f"format {self.format.name!r} needs tokens that this tokenizer does not have: {', '.join(missing)}. "
                 "Use the tokenizer of the model, or parse text without a tokenizer."
             )
+
+    def _transcript_tokens(self, transcript: grammar.Transcript) -> None:
+        if self.format.speech is not None:
+            raise InvalidFormat(f"format {self.format.name!r}: a transcript has no speech of its own")
+        program, tag = self.program, transcript.tag.format
+        tags: dict[str, Code] = {tag(code): code for code in transcript.languages}
+        tags |= {tag(text): None for text in (*transcript.tasks, transcript.timeless, *transcript.ignored)}
+        times = {transcript.time(number): round(number * transcript.step, 2) for number in range(transcript.times)}
+        if self.vocabulary is None:
+            before, after = map(re.escape, transcript.tag.split("{}"))
+            pattern = f"{before}[0-9a-z.]{{2,{max(map(len, tags))}}}{after}"
+            program.code_search = CodeSearch({**tags, **times}, pattern, everywhere=True)
+            return
+        for text, code in tags.items():
+            token = self.vocabulary.token_id(text)
+            if token is not None:
+                program.codes[token] = (code, text)
+        timeless = self.vocabulary.token_id(tag(transcript.timeless))
+        if timeless is None:
+            raise MissingTokens(
+                f"format {self.format.name!r} needs the token {tag(transcript.timeless)}, and this tokenizer has none. "
+                "Use the tokenizer of the model, or parse text without a tokenizer."
+            )
+        for number, (text, seconds) in enumerate(times.items()):
+            program.codes[timeless + 1 + number] = (seconds, text)
 
 
 class _StepBuilder:

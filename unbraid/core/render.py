@@ -7,7 +7,7 @@ import re
 
 from . import grammar
 from .errors import UnbraidError
-from .message import Message, Part, Speech, Text, ToolCall
+from .message import Message, Part, Speech, Tag, Text, ToolCall
 
 
 def render(format: grammar.Format, message: Message) -> str:
@@ -43,6 +43,9 @@ class _Renderer:
                     last += 1
                 self._calls([p for p in parts[at : last + 1] if isinstance(p, ToolCall)])
                 at = last + 1
+            elif isinstance(part, Tag):
+                self._tag(part)
+                at += 1
             else:
                 self._text(part)
                 at += 1
@@ -71,6 +74,15 @@ class _Renderer:
         self._write(part.text)
         self._close(self.format.reasoning.close)
 
+    def _tag(self, part: Tag) -> None:
+        transcript = self.format.transcript
+        if transcript is None:
+            raise UnbraidError(f"format {self.format.name!r} has no language and no times")
+        if isinstance(part.value, str):
+            self._write(transcript.tag.format(part.value))
+        else:
+            self._write(transcript.time(round(part.value / transcript.step)))
+
     def _speech(self, parts: tuple[Part, ...]) -> None:
         speech = self.format.speech
         if speech is None:
@@ -81,7 +93,7 @@ class _Renderer:
                 self._write(part.text, *(speech.code.format(code) for code in part.codes))
             elif isinstance(part, ToolCall):
                 self._calls([part])
-            elif part.strand == "reasoning":
+            elif isinstance(part, Text) and part.strand == "reasoning":
                 self._text(part)
             else:
                 raise UnbraidError("content cannot stand inside speech: give the parts sections of their own")

@@ -9,6 +9,7 @@ from .qwen_coder import QWEN_3_CODER
 from .registry import all_formats, compose, find, register
 from .step_audio import STEP_AUDIO_2
 from .think import DEEPSEEK_R1, THINK
+from .whisper import WHISPER
 
 register(STEP_AUDIO_2, "step-audio2", "stepaudio2", "step-audio-2-mini", "step-audio-2-tts-ta4")
 register(MISTRAL)
@@ -23,5 +24,6 @@ register(QWEN_3_CODER, "qwen3-xml", "qwen3-coder-xml", "qwen-3-coder")
 register(LFM2, "lfm-2", "lfm2.5")
 register(DEEPSEEK_R1, "deepseekr1", "r1")
 register(THINK)
+register(WHISPER)
 
 __all__ = ["all_formats", "compose", "find", "register"]
