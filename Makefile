@@ -35,6 +35,7 @@ lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/constrain.py
+	$(BIN)/python bench/serve.py
 
 clean: ## Remove .venv and what the tools left behind
 	rm -rf $(VENV) $(ENGINES) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

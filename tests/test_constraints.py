@@ -383,7 +383,7 @@ ACCEPTED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "required": (
         {"tools": TOOLS, "tool_choice": "required"},
         [CALL, CALL + "\n" + OTHER, THINK + CALL, "\n" + CALL + "\n"],
-        ["", "hi", "I look." + CALL, CALL + "done", THINK],
+        ["", "hi", "I look." + CALL, CALL + "done", THINK, CALL + "\n\n"],
     ),
     "named": (
         {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "now"}}},
@@ -411,8 +411,8 @@ ACCEPTED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "reasoning opened": ({"prompt": "<think>\n"}, ["well</think>hi", THINK + "hi"], ["hi", "well"]),
     "json": (
         {"response_format": ANSWER},
-        [JSON, THINK + JSON, f" {JSON}\n"],
-        ["hi", JSON + "!", JSON.replace("3", "99")],
+        [JSON, THINK + JSON, f" {JSON}"],
+        ["hi", JSON + "!", JSON.replace("3", "99"), JSON + "\n"],
     ),
     "json object": (
         {"response_format": {"type": "json_object"}},

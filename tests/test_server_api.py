@@ -428,13 +428,16 @@ def test_prompts_that_are_none(api: Scripted, prompt: Any) -> None:
 def test_logprobs_of_completions(api: Scripted) -> None:
     piece = Piece((1,), logprobs=(TokenLogprob(1, b"Hi", -0.5, (TokenLogprob(2, b"Ho", -1.5),)),))
     api.choose = lambda _: Script((Step(piece), Step(piece)))
-    (choice,) = api.post("/completions", prompt="abc", logprobs=1, echo=True)["choices"]
+    (choice,) = api.post("/completions", prompt="abc", logprobs=1)["choices"]
     assert choice["logprobs"] == {
         "tokens": ["Hi", "Hi"],
         "token_logprobs": [-0.5, -0.5],
         "top_logprobs": [{"Ho": -1.5}] * 2,
-        "text_offset": [3, 5],
+        "text_offset": [0, 2],
     }
+    refused = httpx.post(f"{api.server.url}/v1/completions", json={"prompt": "abc", "logprobs": 1, "echo": True})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "echo"
 
 
 # Other routes

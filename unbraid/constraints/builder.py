@@ -160,7 +160,7 @@ class _Builder:
         if request.answer is not None:
             # In the content, a marker that is no token is a marker, even inside a JSON string.
             spelled = tuple(marker for marker in self.markers if marker not in self.tokens)
-            answer = sequence(SPACE, Json(*request.answer, without=spelled), SPACE)
+            answer = sequence(SPACE, Json(*request.answer, without=spelled))
             return answer if self.block is None else choice(answer, self._called())
         return self._written("any")
 
@@ -188,7 +188,15 @@ class _Builder:
         more = NOTHING if self.request.one_call else Repeat(sequence(SPACE, self.block))
         silent = [sequence(SPACE, section, SPACE, self.block) for section in self._section("none")]
         spoken = [sequence(SPACE, section) for section in self._section("some")]
-        return sequence(choice(sequence(SPACE, self.block), *silent, *spoken), more, SPACE)
+        return sequence(choice(sequence(SPACE, self.block), *silent, *spoken), more, self._trail())
+
+    def _trail(self) -> Node:
+        """Whitespace after the last call: what the closing marker has of its own. More would be content, and a weak
+        model that has nothing else to write would fill up all that it is allowed."""
+        assert self.format.tools is not None
+        close = self.format.tools.close
+        trail = close[len(close.rstrip()) :]
+        return maybe(Text(trail)) if trail else NOTHING
 
     def _section(self, calls: Quota) -> list[Node]:
         """The spoken sections that there can be; none where the model does not speak."""
@@ -214,7 +222,7 @@ class _Builder:
         called = self._spoken_with_calls()
         if request.calls == "required":
             more = NOTHING if request.one_call else Repeat(sequence(SPACE, self.block))
-            return choice(after, called, sequence(called, close, more, SPACE))
+            return choice(after, called, sequence(called, close, more, self._trail()))
         quiet = self._written("none" if request.one_call else "any")
         return choice(silent, after, called, sequence(called, close, quiet))
 

@@ -356,5 +356,7 @@ class Close:
             parser.take(1, MARKUP)
         else:
             parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
+            if parser.at_end and closers.settled(parser.buffer, position) == position:
+                parser.take(len(parser.buffer) - position, MARKUP)  # the output was cut off inside of the marker
             frame.give_up(parser)
         return True

@@ -47,6 +47,8 @@ def _turns(service: Service, asked: CompletionRequest) -> tuple[list[Turn], list
     """What is to be done, `n` times for each prompt, and what each reply begins with."""
     # Of what the format knows, only the tokens that end the output are no text here.
     plain = Format("plain", ends=service.format.ends)
+    if asked.echo and asked.logprobs is not None:
+        raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
     turns: list[Turn] = []
     echoes: list[str] = []
     for prompt in _prompts(service, asked.prompt):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from .errors import ApiError
 
@@ -65,16 +64,21 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def part(data: bytes) -> Message:
+    """A part of a body of which there is more to come."""
+    return {"type": "http.response.body", "body": data, "more_body": True}
+
+
 class EventStream(Response):
-    """Server-sent events. `frames` is closed when it ends, and at once when the client leaves. `farewell` is what is
-    said where the server ends before the stream."""
+    """Server-sent events. `write` sends them, as parts; it is cancelled at once when the client leaves. `farewell` is
+    what is said where the server ends before the stream."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncGenerator[bytes, None], farewell: bytes) -> None:
+    def __init__(self, write: Callable[[Send], Awaitable[None]], farewell: bytes) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._frames = frames
+        self._write = write
         self._farewell = farewell
         self._pump: asyncio.Future[None] | None = None
         self._expired = False
@@ -101,13 +105,11 @@ class EventStream(Response):
 
     async def _send_all(self, send: Send) -> None:
         try:
-            async with aclosing(self._frames) as frames:
-                async for frame in frames:
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
+            await self._write(send)
         except asyncio.CancelledError:
             if not self._expired:
                 raise
-            await send({"type": "http.response.body", "body": self._farewell, "more_body": True})
+            await send(part(self._farewell))
         await send({"type": "http.response.body", "body": b""})
 
 

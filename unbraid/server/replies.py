@@ -82,11 +82,14 @@ class ChatChunks:
     def update(self, update: Update) -> bytes:
         """The chunks for what is new."""
         start = self._starts[update.choice]
-        if update.logprobs:
+        if update.logprobs and self._with_logprobs:
             self._pending[update.choice] += update.logprobs
         if not self._with_logprobs and not update.sound and update.end is None:
-            chunks = [start + delta + self._open for event in update.events if (delta := self._delta(event))]
-            return b"".join(chunks)
+            said = b""
+            for event in update.events:
+                if delta := self._delta(event):
+                    said += start + delta + self._open
+            return said
         deltas = [delta for event in update.events if (delta := self._delta(event))]
         if update.sound:
             deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
@@ -106,7 +109,7 @@ class ChatChunks:
 
     def _take_logprobs(self, choice: int) -> bytes:
         pending = self._pending[choice]
-        if not pending or not self._with_logprobs:
+        if not pending:
             return b"null"
         self._pending[choice] = []
         return _encode({"content": logprobs_of(pending), "refusal": None})

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -28,7 +29,18 @@ def run(options: Options) -> int:
     if options.log_level == "info":  # what these say at that level is of use to nobody but who looks for a fault
         for name in ("httpx", "uvicorn.error"):
             logging.getLogger(name).setLevel(logging.WARNING)
-    return asyncio.run(_serve(options))
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        return runner.run(_serve(options))
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself, and ours begins before:
+    the engine is made in it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _serve(options: Options) -> int:

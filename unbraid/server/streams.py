@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
-from starlette.types import Receive
+from starlette.types import Receive, Send
 
 from .errors import ApiError, as_api_error
-from .http import EventStream, while_connected
+from .http import EventStream, part, while_connected
 from .replies import DONE, frame
 from .turn import Update, Usage, usage_of
 
@@ -34,19 +35,19 @@ async def stream(
     except BaseException:
         await updates.aclose()
         raise
-    return EventStream(_frames(first, updates, chunks, usages), _FAREWELL)
+    return EventStream(partial(_write, first, updates, chunks, usages), _FAREWELL)
 
 
-async def _frames(
-    first: Update | None, updates: AsyncGenerator[Update, None], chunks: Chunks, usages: Sequence[Usage]
-) -> AsyncGenerator[bytes, None]:
+async def _write(
+    first: Update | None, updates: AsyncGenerator[Update, None], chunks: Chunks, usages: Sequence[Usage], send: Send
+) -> None:
     async with aclosing(updates):
         try:
-            yield chunks.first() + (b"" if first is None else chunks.update(first))
+            await send(part(chunks.first() + (b"" if first is None else chunks.update(first))))
             async for update in updates:
                 data = chunks.update(update)
                 if data:
-                    yield data
-            yield (chunks.usage(usage_of(usages)) if usages else b"") + DONE
+                    await send(part(data))
+            await send(part((chunks.usage(usage_of(usages)) if usages else b"") + DONE))
         except Exception as error:
-            yield frame(as_api_error(error).body()) + DONE
+            await send(part(frame(as_api_error(error).body()) + DONE))
