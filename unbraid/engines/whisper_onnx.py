@@ -11,6 +11,8 @@ Several recordings are decoded as rows of one batch. What a step leaves for the 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import time
 from collections.abc import Sequence
@@ -96,9 +98,9 @@ class WhisperModel:
         """The most tokens that prompt and output can have together."""
         self.vocabulary_size: int = int(files.config.get("vocab_size", 51865))
         self._runtime = Runtime(threads)
-        encoder = float_encoder(files.encoder) if rewrite else None
-        self._encoder = self._runtime.session(encoder or files.encoder)
+        self._encoder = self._runtime.session((rewrite and float_encoder(files.encoder)) or files.encoder, arena=False)
         self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
+        _give_back()
         after = _resident()
         grown = None if before is None or after is None else max(0, after - before)
         self.loaded = Loaded(time.perf_counter() - started, grown, self._decoder.rewritten)
@@ -213,6 +215,13 @@ class WhisperModel:
         if state.attentions is not None:
             told = [output.attentions[layers.index(layer)][:, head] for layer, head in self.heads]
             state.attentions.append(np.stack(told, axis=1))
+
+
+def _give_back() -> None:
+    """Let the system have what loading took for a moment. The C library would keep it: half as much again as the model
+    needs."""
+    with contextlib.suppress(Exception):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int | None:
