@@ -22,7 +22,7 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 	done
 
 test: lint ## Run the linters and the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar and vLLM (3 GB, and minutes to install)
 	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py \
