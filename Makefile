@@ -1,7 +1,7 @@
 # Everything is installed into .venv; all it takes is Python 3.11 or later.
 PYTHON ?= python3
 VENV := .venv
-ENGINES := .venv-engines
+ENGINES := .venv-vllm
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLES := hermes qwen3 mistral step-audio-2
@@ -22,10 +22,11 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 	done
 
 test: lint ## Run the linters and the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-test-engines: $(ENGINES)/.made ## Run the tests of constraints with xgrammar as well, which brings torch (large)
-	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py
+test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar and vLLM (3 GB, and minutes to install)
+	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py \
+		tests/test_vllm.py tests/test_vllm_clients.py
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .
@@ -65,7 +66,6 @@ $(VENV)/.test: $(VENV)/.made requirements/test.txt
 	$(PIP) --requirement requirements/test.txt
 	@touch $@
 
-$(ENGINES)/.made: requirements/engines.txt requirements/test.txt pyproject.toml
-	$(PYTHON) -m venv $(ENGINES)
-	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements/engines.txt --editable .
+$(ENGINES)/.made: scripts/install-vllm requirements/vllm.txt requirements/test.txt pyproject.toml
+	$(PYTHON) scripts/install-vllm $(ENGINES)
 	@touch $@

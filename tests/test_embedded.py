@@ -607,3 +607,44 @@ def test_bytes_that_are_no_text_cost_no_tokens(vocabulary: GgufVocabulary) -> No
     assert [one.id for one in output.read(chunk("a", 3))] == [token]
     with pytest.raises(EngineFailed, match="does not tell"):
         output.read({"choices": [{"text": "a", "finish_reason": None}]})
+
+
+def test_a_model_that_is_stuck(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be aborted inside of a step of llama.cpp. Others are told instead of waiting for it."""
+
+    async def go() -> None:
+        outputs = engine.generate(Generation(prompt=chat(engine, "Count to a hundred."), sampling=GREEDY))
+        await anext(outputs)
+        await engine.check()
+        monkeypatch.setattr("unbraid.engines.embedded._STUCK", -1.0)
+        with pytest.raises(EngineDown, match="silent"):
+            await engine.check()
+        with pytest.raises(EngineDown, match="silent"):
+            await anext(engine.generate(Generation(prompt=(1,))))
+        await outputs.aclose()
+        while engine.load.running:
+            await asyncio.sleep(0.01)
+        await engine.check()
+
+    asyncio.run(go())
+
+
+def test_a_model_that_never_comes_back_is_left_alone() -> None:
+    """When the process is to end, it ends."""
+    program = f"""
+import asyncio, threading
+from unbraid.engines import Generation, embedded
+embedded._FAREWELL = 0.5
+engine = embedded.EmbeddedEngine({str(smollm2().gguf)!r}, context=64, parallel=1)
+engine._server.complete = lambda body, callback: threading.Event().wait()
+async def main():
+    task = asyncio.ensure_future(anext(engine.generate(Generation(prompt=(1,)))))
+    await asyncio.sleep(0.2)
+    await engine.close()
+    print("closed", flush=True)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "closed\n"
+    assert done.returncode == 1
+    assert "left alone" in done.stderr

@@ -92,7 +92,7 @@ def test_the_default_is_a_small_model_and_one_line_says_that_it_is_ready() -> No
         parameters = {"type": "object", "properties": {}, "additionalProperties": False}
         tool = {"type": "function", "function": {"name": "now", "strict": True, "parameters": parameters}}
         asks = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False}
-        (choice,) = process.chat(**asks, max_tokens=40).json()["choices"]
+        (choice,) = process.chat(**asks, max_tokens=80, temperature=0).json()["choices"]
         assert choice["finish_reason"] == "tool_calls"
         assert choice["message"]["tool_calls"][0]["function"]["name"] == "now"
         assert "has no place for tools" in "".join(process.log), "the fallback is told of"
@@ -151,6 +151,22 @@ def test_sigterm(tmp_path: Path, patience: float) -> None:
         else:
             assert json.loads(last)["error"]["code"] == "shutdown"
         assert one.popen.wait(20) == 0
+
+
+def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
+    """Who asked is told, and nothing is in the log that looks like a fault."""
+    path = record(tmp_path / "recording.jsonl", script("Hi there.").paced(0.5))
+    with serve("--replay", path, "--format", "hermes", "--shutdown-seconds", "0.5") as one:
+        found: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: found.append(one.chat()))
+        asking.start()
+        time.sleep(1.0)
+        one.popen.send_signal(signal.SIGTERM)
+        asking.join(20)
+        assert found[0].status_code == 503
+        assert found[0].json()["error"]["code"] == "shutdown"
+        assert one.popen.wait(20) == 0
+        assert "Traceback" not in "".join(one.log)
 
 
 # What cannot be served

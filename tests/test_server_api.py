@@ -264,6 +264,16 @@ def test_what_the_template_is_given(api: Scripted) -> None:
     assert '"name": "weather"' in api.prompt()
 
 
+def test_json_cannot_begin_in_the_middle_of_an_answer(api: Scripted) -> None:
+    api.say("{}")
+    asked = {"response_format": {"type": "json_object"}, "continue_final_message": True}
+    prefilled = {"messages": [*HELLO, {"role": "assistant", "content": '{"a"'}], **asked}
+    response = httpx.post(f"{api.server.url}/v1/chat/completions", json=prefilled)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "response_format"
+    api.chat(messages=[*HELLO, {"role": "assistant", "content": "<think>\n"}], **asked)
+
+
 @pytest.mark.parametrize("way", ["field", "eot"])
 def test_prefill(api: Scripted, way: str) -> None:
     """The model goes on where the last message ends, and the parser begins there."""
@@ -365,7 +375,7 @@ def test_audio_in() -> None:
         url = f"{server.url}/v1/chat/completions"
         reply = httpx.post(url, json={"messages": [{"role": "user", "content": parts}]})
         assert reply.json()["choices"][0]["message"]["content"] == "A cow."
-        bad = {"type": "input_audio", "input_audio": {"data": "%%", "format": "wav"}}
+        bad = {"type": "input_audio", "input_audio": {"data": "é", "format": "wav"}}
         refused = httpx.post(url, json={"messages": [{"role": "user", "content": [bad]}]})
         elsewhere = {"type": "audio_url", "audio_url": {"url": "http://a/b.wav"}}
         refused_too = httpx.post(url, json={"messages": [{"role": "user", "content": [elsewhere]}]})

@@ -156,6 +156,10 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ({"modalities": ["text", "audio"]}, "modalities", "tts_output"),
         ({"chat_template_kwargs": 1}, "chat_template_kwargs", "expected object | null, got int"),
         ({"continue_final_message": True}, "continue_final_message", "assistant"),
+        ({"messages": [{**HELLO[0], "tool_calls": [{}]}]}, "messages[0].tool_calls", "only a message of the assistant"),
+        ({"messages": [{"role": "assistant", "content": "x", "thinking": {}}]}, "messages[0].thinking", "a string"),
+        ({"repetition_penalty": 1e-38}, "repetition_penalty", ">= 0.01"),
+        ({"tools": [TOOL] * 600}, "tools", "<= 512"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -164,6 +168,39 @@ def test_fields_that_are_wrong(playing: Playing, more: dict[str, Any], param: st
     assert said in error["message"]
     assert error["param"] is not None
     assert error["param"].startswith(param)
+
+
+def test_a_user_message_as_clients_dump_it(playing: Playing) -> None:
+    assert playing.chat(messages=[{**HELLO[0], "tool_calls": None, "name": None}]).status_code == 200
+
+
+@pytest.mark.parametrize("nested", ["chat_template_kwargs", "messages"])
+def test_a_request_that_nests_too_deeply(playing: Playing, nested: str) -> None:
+    deep: Any = {}
+    for _ in range(800):
+        deep = {"a": deep}
+    more = (
+        {"chat_template_kwargs": deep} if nested == "chat_template_kwargs" else {"messages": [{**HELLO[0], "x": deep}]}
+    )
+    assert "nest" in refused(playing.chat(**more), 400)["message"]
+
+
+def test_a_flood_of_unknown_fields(playing: Playing) -> None:
+    error = refused(playing.chat(**{f"mx_tok_{at}": 1 for at in range(20_000)}), 400)
+    assert "20000 fields that are not known, such as mx_tok_0" in error["message"]
+
+
+@pytest.mark.parametrize("body", [{"prompt": [[1]] * 20_000}, {"prompt": ["a"] * 65, "n": 2}])
+def test_too_many_prompts(playing: Playing, body: dict[str, Any]) -> None:
+    assert refused(playing.post(body, "/v1/completions"), 400)["param"] == "prompt"
+
+
+def test_a_body_that_is_announced_too_large(playing: Playing) -> None:
+    """It is refused at once, and not waited for."""
+    port = int(playing.server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 413"
 
 
 def test_fields_of_other_servers_have_no_effect(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
@@ -315,6 +352,18 @@ def test_a_client_that_leaves(playing: Playing, stream: bool, pieces: int, n: in
             assert connection.recv(100)
     wait_for(lambda: playing.engine.aborted == aborted + n)
     assert playing.engine.load.running == 0
+
+
+def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
+    metrics = playing.server.service.metrics
+    aborted = metrics.aborted.labels(CHAT)
+    before = aborted._value.get()
+    port = int(playing.server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+        time.sleep(0.2)
+    wait_for(lambda: aborted._value.get() == before + 1)
+    assert "should not have happened" not in caplog.text
 
 
 def test_draining(playing: Playing) -> None:

@@ -11,11 +11,15 @@ import asyncio
 import atexit
 import contextlib
 import json
+import logging
 import os
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
@@ -36,6 +40,11 @@ from .embedded_llama import LlamaServer, as_request
 from .embedded_output import Output
 from .stops import Token, as_piece
 
+_log = logging.getLogger(__name__)
+_STUCK = 120.0
+"""Seconds without a sign of llama.cpp after which it is taken for stuck: inside of one step nothing can be aborted."""
+_FAREWELL = 10.0
+"""Seconds that it has to end what runs, when the engine is closed."""
 _CONTEXT = 4096  # if nothing is said, and the model can take as much
 
 
@@ -92,8 +101,10 @@ class EmbeddedEngine:
         self._most = parallel + queue
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="unbraid-llama")
         self._jobs: set[_Job] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
+        self._heard = time.monotonic()
+        """When llama.cpp last gave a sign, or had nothing to do."""
         self._process = os.getpid()
         _engines.add(self)
 
@@ -159,7 +170,7 @@ class EmbeddedEngine:
 
     def shut(self) -> None:
         """`close`, where there is no event loop."""
-        if self._process != os.getpid():
+        if self._process != os.getpid() or self._server in _stuck:
             return
         with self._lock:
             self._closed = True
@@ -167,8 +178,13 @@ class EmbeddedEngine:
         for job in jobs:
             job.end(EngineDown("the engine was closed"))
             job.abort()
-        self._pool.shutdown(cancel_futures=True)
-        self._server.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        running = [job.future for job in jobs if job.future is not None and not job.future.cancelled()]
+        if wait(running, timeout=_FAREWELL).not_done:
+            _stuck.append(self._server)  # to let it go would wait for ever
+            _log.error("llama.cpp does not come back from what it does; it is left alone")
+        else:
+            self._server.close()
 
     def forked(self) -> None:
         """In a process that was forked off: llama.cpp's threads are not here."""
@@ -200,6 +216,8 @@ class EmbeddedEngine:
         job = _Job(asyncio.get_running_loop(), Output(request, self._vocabulary, len(prompt), limit))
         with self._lock:
             self._refuse_if_down()
+            if not self._jobs:
+                self._heard = time.monotonic()
             if len(self._jobs) >= self._most:
                 raise EngineDown(f"{self._name} has {self._most} requests running and waiting already: try again later")
             self._jobs.add(job)
@@ -211,16 +229,23 @@ class EmbeddedEngine:
         """In a thread of the pool: put the request to llama.cpp, and wait until it is done."""
         try:
             if not job.aborted:
-                self._server.complete(as_request(request, prompt, limit, self.context, self._vocabulary), job.read)
+                body = as_request(request, prompt, limit, self.context, self._vocabulary)
+                self._server.complete(body, partial(self._hear, job))
             job.end(EngineFailed("llama.cpp ended without saying how"))
         except Exception as error:
             job.end(error)
+
+    def _hear(self, job: _Job, said: bytes) -> bool:
+        self._heard = time.monotonic()
+        return job.read(said)
 
     def _refuse_if_down(self) -> None:
         if self._process != os.getpid():
             raise EngineDown("the engine was made before this process was forked off: make one here", retry_after=60.0)
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
+        if time.monotonic() - self._heard > _STUCK and self.load.running:
+            raise EngineDown(f"llama.cpp has been silent for more than {_STUCK:g} seconds", retry_after=60.0)
 
 
 class _Job:
@@ -291,10 +316,16 @@ def _abandon_all() -> None:
         engine.forked()
 
 
+_stuck: list[LlamaServer] = []
+
+
 def _shut_all() -> None:
     for engine in list(_engines):
         with contextlib.suppress(Exception):
             engine.shut()
+    if _stuck:  # Python would wait for its threads for ever
+        sys.stderr.flush()
+        os._exit(1)
 
 
 if hasattr(os, "register_at_fork"):

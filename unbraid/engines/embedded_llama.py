@@ -13,7 +13,7 @@ import json
 import math
 import os
 import secrets
-import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ class LlamaServer:
             ) from error
         self._address = self._server.listening_address.removeprefix("http://")
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._connection: http.client.HTTPConnection | None = None
-        self._lock = threading.Lock()
+        self._idle: deque[http.client.HTTPConnection] = deque()
+        """Connections that nobody uses now: long texts must not keep short ones waiting."""
         known: int = self._ask("GET", "/props")["default_generation_settings"]["n_ctx"]
         self.context = min(context, known)
 
@@ -81,9 +81,8 @@ class LlamaServer:
 
     def close(self) -> None:
         """Let the model go. No request may be running."""
-        with self._lock:
-            self._hang_up()
-            self._server = None
+        self._server = None
+        self._hang_up()
 
     def abandon(self) -> None:
         """In a process that was forked off: the threads of llama.cpp are not here, and letting it go would wait for
@@ -92,38 +91,45 @@ class LlamaServer:
         import ctypes
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
-        self._server = self._connection = None
-        self._lock = threading.Lock()
+        self._server = None
+        self._idle = deque()
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        if self._server is None:
+            raise EngineDown("the engine was closed")
         data = None if body is None else json.dumps(body).encode()
-        with self._lock:
-            if self._server is None:
-                raise EngineDown("the engine was closed")
+        try:
             try:
                 status, answer = self._exchange(method, path, data)
-            except (OSError, http.client.HTTPException):  # the connection had been idle for too long
+            except TimeoutError:
+                raise
+            except (OSError, http.client.HTTPException):  # the connection had been idle for too long, as all may have
                 self._hang_up()
-                try:
-                    status, answer = self._exchange(method, path, data)
-                except (OSError, http.client.HTTPException) as error:
-                    self._hang_up()
-                    raise EngineFailed(f"llama.cpp does not answer at {self._address}: {error!r}") from error
+                status, answer = self._exchange(method, path, data)
+        except (OSError, http.client.HTTPException) as error:
+            raise EngineFailed(f"llama.cpp does not answer at {self._address}: {error!r}") from error
         if status != 200:
             raise as_error(json.loads(answer))
         return json.loads(answer)
 
     def _exchange(self, method: str, path: str, data: bytes | None) -> tuple[int, bytes]:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._address, timeout=_HTTP_TIMEOUT)
-        self._connection.request(method, path, data, self._headers)
-        response = self._connection.getresponse()
-        return response.status, response.read()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = http.client.HTTPConnection(self._address, timeout=_HTTP_TIMEOUT)
+        try:
+            connection.request(method, path, data, self._headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return response.status, answer
 
     def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        while self._idle:
+            self._idle.pop().close()
 
 
 _kept_for_ever: list[Any] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 from ..constraints import Constraint
-from .base import Generation
+from .base import Generation, PromptTooLong
 from .openai import CompletionServer
 from .routing import Routing
 from .server import ServerOptions, Servers
@@ -18,8 +18,8 @@ Dialect = Literal["structural_tag", "ebnf", "lark", "regex"]
 class VLLMEngine(Servers):
     """One or more vLLM servers with the same model.
 
-    dialect: how constraints are said. Structural tags and EBNF are for xgrammar, vLLM's usual backend; Lark is for its
-        guidance backend.
+    dialect: how constraints are said. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend takes
+        Lark and regular expressions, and refuses structural tags.
 
     How much of the prompt was cached is known only where the server runs with `--enable-prompt-tokens-details`.
     """
@@ -39,9 +39,10 @@ class _VLLM(CompletionServer):
     health = "/health"
 
     def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
-        super().__init__(url, lambda constraint: _constrained(constraint, dialect), **options)
+        super().__init__(url, lambda asked: {"structured_outputs": structured_outputs(asked, dialect)}, **options)
 
     def body(self, request: Generation) -> dict[str, Any]:
+        self._refuse_if_too_long(request)
         chosen = request.sampling
         own: dict[str, Any] = {
             # Said even where they change nothing, since the server has the defaults of the model.
@@ -59,18 +60,27 @@ class _VLLM(CompletionServer):
             own["return_tokens_as_token_ids"] = self.vocabulary is not None
         return super().body(request) | own
 
+    def _refuse_if_too_long(self, request: Generation) -> None:
+        """A prompt that fills the context exactly is refused by the server too, but for a `max_tokens` of 0, which is
+        what it has cut ours down to."""
+        if self.context is not None and not isinstance(request.prompt, str) and len(request.prompt) >= self.context:
+            raise PromptTooLong(
+                f"a prompt of {len(request.prompt)} tokens leaves no room in the context of {self.context} tokens"
+            )
+
     def _room(self, request: Generation) -> int | None:
         """More than there is room for is cut down by the server, up to the whole context."""
         return self.context if request.max_tokens is None else request.max_tokens
 
 
-def _constrained(constraint: Constraint, dialect: Dialect) -> dict[str, Any]:
+def structured_outputs(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
+    """A constraint in vLLM's words, over HTTP and inside of the process."""
     match dialect:
         case "structural_tag":
-            return {"structured_outputs": {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}}
+            return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
         case "ebnf":
-            return {"structured_outputs": {"grammar": constraint.to_ebnf()}}
+            return {"grammar": constraint.to_ebnf()}
         case "lark":
-            return {"structured_outputs": {"grammar": constraint.to_lark()}}
+            return {"grammar": constraint.to_lark()}
         case "regex":
-            return {"structured_outputs": {"regex": constraint.to_regex()}}
+            return {"regex": constraint.to_regex()}

@@ -16,6 +16,7 @@ from .encoding import Encoder, TextEncoder, encoder
 from .errors import (
     InvalidMessages,
     PromptError,
+    PromptTooLarge,
     TemplateBroken,
     TemplateError,
     TemplateNotFound,
@@ -35,6 +36,7 @@ __all__ = [
     "Prompt",
     "PromptBuilder",
     "PromptError",
+    "PromptTooLarge",
     "Shape",
     "TemplateBroken",
     "TemplateError",

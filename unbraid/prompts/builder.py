@@ -13,7 +13,7 @@ from ..core.grammar import Format
 from ..core.tools import Tools
 from .encoding import Encoder
 from .encoding import encoder as encoder_of
-from .errors import InvalidMessages, PromptError
+from .errors import InvalidMessages, PromptError, PromptTooLarge
 from .fallback import ToolsInWords, system_in_user
 from .marks import BREAK, MARK, NO_CONTROLS, Controls, cleaned, unmark
 from .messages import PartHook, Reader, tool_definitions
@@ -47,6 +47,7 @@ class PromptBuilder:
         can tell a control token from its spelling.
     format: what the model writes; calls are written so where the template has no way to.
     part_hook: what stands for parts of a content that are no text, such as audio.
+    longest: how many characters a prompt may have; more are refused before they are cut into tokens.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class PromptBuilder:
         format: Format | None = None,
         *,
         part_hook: PartHook | None = None,
+        longest: int | None = None,
     ) -> None:
         templates = {"default": template} if isinstance(template, ChatTemplate) else dict(template)
         if not templates:
@@ -70,6 +72,7 @@ class PromptBuilder:
         self._with_tools = _Prepared(templates["tool_use"], self.controls) if "tool_use" in templates else self._plain
         self._reader = Reader(self.controls, part_hook)
         self._words = ToolsInWords(format, self.controls)
+        self._longest = longest
         self._said: set[str] = set()
 
     def prepare(self) -> None:
@@ -120,6 +123,8 @@ class PromptBuilder:
         text = prepared.render([prepared.shape.message(each) for each in found], given, continue_final_message)
         if tts_output:
             text += self._speech_start()
+        if self._longest is not None and len(text) > self._longest:
+            raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
         return Prompt(unmark(text), ids, tuple(notes))
 

@@ -13,6 +13,10 @@ class InvalidMessages(PromptError):
     """Messages that no template could be given; the error says which one (`messages[2]`) and why."""
 
 
+class PromptTooLarge(PromptError):
+    """Text that no context could hold, seen before it is cut into tokens."""
+
+
 class TemplateError(PromptError):
     """Base of what can go wrong with a template."""
 

@@ -49,7 +49,9 @@ class Reader:
             raise InvalidMessages(f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}")
         one = {str(key): cleaned(value) for key, value in message.items() if key not in (*_OURS, "content")}
         one["role"] = "tool" if role == "function" else role
-        for key in ("name", "tool_call_id", "reasoning_content"):
+        if role != "assistant" and one.pop("tool_calls", None):
+            raise InvalidMessages(f"{where}.tool_calls: only a message of the assistant has tool calls")
+        for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
             if not isinstance(one.get(key, ""), str | None):
                 raise InvalidMessages(f"{where}.{key} must be a string, not {type(one[key]).__name__}")
             if one.get(key, "") is None:

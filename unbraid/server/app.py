@@ -55,7 +55,7 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         assert isinstance(error, HTTPException)
         known = ", ".join(f"{method} {path}" for path, method, _, _ in _ROUTES)
         message = f"there is no {request.method} {request.url.path} here; there are {known}"
-        return error_response(ApiError(error.status_code, message))
+        return error_response(ApiError(error.status_code, message, headers=dict(error.headers or {})))
 
     cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return Starlette(
@@ -90,7 +90,7 @@ class Endpoint:
             metrics.aborted.labels(self._path).inc()
         finally:
             metrics.in_flight.dec()
-            metrics.duration.observe(time.perf_counter() - begun)
+            metrics.duration.labels(self._path).observe(time.perf_counter() - begun)
 
     async def _respond(self, request: Request) -> Response:
         try:
@@ -110,7 +110,7 @@ class Endpoint:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             given = given.strip() if scheme.lower() == "bearer" else ""
             # All of them, always: how long it takes tells nothing.
-            if not sum(hmac.compare_digest(given.encode(), key.encode()) for key in service.api_keys):
-                raise ApiError(
-                    401, "the API key is missing or wrong: send it as `Authorization: Bearer …`", code="invalid_api_key"
-                )
+            # As bytes: headers are read as latin-1, whatever they are.
+            if not sum(hmac.compare_digest(given.encode("latin-1"), key.encode()) for key in service.api_keys):
+                message = "the API key is missing or wrong: send it as `Authorization: Bearer …`"
+                raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -58,5 +57,5 @@ def _audio(part: Mapping[str, Any], where: str) -> Audio:
 def _decoded(data: str, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise InvalidMessages(f"{where} is not base64: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -11,21 +11,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..engines import TokenLogprob
-from .http import json_response, read_body, while_connected
+from .http import json_response, while_connected
 from .plan import Plan, plan_chat
 from .replies import ChatChunks, Head, chat_choice
-from .schema import ChatRequest, read
+from .schema import ChatRequest, read_request
 from .service import Service
 from .streams import stream
 from .turn import Turn, Update, Usage, merged, usage_of
 
 
 async def chat(service: Service, request: Request) -> Response:
-    asked = read(await read_body(request, service.max_body), ChatRequest)
+    arrived = time.perf_counter()
+    asked = await read_request(request, ChatRequest, service.max_body)
     head = Head(service.check_model(asked.model))
-    plan = await asyncio.to_thread(plan_chat, service, asked)
+    plan = await while_connected(request.receive, service.planned(plan_chat, service, asked))
     usage = Usage()
-    turns = [_turn(service, plan, choice, usage, asked) for choice in range(len(plan.generations))]
+    turns = [_turn(service, plan, choice, usage, asked, arrived) for choice in range(len(plan.generations))]
     updates = merged(turns)
     with_logprobs = bool(asked.logprobs)
     if asked.stream:
@@ -38,10 +39,10 @@ async def chat(service: Service, request: Request) -> Response:
     return json_response({**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage])})
 
 
-def _turn(service: Service, plan: Plan, choice: int, usage: Usage, asked: ChatRequest) -> Turn:
+def _turn(service: Service, plan: Plan, choice: int, usage: Usage, asked: ChatRequest, arrived: float) -> Turn:
     parser = plan.parser(service, choice, keep_message=not asked.stream)
     voice = None if service.vocoder is None else service.vocoder.voice()
-    return Turn(service, plan.generations[choice], parser, choice, usage, voice)
+    return Turn(service, plan.generations[choice], parser, choice, usage, arrived, voice)
 
 
 async def _collect(

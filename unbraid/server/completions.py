@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -17,10 +17,10 @@ from ..core.parser import Parser
 from ..core.tools import Tools
 from ..engines import Generation, TokenLogprob
 from .errors import ApiError
-from .http import json_response, read_body, while_connected
+from .http import json_response, while_connected
 from .plan import choices, sampling, stop_texts
 from .replies import Head, finite, frame
-from .schema import CompletionRequest, read
+from .schema import CompletionRequest, read_request
 from .service import Service
 from .streams import stream
 from .turn import Turn, Update, Usage, merged, usage_of
@@ -31,19 +31,20 @@ _MAX_TOKENS = 16
 
 
 async def completions(service: Service, request: Request) -> Response:
-    asked = read(await read_body(request, service.max_body), CompletionRequest)
+    arrived = time.perf_counter()
+    asked = await read_request(request, CompletionRequest, service.max_body)
     head = Head(service.check_model(asked.model), "cmpl")
-    turns, echoes = await asyncio.to_thread(_turns, service, asked)
-    reply = TextReply(head, echoes, with_logprobs=asked.logprobs is not None)
-    usages = {id(turn.usage): turn.usage for turn in turns}.values()
+    turns, echoes = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
+    with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
+    reply = TextReply(head, echoes, with_usage=with_usage, with_logprobs=asked.logprobs is not None)
+    usages = list({id(turn.usage): turn.usage for turn in turns}.values())
     updates = merged(turns)
     if asked.stream:
-        options = asked.stream_options
-        return await stream(request.receive, updates, reply, list(usages) if options and options.include_usage else [])
-    return json_response(await while_connected(request.receive, reply.collect(updates, list(usages))))
+        return await stream(request.receive, updates, reply, usages if with_usage else [])
+    return json_response(await while_connected(request.receive, reply.collect(updates, usages)))
 
 
-def _turns(service: Service, asked: CompletionRequest) -> tuple[list[Turn], list[str]]:
+def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[list[Turn], list[str]]:
     """What is to be done, `n` times for each prompt, and what each reply begins with."""
     # Of what the format knows, only the tokens that end the output are no text here.
     plain = Format("plain", ends=service.format.ends)
@@ -51,7 +52,7 @@ def _turns(service: Service, asked: CompletionRequest) -> tuple[list[Turn], list
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
     turns: list[Turn] = []
     echoes: list[str] = []
-    for prompt in _prompts(service, asked.prompt):
+    for prompt in _prompts(service, asked):
         usage = Usage()
         generation = Generation(
             prompt=prompt,
@@ -64,12 +65,13 @@ def _turns(service: Service, asked: CompletionRequest) -> tuple[list[Turn], list
         )
         for each in choices(generation, asked.n or 1):
             parser = Parser(plain, tools=Tools([]), vocabulary=service.vocabulary, keep_message=False)
-            turns.append(Turn(service, each, parser, len(turns), usage))
+            turns.append(Turn(service, each, parser, len(turns), usage, arrived))
             echoes.append(service.text_of(prompt) if asked.echo else "")
     return turns, echoes
 
 
-def _prompts(service: Service, given: str | list[str | int | list[int]]) -> list[Prompt]:
+def _prompts(service: Service, asked: CompletionRequest) -> list[Prompt]:
+    given = asked.prompt
     if isinstance(given, str):
         return [service.raw_prompt(given)]
     if not given or [] in given:
@@ -78,6 +80,7 @@ def _prompts(service: Service, given: str | list[str | int | list[int]]) -> list
     prompts = [each for each in given if not isinstance(each, int)]
     if ids and prompts:
         raise ApiError(400, "prompt: a list has either token ids or whole prompts, not both", param="prompt")
+    service.check_count(len(prompts) * (asked.n or 1), "prompt")
     return [ids] if ids else [service.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
 
 
@@ -99,9 +102,10 @@ def _constraint(service: Service, plain: Format, asked: CompletionRequest, promp
 class TextReply:
     """Writes completions, whole or in chunks."""
 
-    def __init__(self, head: Head, echoes: Sequence[str], *, with_logprobs: bool) -> None:
+    def __init__(self, head: Head, echoes: Sequence[str], *, with_usage: bool, with_logprobs: bool) -> None:
         self._fields = head.fields("text_completion")
         self._echoes = echoes
+        self._with_usage = with_usage
         self._with_logprobs = with_logprobs
         self._offsets = [len(echo) for echo in echoes]
 
@@ -132,7 +136,8 @@ class TextReply:
         return {**self._fields, "choices": found, "usage": usage_of(usages)}
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
-        return frame({**self._fields, "choices": [self._choice(choice, text, logprobs, reason)]})
+        usage = {"usage": None} if self._with_usage else {}
+        return frame({**self._fields, "choices": [self._choice(choice, text, logprobs, reason)], **usage})
 
     def _choice(self, choice: int, text: str, logprobs: Sequence[TokenLogprob], reason: str | None) -> dict[str, Any]:
         said = self._logprobs(choice, logprobs) if self._with_logprobs else None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ..constraints import InvalidSchema
 from ..core.errors import InvalidTools, UnbraidError
 from ..engines import EngineDown, EngineError, PromptTooLong, Unsupported
-from ..prompts import TemplateBroken
+from ..prompts import PromptTooLarge, TemplateBroken
 
 _log = logging.getLogger(__name__)
-_PLACE = re.compile(r"(messages|tools|tool_choice|response_format|tts_output|continue_final_message)\b[\w.\[\]]*")
+_PLACE = re.compile(r"(messages|tools|tool_choice|response_format|tts_output|continue_final_message)\b[\w.$\[\]]*")
+_ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
 
 
 class ApiError(Exception):
@@ -26,6 +28,7 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -33,15 +36,15 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.retry_after = retry_after
+        self._headers = headers or {}
 
     def body(self) -> dict[str, Any]:
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:
-        if self.retry_after is None:
-            return {}
-        return {"Retry-After": str(max(1, round(self.retry_after)))}
+        waits = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        return {**self._headers, **waits}
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -51,18 +54,23 @@ def as_api_error(error: Exception) -> ApiError:
     message = str(error)
     place = _PLACE.match(message)
     param = place[0] if place else None
+    if isinstance(error, EngineError):  # where engines are is nobody's business
+        message = _ADDRESS.sub("the engine", message)
     if isinstance(error, EngineDown):
+        _log.warning("the engine is down: %s", error)
         return ApiError(503, message, code="engine_down", retry_after=error.retry_after)
-    if isinstance(error, PromptTooLong):
+    if isinstance(error, PromptTooLong | PromptTooLarge):
         return ApiError(400, message, param="messages", code="context_length_exceeded")
     if isinstance(error, Unsupported):
         return ApiError(400, message, code="unsupported")
     if isinstance(error, EngineError):
-        _log.error("the engine failed: %s", message)
+        _log.error("the engine failed: %s", error)
         return ApiError(502, message, code="engine_failed")
-    if isinstance(error, TemplateBroken):
-        _log.error("the chat template is broken: %s", message)
-        return ApiError(500, message, code="template_broken")
+    if isinstance(error, TemplateBroken):  # it was tried when the server started: the messages must be at fault
+        _log.warning("the chat template does not take a request: %s", message)
+        return ApiError(400, message, param="messages", code="template_failed")
+    if isinstance(error, RecursionError):
+        return ApiError(400, "the request nests too deeply to be read: simplify it")
     if isinstance(error, InvalidSchema):
         return ApiError(400, message, param=param or "tools", code="invalid_schema")
     if isinstance(error, InvalidTools):

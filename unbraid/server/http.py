@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -30,13 +31,27 @@ def error_response(error: ApiError) -> Response:
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request. Raises `ApiError` where it is larger than `most` bytes."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > most:
+        raise _too_large(most)
+    return await _until_the_end(_read(request, most))
+
+
+async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise ApiError(413, f"the body is larger than {most} bytes, the most that this server takes")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise _too_large(most)
+            parts.append(part)
+    except ClientDisconnect:
+        raise ClientLeft from None
     return b"".join(parts)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body is larger than {most} bytes, the most that this server takes")
 
 
 async def _left(receive: Receive) -> None:
@@ -47,7 +62,7 @@ async def _left(receive: Receive) -> None:
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """The outcome of `work`, which is cancelled once the client is gone."""
-    task: asyncio.Future[T] = asyncio.ensure_future(work)
+    task: asyncio.Future[T] = asyncio.ensure_future(_until_the_end(work))
     watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
     try:
         await asyncio.wait([task, cast("asyncio.Future[T]", watcher)], return_when=asyncio.FIRST_COMPLETED)
@@ -64,6 +79,36 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+# What runs when the server has to end
+
+_working: set[asyncio.Task[Any]] = set()
+_expired: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+SHUTDOWN = ApiError(503, "the server ended before the reply did: ask again", code="shutdown", retry_after=1.0)
+
+
+def expire_all() -> None:
+    """End all work, for the server is to end now. Whoever asked for it is told."""
+    for task in list(_working):
+        _expired.add(task)
+        task.cancel()
+
+
+async def _until_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of `work`, or `SHUTDOWN` where the server has to end before."""
+    task = asyncio.ensure_future(work)
+    _working.add(task)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if task not in _expired:
+            task.cancel()
+            raise
+        raise SHUTDOWN from None
+    finally:
+        _working.discard(task)
+
+
 def part(data: bytes) -> Message:
     """A part of a body of which there is more to come."""
     return {"type": "http.response.body", "body": data, "more_body": True}
@@ -75,48 +120,18 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, write: Callable[[Send], Awaitable[None]], farewell: bytes) -> None:
+    def __init__(self, write: Callable[[Send], Coroutine[Any, Any, None]], farewell: bytes) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._write = write
         self._farewell = farewell
-        self._pump: asyncio.Future[None] | None = None
-        self._expired = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        pump = self._pump = asyncio.ensure_future(self._send_all(send))
-        watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
-        _streams.add(self)
         try:
-            await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
-            if not pump.done():
-                raise ClientLeft
-            pump.result()
-        finally:
-            _streams.discard(self)
-            await _cancel(pump, watcher)
-
-    def expire(self) -> None:
-        """End it now, and say so."""
-        self._expired = True
-        if self._pump is not None:
-            self._pump.cancel()
-
-    async def _send_all(self, send: Send) -> None:
-        try:
-            await self._write(send)
-        except asyncio.CancelledError:
-            if not self._expired:
+            await while_connected(receive, self._write(send))
+        except ApiError as error:
+            if error is not SHUTDOWN:
                 raise
             await send(part(self._farewell))
         await send({"type": "http.response.body", "body": b""})
-
-
-_streams: set[EventStream] = set()
-
-
-def expire_streams() -> None:
-    """End all streams, for the server is to end now."""
-    for stream in list(_streams):
-        stream.expire()

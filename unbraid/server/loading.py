@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from .. import compose, find
+from ..constraints.constraint import Dialect
 from ..core.errors import UnbraidError
 from ..core.grammar import Format
 from ..engines import Engine, EngineError, Sampling
 from ..engines.http import Address
 from ..engines.recording import Recorder, read_recording
 from ..engines.replay import ReplayEngine
+from ..engines.spelling import is_whole
 from ..models import DEFAULT
-from ..prompts import ChatTemplate, PromptBuilder, built_in, encoder, from_source, load_templates
+from ..prompts import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, from_source, load_templates
 from ..prompts.sources import BUILT_IN
 from .audio_input import placeholder_hook
 from .guess import guess_format
@@ -48,20 +50,26 @@ async def load(options: Options) -> Service:
     if texts is None:
         _log.warning("the tokenizer is not known: prompts are text, in which users can spell control tokens")
     placeholder = options.audio_placeholder or _PLACEHOLDERS.get(format.name)
-    builder = PromptBuilder(templates, texts, format, part_hook=placeholder_hook(placeholder)) if templates else None
+    longest = _longest(engine, texts)
+    hook = placeholder_hook(placeholder)
+    builder = PromptBuilder(templates, texts, format, part_hook=hook, longest=longest) if templates else None
     if builder is None:
         _log.warning("the model has no chat template: there are only completions; --chat-template gives it one")
     else:
         await asyncio.to_thread(builder.prepare)
+    dialect = _dialect(options)
     return Service(
         engine=engine,
         format=format,
         builder=builder,
         encoder=texts,
         bos=files.bos,
+        longest=longest,
         names=await _names(options, engine),
         sampling={**files.sampling, **_sampling(options.sampling)},
-        constrain_auto=not (options.sglang or options.vllm or options.openai or options.vllm_local),
+        constrain_auto=dialect == "gbnf",
+        dialect=dialect,
+        most_choices=128 if dialect != "gbnf" or options.llama_cpp else min(128, options.parallel + options.queue),
         unknown_tools=options.unknown_tools,
         reasoning_field=options.reasoning_field,
         vocoder=None if options.vocoder is None else load_vocoder(options.vocoder),
@@ -193,6 +201,21 @@ def _vocabulary(files: TokenizerFiles) -> Any:
 
 
 # What goes with them
+
+
+def _dialect(options: Options) -> Dialect | None:
+    """What the engine is told constraints in."""
+    if options.sglang or options.vllm or options.vllm_local:
+        return "structural_tag"
+    return None if options.openai or options.replay else "gbnf"
+
+
+def _longest(engine: Engine, texts: Encoder | None) -> int | None:
+    """How many characters no prompt can have that fits the context: as many tokens, all of them the longest."""
+    if engine.context is None or texts is None or not is_whole(texts.vocabulary):
+        return None
+    vocabulary = texts.vocabulary
+    return engine.context * max(len(vocabulary.token_bytes(token) or b"") for token in range(vocabulary.size))
 
 
 def _templates(options: Options, files: TokenizerFiles) -> dict[str, ChatTemplate]:

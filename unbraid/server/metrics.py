@@ -42,7 +42,11 @@ class Metrics:
             "unbraid_inter_token_seconds", "From one token to the next.", buckets=_SECONDS, registry=registry
         )
         self.duration = Histogram(
-            "unbraid_request_seconds", "From the arrival of a request to its end.", buckets=_SECONDS, registry=registry
+            "unbraid_request_seconds",
+            "From the arrival of a request to its end.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.diagnostics = Counter(
             "unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"), registry=registry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -15,8 +14,8 @@ from ..core.tools import Tools
 from ..engines import EngineDown, EngineError
 from ..formats import find
 from .errors import ApiError
-from .http import json_response, read_body
-from .schema import ParseRequest, TokenizeRequest, read
+from .http import json_response, while_connected
+from .schema import ParseRequest, TokenizeRequest, read_request
 from .service import Service
 
 
@@ -68,8 +67,8 @@ async def metrics(service: Service, request: Request) -> Response:
 
 async def parse(service: Service, request: Request) -> Response:
     """Raw output in, message out."""
-    asked = read(await read_body(request, service.max_body), ParseRequest)
-    return json_response(await asyncio.to_thread(_parse, service, asked))
+    asked = await read_request(request, ParseRequest, service.max_body)
+    return json_response(await while_connected(request.receive, service.planned(_parse, service, asked)))
 
 
 def _parse(service: Service, asked: ParseRequest) -> dict[str, Any]:
@@ -102,9 +101,9 @@ def _parse(service: Service, asked: ParseRequest) -> dict[str, Any]:
 
 async def tokenize(service: Service, request: Request) -> Response:
     """The tokens of a raw prompt, or of what a chat's template makes of its messages."""
-    asked = read(await read_body(request, service.max_body), TokenizeRequest)
+    asked = await read_request(request, TokenizeRequest, service.max_body)
     service.check_model(asked.model)
-    return json_response(await asyncio.to_thread(_tokenize, service, asked))
+    return json_response(await while_connected(request.receive, service.planned(_tokenize, service, asked)))
 
 
 def _tokenize(service: Service, asked: TokenizeRequest) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from ..constraints import Constraint, constraint
 from ..core.errors import InvalidTools
 from ..core.grammar import Format
 from ..core.parser import Parser
+from ..core.program import compile_format
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from .audio_input import audio_of
@@ -20,6 +21,9 @@ _SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "seed"),
 )
+
+
+_COLDEST = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ def plan_chat(service: Service, request: ChatRequest) -> Plan:
     """Raises what is wrong with the request."""
     if request.modalities is not None and "audio" in request.modalities and not request.tts_output:
         raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
+    service.check_count(request.n or 1, "n")
     tools = Tools(request.tools or [])
     shown = [] if request.tool_choice == "none" else request.tools
     prompt = service.chat_builder().build(
@@ -81,12 +86,15 @@ def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
     seed = asked.sampling.seed
     if count == 1 or seed is None:
         return (asked,) * count
-    return tuple(replace(asked, sampling=replace(asked.sampling, seed=seed + at)) for at in range(count))
+    seeds = [(seed + at + 2**63) % 2**64 - 2**63 for at in range(count)]
+    return tuple(replace(asked, sampling=replace(asked.sampling, seed=each)) for each in seeds)
 
 
 def sampling(service: Service, request: Generated) -> Sampling:
     chosen: dict[str, Any] = dict(service.sampling)
     chosen |= {name: value for name in _SAMPLING if (value := getattr(request, name)) is not None}
+    if chosen.get("temperature", 1.0) < _COLDEST:  # divided by, it would leave nothing of the numbers
+        chosen["temperature"] = 0.0
     if chosen.get("top_k", 0) < 0:  # vLLM's way to say all
         chosen["top_k"] = 0
     return Sampling(**chosen, logit_bias=_biases(request))
@@ -136,7 +144,13 @@ def _constraint(
         wanted = service.constrain_auto or request.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None
-    return constraint(
+    if answers_json and request.continue_final_message and not _opens(service, prompt):
+        raise ApiError(
+            400,
+            "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
+            param="response_format",
+        )
+    made = constraint(
         service.format,
         tools=request.tools or [],
         tool_choice=request.tool_choice,
@@ -146,3 +160,10 @@ def _constraint(
         vocabulary=service.vocabulary,
         prompt=prompt,
     )
+    service.tell_loosened(made)
+    return made
+
+
+def _opens(service: Service, prompt: str | tuple[int, ...]) -> bool:
+    """Whether the prompt ends where a strand begins."""
+    return bool(compile_format(service.format, service.vocabulary).open_after(prompt)[0])

@@ -13,7 +13,7 @@ import uvicorn
 
 from .. import __version__
 from .app import create_app
-from .http import expire_streams
+from .http import expire_all
 from .loading import load
 from .options import Options
 from .service import Service
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
         self._service.draining = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        timer = asyncio.get_running_loop().call_later(self._patience, expire_streams)
+        timer = asyncio.get_running_loop().call_later(self._patience, expire_all)
         try:
             await super().shutdown(sockets)
         finally:

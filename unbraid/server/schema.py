@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 import re
@@ -9,8 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from starlette.requests import Request
 
 from .errors import ApiError
+from .http import read_body
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class Generated(Struct, kw_only=True):
     min_p: Share | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0.0)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
     max_tokens: Count | None = None
     response_format: Object | None = None
@@ -57,8 +60,8 @@ class Generated(Struct, kw_only=True):
 class ChatRequest(Generated, kw_only=True):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: list[Object]
-    tools: list[Object] | None = None
+    messages: Annotated[list[Object], Meta(max_length=20_000)]
+    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
     tool_choice: str | Object | None = None
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Count | None = None
@@ -145,10 +148,18 @@ _INSTEAD = {
 }
 
 Body = TypeVar("Body", bound=Struct)
+_LARGE = 100_000
+"""A body of more bytes takes milliseconds to read."""
+
+
+async def read_request(request: Request, kind: type[Body], most: int) -> Body:
+    """The body of a request, checked. Raises `ApiError` that names the field."""
+    body = await read_body(request, most)
+    return read(body, kind) if len(body) < _LARGE else await asyncio.to_thread(read, body, kind)
 
 
 def read(body: bytes, kind: type[Body]) -> Body:
-    """A body, checked. Raises `ApiError` that names the field."""
+    """A body, checked."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -166,20 +177,22 @@ def _look_at_unknown(found: Object, kind: type[Struct]) -> None:
     """Refuse fields that would mean something, or that are nearly ours. Others are for other servers: they are told of
     in the log, once."""
     known = kind.__struct_fields__
-    for name in found.keys() - set(known) - _WITHOUT_EFFECT:
-        if found[name] is None:
-            continue
+    unknown = [name for name in found if name not in known and name not in _WITHOUT_EFFECT and found[name] is not None]
+    if len(unknown) > _MOST_UNKNOWN:
+        raise ApiError(400, f"the request has {len(unknown)} fields that are not known, such as {unknown[0][:64]}")
+    for name in unknown:
         if name in _INSTEAD:
             raise ApiError(400, f"{name} is not supported: {_INSTEAD[name]}", param=name, code="unsupported")
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.85)
         if near:
             raise ApiError(400, f"{name} is no field of this request: did you mean {near[0]}?", param=name)
         if name not in _told and len(_told) < _MOST_TOLD:
             _told.add(name)
-            _log.warning("requests have a field %r that is not known here; it has no effect", name)
+            _log.warning("requests have a field %.64r that is not known here; it has no effect", name)
 
 
 _MOST_TOLD = 100
+_MOST_UNKNOWN = 50
 _told: set[str] = set()
 
 

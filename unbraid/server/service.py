@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, ParamSpec, TypeVar
 
+from ..constraints import Constraint, Loosened
+from ..constraints.constraint import Dialect
 from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
 from ..core.program import compile_format
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
-from ..prompts import Encoder, PromptBuilder
+from ..prompts import Encoder, PromptBuilder, PromptTooLarge
 from ..prompts.marks import clean
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
+
+_log = logging.getLogger(__name__)
+_PLANNERS = 4
+_MOST_TOLD = 100
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -31,6 +43,8 @@ class Service:
     """None where only the engine knows the tokenizer: prompts and outputs are text then."""
     bos: int | None = None
     """The token that begins a raw prompt."""
+    longest: int | None = None
+    """How many characters no prompt can have that fits."""
     names: tuple[str, ...] = ()
     """What clients call the model, the first of them in replies."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -43,12 +57,20 @@ class Service:
     vocoder: Vocoder | None = None
     api_keys: tuple[str, ...] = ()
     max_body: int = 64_000_000
+    most_choices: int = 128
+    """How many outputs one request may ask for."""
+    dialect: Dialect | None = None
+    """What constraints are written in, where the engine has to be told."""
     draining: bool = False
     """Set, no more requests are taken: the server is about to end."""
     created: int = field(default_factory=lambda: int(time.time()))
     metrics: Metrics = field(init=False)
+    _planners: ThreadPoolExecutor = field(init=False)
+    _told: set[Loosened] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
+        # Threads of its own: what takes long here must not keep others waiting for theirs.
+        self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
         self.metrics = Metrics(lambda: self.engine.load)
         if self.vocabulary is not None:
             self.format = self.format.for_version(self.vocabulary.version)
@@ -62,6 +84,23 @@ class Service:
     def end_tokens(self) -> tuple[int, ...]:
         """The tokens that end a turn of the format."""
         return tuple(sorted(compile_format(self.format, self.vocabulary).ends))
+
+    async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `work` returns, done in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._planners, partial(work, *args, **kwargs))
+
+    def check_count(self, choices: int, param: str) -> None:
+        """Raises `ApiError` where a request asks for too many outputs."""
+        if choices > self.most_choices:
+            message = f"{param}: {choices} outputs are too many for one request; {self.most_choices} is the most"
+            raise ApiError(400, message, param=param)
+
+    def tell_loosened(self, constraint: Constraint) -> None:
+        """Say in the log what the engine cannot be held to."""
+        for loosened in [] if self.dialect is None else constraint.loosened(self.dialect):
+            if loosened not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add(loosened)
+                _log.warning("a constraint is not enforced in full: %s", loosened)
 
     def check_model(self, name: str | None) -> str:
         """The name for the reply. Raises `ApiError` for one that is not served."""
@@ -84,6 +123,8 @@ class Service:
         """A prompt that the client has put together: control tokens in it are meant."""
         if self.encoder is None:
             return text
+        if self.longest is not None and len(text) > self.longest:
+            raise PromptTooLarge(f"a prompt of {len(text)} characters cannot fit the model's context")
         ids = tuple(self.encoder.encode(self.encoder.controls.mark_rest(clean(text))))
         return ids if self.bos is None or ids[:1] == (self.bos,) else (self.bos, *ids)
 

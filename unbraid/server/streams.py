@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
-from .errors import ApiError, as_api_error
-from .http import EventStream, part, while_connected
+from .errors import as_api_error
+from .http import SHUTDOWN, EventStream, part, while_connected
 from .replies import DONE, frame
 from .turn import Update, Usage, usage_of
 
-_FAREWELL = frame(ApiError(503, "the server ended before the reply did", code="shutdown").body()) + DONE
+_FAREWELL = frame(SHUTDOWN.body()) + DONE
 
 
 class Chunks(Protocol):
@@ -49,5 +49,7 @@ async def _write(
                 if data:
                     await send(part(data))
             await send(part((chunks.usage(usage_of(usages)) if usages else b"") + DONE))
+        except OSError:  # the connection: there is nobody to tell
+            raise
         except Exception as error:
             await send(part(frame(as_api_error(error).body()) + DONE))

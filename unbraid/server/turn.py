@@ -54,12 +54,16 @@ def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
     }
 
 
-class Clock:
-    """Times the tokens of a request."""
+_MOST_WAITING = 64
+"""Updates of several choices that a slow client has not taken yet."""
 
-    def __init__(self, service: Service) -> None:
+
+class Clock:
+    """Times the tokens of a request that came at `arrived`."""
+
+    def __init__(self, service: Service, arrived: float) -> None:
         self._metrics = service.metrics
-        self._begun = self._last = time.perf_counter()
+        self._last = arrived
         self._first = True
 
     def token(self) -> None:
@@ -83,12 +87,13 @@ class Turn:
     parser: Parser
     choice: int
     usage: Usage
+    arrived: float
     voice: Voice | None = None
     _called: bool = field(default=False, init=False)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What comes, as it comes. Closing the generator aborts the engine's work."""
-        clock = Clock(self.service)
+        clock = Clock(self.service, self.arrived)
         parser = self.parser
         async with aclosing(self.service.engine.generate(self.generation)) as outputs:
             async for output in outputs:
@@ -139,20 +144,22 @@ def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
 
 
 async def _interleaved(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
-    queue: asyncio.Queue[Update | None] = asyncio.Queue()
+    queue: asyncio.Queue[Update | None] = asyncio.Queue(_MOST_WAITING)
 
     async def run(turn: Turn) -> None:
         async with aclosing(turn.updates()) as updates:
             async for update in updates:
-                queue.put_nowait(update)
+                await queue.put(update)
 
     async def run_all() -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for turn in turns:
                     group.create_task(run(turn))
-        finally:
-            queue.put_nowait(None)
+        except ExceptionGroup:
+            await queue.put(None)
+            raise
+        await queue.put(None)
 
     runner = asyncio.create_task(run_all())
     try:

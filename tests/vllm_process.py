@@ -1,0 +1,94 @@
+"""A real `vllm serve` on SmolLM2, for tests. `scripts/install-vllm` installs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .vllm_model import checkpoint
+
+START = 600.0  # the longest that vLLM may take to load, on a machine with other things to do
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # two that spin wait for each other where others work too
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",
+}
+NAME = "smollm2"
+
+
+def skip_without_vllm() -> None:
+    if find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed here: make test-engines")
+
+
+def arguments(context: int) -> dict[str, Any]:
+    """For `vllm serve`, as flags, and for `AsyncLLM`."""
+    return {
+        "dtype": "float32",
+        "max_model_len": context,
+        "max_num_seqs": 4,
+        "enforce_eager": True,
+        "generation_config": "vllm",
+    }
+
+
+@dataclass
+class VLLMProcess:
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@contextmanager
+def vllm_serve(context: int, logs: Path) -> Iterator[VLLMProcess]:
+    """A server that answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {name.replace("_", "-"): value for name, value in arguments(context).items()}
+    options = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
+    options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={NAME}", "--enable-prompt-tokens-details"]
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint()), *options]
+    log = logs / "server.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env={**os.environ, **ENVIRONMENT}, stdout=file, stderr=file, start_new_session=True
+        )
+    found = VLLMProcess(f"http://127.0.0.1:{port}", process)
+    try:
+        end = time.monotonic() + START
+        while not _is_up(found.url):
+            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+            assert time.monotonic() < end, "vLLM does not get ready"
+            time.sleep(0.5)
+        yield found
+    finally:
+        found.kill()
+
+
+def _is_up(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health").is_success
+    except httpx.TransportError:
+        return False
