@@ -12,7 +12,7 @@ PORT ?= 8000
 .PHONY: run examples test test-engines lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
-	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(ARGS)
+	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) --transcription-model whisper-base $(ARGS)
 
 examples: $(VENV)/.package ## Show recorded outputs taken apart
 	@for name in $(EXAMPLES); do \

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from .. import UnbraidError, __version__
-from . import constrain, formats, parse, serve
+from . import constrain, formats, parse, serve, transcribe
+
+_COMMANDS = {"serve": serve, "transcribe": transcribe, "parse": parse, "constrain": constrain, "formats": formats}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +44,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     command.add_argument("--version", action="version", version=f"unbraid {__version__}")
     commands = command.add_subparsers(required=True, metavar="COMMAND")
-    for name, module in (("serve", serve), ("parse", parse), ("constrain", constrain), ("formats", formats)):
+    for name, module in _COMMANDS.items():
         summary = module.SUMMARY
         module.configure(commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."))
     return command.parse_args(argv)

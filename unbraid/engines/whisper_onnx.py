@@ -26,6 +26,8 @@ from ..models.whisper_graphs import float_encoder
 from .base import PromptTooLong, Unsupported
 from .whisper_sessions import Floats, Runtime, Tokens, Values, load_decoder
 
+__all__ = ["FRAMES", "Encoded", "Floats", "Loaded", "State", "Tokens", "WhisperModel"]
+
 FRAMES = 3000
 """Columns of a spectrogram: thirty seconds."""
 

@@ -6,6 +6,7 @@ the caller: what to feed is read off the inputs that a graph has.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ class Runtime:
         for name, value in values.items():
             array = value.numpy()
             taken[name] = self.value(array[: len(rows)] if first else array[list(rows)])
+            if first:  # the array does not keep memory that is numpy's own: only the value whose it was does
+                taken[name].source = value
         return taken
 
 
@@ -171,7 +174,7 @@ class Decoder:
         logits, *others = session.run(feeds, ["logits", *present, *attention])
         values = {_PAST + name.removeprefix(_PRESENT): value for name, value in zip(present, others, strict=False)}
         return Output(
-            np.asarray(logits.numpy()[:, -1], np.float32),
+            np.array(logits.numpy()[:, -1], np.float32),  # a copy: of a prompt, the others are large
             values,
             [np.asarray(value.numpy(), np.float32) for value in others[len(present) :]],
         )
@@ -219,17 +222,25 @@ class Decoder:
 
 def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Decoder:
     """The decoder of `files`, from graphs of ours if `rewrite` says so and they can be made."""
-    with_past = files.decoder_with_past or files.decoder
     if rewrite:
-        cross, step = cross_graph(files.decoder), step_graph(with_past)
-        if cross is not None and step is not None:
-            crossing = runtime.session(cross, arena=False)
-            if set(crossing.inputs) == {_HIDDEN}:
-                return Decoder(runtime, files, crossing, lambda: _prompt(runtime, files), runtime.session(step))
-    session = runtime.session(with_past)
+        with contextlib.suppress(EngineDown):  # before 1.22, ONNX Runtime had no products with 8 bits in blocks
+            made = _rewritten(runtime, files)
+            if made is not None:
+                return made
+    session = runtime.session(files.decoder_with_past or files.decoder)
     if files.merged:
         return Decoder(runtime, files, None, lambda: session, session)
     return Decoder(runtime, files, None, lambda: runtime.session(files.decoder), session)
+
+
+def _rewritten(runtime: Runtime, files: WhisperFiles) -> Decoder | None:
+    cross, step = cross_graph(files.decoder), step_graph(files.decoder_with_past or files.decoder)
+    if cross is None or step is None:
+        return None
+    crossing = runtime.session(cross, arena=False)
+    if set(crossing.inputs) != {_HIDDEN}:
+        return None
+    return Decoder(runtime, files, crossing, lambda: _prompt(runtime, files), runtime.session(step))
 
 
 def _prompt(runtime: Runtime, files: WhisperFiles) -> Session:

@@ -23,6 +23,7 @@ from .errors import ApiError, as_api_error
 from .http import ClientLeft, error_response
 from .openapi import openapi
 from .service import Service
+from .transcriptions import transcriptions, translations
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
@@ -30,6 +31,8 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/chat/completions", "POST", chat, False),
     ("/v1/completions", "POST", completions, False),
+    ("/v1/audio/transcriptions", "POST", transcriptions, False),
+    ("/v1/audio/translations", "POST", translations, False),
     ("/v1/parse", "POST", other_routes.parse, False),
     ("/v1/tokenize", "POST", other_routes.tokenize, False),
     ("/v1/models", "GET", other_routes.models, False),
@@ -49,6 +52,8 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await service.engine.close()
+        if service.transcriber is not None:
+            await service.transcriber.listener.close()
 
     async def refuse(request: Request, error: Exception) -> Response:
         """No such route, or not with this method."""

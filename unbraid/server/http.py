@@ -87,6 +87,10 @@ _expired: WeakSet[asyncio.Task[Any]] = WeakSet()
 SHUTDOWN = ApiError(503, "the server ended before the reply did: ask again", code="shutdown", retry_after=1.0)
 
 
+FAREWELL = b"data: " + msgspec.json.encode(SHUTDOWN.body()) + b"\n\ndata: [DONE]\n\n"
+"""The same in a stream."""
+
+
 def expire_all() -> None:
     """End all work, for the server is to end now. Whoever asked for it is told."""
     for task in list(_working):

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import compose, find
 from ..constraints.constraint import Dialect
@@ -27,6 +27,9 @@ from .options import Options
 from .service import Service
 from .tokenizer_files import TokenizerFiles, load_tokenizer
 from .vocoder import load_vocoder
+
+if TYPE_CHECKING:
+    from ..transcription.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ async def load(options: Options) -> Service:
     else:
         await asyncio.to_thread(builder.prepare)
     dialect = _dialect(options)
+    transcriber = await asyncio.to_thread(_transcriber, options)
     return Service(
         engine=engine,
         format=format,
@@ -72,6 +76,10 @@ async def load(options: Options) -> Service:
         most_choices=128 if dialect != "gbnf" or options.llama_cpp else min(128, options.parallel + options.queue),
         unknown_tools=options.unknown_tools,
         reasoning_field=options.reasoning_field,
+        transcriber=transcriber,
+        listener_names=() if transcriber is None else (transcriber.listener.model, "whisper-1"),
+        max_audio=options.max_audio,
+        max_audio_seconds=options.max_audio_seconds,
         vocoder=None if options.vocoder is None else load_vocoder(options.vocoder),
         api_keys=options.api_key,
         max_body=options.max_body,
@@ -198,6 +206,15 @@ def _replay(options: Options) -> tuple[Engine, TokenizerFiles]:
 
 def _vocabulary(files: TokenizerFiles) -> Any:
     return None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
+
+
+def _transcriber(options: Options) -> Transcriber | None:
+    if options.transcription_model is None:
+        return None
+    from ..engines.listeners import load_listener
+    from ..transcription.transcriber import Transcriber
+
+    return Transcriber(load_listener(options.transcription_model, threads=options.threads))
 
 
 # What goes with them

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
+from ..transcription.outputs import SHAPES
 from .http import json_response
 from .schema import ChatRequest, CompletionRequest, ParseRequest, TokenizeRequest
 from .service import Service
@@ -19,6 +20,26 @@ _POSTS = {
     "/v1/completions": ("Go on with a raw prompt", CompletionRequest),
     "/v1/parse": ("Take a model's raw output apart", ParseRequest),
     "/v1/tokenize": ("The tokens of a prompt or a conversation", TokenizeRequest),
+}
+_FORMS = {
+    "/v1/audio/transcriptions": "Transcribe a recording; the language is detected unless it is given",
+    "/v1/audio/translations": "Translate a recording to English",
+}
+_FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "model": {"type": "string"},
+        "language": {"type": "string"},
+        "languages": {"type": "array", "items": {"type": "string"}},
+        "prompt": {"type": "string"},
+        "response_format": {"enum": list(SHAPES)},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 1},
+        "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
+        "stream": {"type": "boolean"},
+        "stream_format": {"enum": ["events", "chunks"]},
+    },
 }
 _GETS = {
     "/v1/models": "The models that are served",
@@ -59,6 +80,9 @@ def description() -> dict[str, Any]:
     for (path, (summary, _)), schema in zip(_POSTS.items(), schemas, strict=True):
         body = {"required": True, "content": _json(schema)}
         paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(path)}}
+    for path, summary in _FORMS.items():
+        body = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
+        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(path)}}
     for path, summary in _GETS.items():
         operation: dict[str, Any] = {"summary": summary, "responses": _responses(path)}
         if "{model}" in path:
@@ -81,7 +105,7 @@ def _json(schema: Any) -> dict[str, Any]:
 
 
 def _responses(path: str) -> dict[str, Any]:
-    streamed = path.endswith("completions")
+    streamed = path.endswith(("completions", "transcriptions", "translations"))
     content: dict[str, Any] = {"text/plain": {}} if path == "/metrics" else _json({"type": "object"})
     if streamed:
         content["text/event-stream"] = {}

@@ -47,6 +47,11 @@ class Options:
     served_model_name: tuple[str, ...] = _option(
         "what clients call the model; may be given several times", group="model", kind="list", metavar="NAME"
     )
+    transcription_model: str | None = _option(
+        "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …",
+        group="model",
+        metavar="MODEL",
+    )
     chat_template: str | None = _option(
         "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
     )
@@ -106,6 +111,12 @@ class Options:
     )
     shutdown_seconds: float = _option(
         "how long streams may go on after SIGTERM", group="server", default=30.0, kind="seconds", metavar="S"
+    )
+    max_audio: int = _option(
+        "the largest recording, in bytes", group="server", default=25_000_000, kind="number", metavar="N"
+    )
+    max_audio_seconds: float = _option(
+        "the longest recording", group="server", default=4 * 3600.0, kind="seconds", metavar="S"
     )
     max_body: int = _option(
         "the largest body of a request, in bytes", group="server", default=64_000_000, kind="number", metavar="N"

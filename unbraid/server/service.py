@@ -20,6 +20,7 @@ from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..prompts import Encoder, PromptBuilder, PromptTooLarge
 from ..prompts.marks import clean
+from ..transcription.transcriber import Transcriber
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
@@ -55,6 +56,13 @@ class Service:
     unknown_tools: Literal["text", "emit"] = "text"
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = "both"
     vocoder: Vocoder | None = None
+    transcriber: Transcriber | None = None
+    """Transcribes recordings, where a model for that is served."""
+    listener_names: tuple[str, ...] = ()
+    """What clients call that model."""
+    max_audio: int = 25_000_000
+    """The largest recording, in bytes."""
+    max_audio_seconds: float = 4 * 3600.0
     api_keys: tuple[str, ...] = ()
     max_body: int = 64_000_000
     most_choices: int = 128
@@ -110,6 +118,14 @@ class Service:
         raise ApiError(
             404, f"the model {name!r} is not served here; it is {served}", param="model", code="model_not_found"
         )
+
+    def check_listener(self, name: str | None) -> str:
+        """The same for the model that transcribes."""
+        if name is None or name in self.listener_names:
+            return name or self.listener_names[0]
+        served = ", ".join(map(repr, self.listener_names))
+        message = f"the model {name!r} does not transcribe here; it is {served}"
+        raise ApiError(404, message, param="model", code="model_not_found")
 
     def chat_builder(self) -> PromptBuilder:
         if self.builder is None:

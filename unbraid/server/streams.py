@@ -11,11 +11,9 @@ from typing import Any, Protocol
 from starlette.types import Receive, Send
 
 from .errors import as_api_error
-from .http import SHUTDOWN, EventStream, part, while_connected
+from .http import FAREWELL, EventStream, part, while_connected
 from .replies import DONE, frame
 from .turn import Update, Usage, usage_of
-
-_FAREWELL = frame(SHUTDOWN.body()) + DONE
 
 
 class Chunks(Protocol):
@@ -35,7 +33,7 @@ async def stream(
     except BaseException:
         await updates.aclose()
         raise
-    return EventStream(partial(_write, first, updates, chunks, usages), _FAREWELL)
+    return EventStream(partial(_write, first, updates, chunks, usages), FAREWELL)
 
 
 async def _write(

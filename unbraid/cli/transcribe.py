@@ -1,0 +1,155 @@
+"""`unbraid transcribe`: recordings to text."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from .. import UnbraidError
+
+if TYPE_CHECKING:
+    from ..transcription.adapters import Wish
+    from ..transcription.transcriber import Transcriber
+    from ..transcription.transcript import Transcript
+
+SUMMARY = "transcribe recordings"
+_ENDINGS = {"json": "json", "verbose_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
+_BAR = 30
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", nargs="+", metavar="FILE", help="flac, mp3, mp4, m4a, ogg, opus, wav, webm, …")
+    command.add_argument("--model", default="whisper-base", help="whisper-tiny, whisper-base, a folder, ORG/REPO, …")
+    command.add_argument("--language", metavar="NAME", help="a code or a name; detected if it is not given")
+    command.add_argument("--languages", metavar="NAMES", help="those that it may be, separated by commas")
+    command.add_argument("--translate", action="store_true", help="to English")
+    command.add_argument("--prompt", default="", metavar="TEXT", help="names and spellings that may come up")
+    command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
+    command.add_argument("--format", choices=tuple(_ENDINGS), default="text", help="what is written (default: text)")
+    command.add_argument("--output", metavar="FOLDER", help="write a file for each recording there")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from ..engines.listeners import load_listener
+        from ..transcription.adapters import Wish
+        from ..transcription.outputs import TIMED
+        from ..transcription.transcriber import Transcriber
+    except ImportError as error:
+        raise UnbraidError(f"not installed ({error}): pip install 'unbraid[transcription]'") from error
+    _check(arguments)
+    wish = Wish(
+        task="translate" if arguments.translate else "transcribe",
+        language=arguments.language,
+        languages=tuple(filter(None, (arguments.languages or "").split(","))),
+        prompt=arguments.prompt,
+        timestamps=arguments.format in TIMED,
+        temperature=arguments.temperature,
+    )
+    transcriber = Transcriber(load_listener(arguments.model))
+    transcriber.adapter.check(wish)
+    return asyncio.run(_all_and_close(transcriber, wish, arguments))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.temperature is not None and not 0.0 <= arguments.temperature <= 1.0:
+        raise UnbraidError(f"--temperature must be from 0 to 1, not {arguments.temperature:g}")
+    if arguments.output is not None:
+        written: dict[Path, str] = {}
+        for name in arguments.files:
+            other = written.setdefault(_target(arguments, name), name)
+            if other is not name:
+                raise UnbraidError(f"{other} and {name} would both be written to {_target(arguments, name)}")
+
+
+def _target(arguments: argparse.Namespace, name: str) -> Path:
+    return Path(arguments.output) / f"{Path(name).stem}.{_ENDINGS[arguments.format]}"
+
+
+async def _all_and_close(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespace) -> int:
+    """Closed also after Ctrl-C: a process that ends while the model still computes in its thread is aborted."""
+    try:
+        return await _all(transcriber, wish, arguments)
+    finally:
+        await transcriber.listener.close()
+
+
+async def _all(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespace) -> int:
+    """Each file by itself: one that is broken does not keep the others from being transcribed."""
+    failed = 0
+    for name in arguments.files:
+        try:
+            transcript = await _one(transcriber, wish, name)
+        except (UnbraidError, OSError) as error:
+            print(f"unbraid: {name}: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        for warning in transcript.warnings:
+            print(f"unbraid: {name}: {warning}", file=sys.stderr)
+        written = _shaped(transcript, wish, arguments.format)
+        if arguments.output is None:
+            sys.stdout.write(written)
+            sys.stdout.flush()
+        else:
+            target = _target(arguments, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(written, encoding="utf-8")
+    return 2 if failed else 0
+
+
+async def _one(transcriber: Transcriber, wish: Wish, name: str) -> Transcript:
+    from ..transcription.audio import AudioLimits, read
+    from ..transcription.transcript import Detected, Progress, Transcript
+
+    with read(name, limits=AudioLimits(None, None)) as blocks, _Shown(name) as shown:
+        async with aclosing(transcriber.run(blocks, wish)) as events:
+            async for event in events:
+                if isinstance(event, Detected):
+                    shown.language = event.language
+                elif isinstance(event, Progress):
+                    shown.at(event.seconds)
+                elif isinstance(event, Transcript):
+                    return event
+    raise AssertionError("a transcript always comes")
+
+
+class _Shown:
+    """A line on the terminal that says how far it is. Not where there is none."""
+
+    def __init__(self, name: str) -> None:
+        self.language: str | None = None
+        self._name = Path(name).name
+        self._on = sys.stderr.isatty()
+
+    def at(self, seconds: float) -> None:
+        if self._on:
+            language = f" [{self.language}]" if self.language else ""
+            dots = "=" * (int(seconds / 30) % _BAR)
+            sys.stderr.write(f"\r{self._name}{language} {int(seconds) // 60}:{int(seconds) % 60:02} {dots:<{_BAR}}")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._on:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _shaped(transcript: Transcript, wish: Wish, shape: str) -> str:
+    from ..transcription.outputs import as_json, as_srt, as_verbose_json, as_vtt
+
+    if shape == "text":
+        return transcript.text + "\n"
+    if shape == "srt":
+        return as_srt(transcript)
+    if shape == "vtt":
+        return as_vtt(transcript)
+    found: dict[str, Any] = as_json(transcript) if shape == "json" else as_verbose_json(transcript, wish.task)
+    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
