@@ -89,7 +89,7 @@ async def _events(
                             continue
                     elif isinstance(event, Transcript):
                         for warning in event.warnings:
-                            _log.warning("%.200s: %s", asked.name, warning)
+                            _log.warning("%.200r: %s", asked.name, warning)
                     yield event
     except BadAudio as error:
         raise ApiError(413 if isinstance(error, TooMuchAudio) else 400, str(error), param="file") from error
@@ -205,7 +205,7 @@ class _Chunks:
 
 
 async def _form(request: Request, most: int) -> FormData:
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ApiError(400, "the body must be multipart/form-data, with the recording as `file`")
     announced = request.headers.get("content-length", "")
     too_large = ApiError(
