@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unbraid
+from unbraid.constraints.language import Json, Language
 from unbraid.engines import (
     Audio,
     EngineDown,
@@ -369,7 +370,30 @@ def test_a_constraint_goes_before_a_bias(engine: EmbeddedEngine) -> None:
     assert engine.vocabulary.decode(found.ids).startswith("quiet<|")
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a?){1000}$"},
+        {"type": "string", "pattern": "^(-|--|---)*x$"},
+        {"enum": [f"value {number}" for number in range(10_000)]},
+        {"type": "array", "prefixItems": [{}] * 300, "items": False},
+        {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(100)}},
+    ],
+)
+def test_no_schema_keeps_it_busy(engine: EmbeddedEngine, schema: Any) -> None:
+    """It ends at all: some of these once took llama.cpp seconds over a single token, or forever."""
+    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=12, constraint=constraint))
+
+
 # What is refused
+
+
+def test_a_schema_that_would_keep_it_busy_is_refused(engine: EmbeddedEngine) -> None:
+    schema = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(900)}}
+    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    with pytest.raises(Unsupported, match=r"^p leaves too many ways open"):
+        asyncio.run(collect(engine, chat(engine, "Hello"), constraint=constraint))
 
 
 def test_what_is_refused(engine: EmbeddedEngine) -> None:

@@ -66,6 +66,8 @@ _ESCAPE = sequence(Text("\\"), choice(chars(*_SHORT), _UNICODE))
 PLAIN_CHAR = all_but('"', "\\", "\x00\x1f")
 _CHAR = choice(PLAIN_CHAR, _ESCAPE)
 _PYTHON = {"true": "True", "false": "False", "null": "None"}
+# How many parts are put into each other before they get a rule of their own, so that nothing nests too deep.
+_STEPS = 8
 # A rule for each of its characters keeps other names from being this one.
 _LONGEST_NAME = 60
 
@@ -82,7 +84,10 @@ class SchemaNodes:
     def node(self, value: Json) -> Node:
         key = json.dumps([value.schema, value.without, value.python])
         if key not in self._known:
-            self._known[key] = _OneSchema(self, value, f"json-{len(self._known)}").root()
+            try:
+                self._known[key] = _OneSchema(self, value, f"json-{len(self._known)}").root()
+            except RecursionError:
+                raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
         return self._known[key]
 
 
@@ -187,23 +192,26 @@ class _OneSchema:
                 break
             prefix.append(node)
         least, most = form.least, form.most
+        comma = sequence(Text(","), SPACE)
         rest: Node = NOTHING
         if len(prefix) > len(form.prefix):
-            item = prefix.pop()
-            more = max(least - len(prefix), 0), None if most is None else most - len(prefix)
+            item = sequence(self._rule(prefix.pop()), SPACE)
+            fewest, more = max(least - len(prefix), 0), None if most is None else most - len(prefix)
             if prefix:
-                rest = Repeat(sequence(_COMMA, item), *more)
+                rest = Repeat(sequence(comma, item), fewest, more)
             else:
-                item = self._rule(item)
-                tail = Repeat(sequence(_COMMA, item), max(more[0] - 1, 0), None if more[1] is None else more[1] - 1)
+                tail = Repeat(sequence(comma, item), max(fewest - 1, 0), None if more is None else more - 1)
                 rest = sequence(item, tail) if least else maybe(item, tail)
         elif len(prefix) < least:
             return None
         # An array may end after any item that is not needed.
         for at in reversed(range(len(prefix))):
-            rest = sequence(*([_COMMA] if at else []), prefix[at], rest)
+            rest = sequence(*([comma] if at else []), prefix[at], SPACE, rest)
             rest = rest if at < least else maybe(rest)
-        return sequence(Text("["), rest if rest is NOTHING else spaced(rest), SPACE, Text("]"))
+            if at % _STEPS == _STEPS - 1:
+                rest = self._rule(rest)
+        # Whitespace comes after the items, so that what comes next is plain: a comma or the end.
+        return sequence(Text("["), SPACE, rest, Text("]"))
 
     def _object(self, form: Objects) -> Node | None:
         if form.least > len(form.required) or form.most is not None:

