@@ -4,12 +4,17 @@ a change and not by chance; `HYPOTHESIS_PROFILE=long` tries many more, new ones 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # What the shared suites assert is told as if it stood in a test.
 pytest.register_assert_rewrite("tests.client_suite", "tests.client_suite_others", "tests.running_server")
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, and so would the processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

@@ -102,7 +102,7 @@ class WhisperEngine:
 
     def _writing(self, request: Hearing, room: int) -> Writing:
         limit = room if request.max_tokens is None else min(room, request.max_tokens)
-        chance = np.random.default_rng(request.seed)
+        chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
         return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
 
     def _suppressed(self, name: str) -> tuple[int, ...]:
