@@ -7,12 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLES := hermes qwen3 mistral step-audio-2
 HOST ?= 127.0.0.1
 PORT ?= 8000
+# Whisper's files are on npm: without it, the server does not transcribe.
+LISTENS := $(if $(shell command -v npm),--transcription-model whisper-base)
 
 .DEFAULT_GOAL := help
 .PHONY: run examples test test-engines lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
-	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) --transcription-model whisper-base $(ARGS)
+	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
 
 examples: $(VENV)/.package ## Show recorded outputs taken apart
 	@for name in $(EXAMPLES); do \

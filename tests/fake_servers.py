@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -52,7 +53,7 @@ class Gone(Exception):
     """The client has closed the connection."""
 
 
-class FakeServer:
+class FakeServer(ABC):
     """HTTP/1.1 on a free port. `answer` says what is sent for a request to generate."""
 
     generates = "/generate"
@@ -83,9 +84,9 @@ class FakeServer:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    @abstractmethod
     def events(self, body: Any) -> Iterator[Any]:
         """The messages that answer `body`."""
-        raise NotImplementedError
 
     def other(self, asked: Asked) -> tuple[int, Any]:
         """Status and JSON for other paths."""
