@@ -17,7 +17,8 @@ from unbraid.formats import find
 from unbraid.tokens import vocabulary
 from unbraid.transcription.adapters import Wish
 from unbraid.transcription.whisper import WhisperAdapter
-from unbraid.transcription.whisper_rules import Logits, WhisperRules, Writing, loops
+from unbraid.transcription.whisper_rules import WhisperRules
+from unbraid.transcription.writing import Logits, Writing, loops
 
 from .whisper_models import files, tokenizer, tokens
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..constraints.token_sets import TokenSets
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from ..models.moonshine_files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
 from ..tokens import vocabulary as vocabulary_of
 from ..transcription.audio import RATE
 from ..transcription.hearing import Heard, Hearing
 from ..transcription.moonshine import END, MoonshineVocabulary
-from ..transcription.whisper_rules import loops
-from .base import Load, Piece, TokenLogprob, Unsupported
+from ..transcription.writing import Logits, Writing
+from .base import Load, Piece, Unsupported
 from .listening_worker import Job, ListeningWorker
 from .moonshine_onnx import MoonshineModel
 
@@ -54,8 +52,7 @@ class MoonshineEngine:
         end = tokens.token_id(END)
         if end is None:
             raise Unsupported(f"{self.files.tokenizer} has no {END}: it is not Moonshine's")
-        self._end = end
-        self._never = sorted(tokens.special - {end})
+        self._rules = MoonshineRules(end, tuple(sorted(tokens.special - {end})))
         self._model = MoonshineModel(self.files, threads=threads)
         self._worker = ListeningWorker(self.model, self._decode, queue_size=queue_size)
 
@@ -97,68 +94,22 @@ class MoonshineEngine:
 
     # Choices
 
-    def _writing(self, request: Hearing, seconds: float) -> _Writing:
+    def _writing(self, request: Hearing, seconds: float) -> Writing:
         limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
         if request.max_tokens is not None:
             limit = min(limit, request.max_tokens)
         chance = np.random.default_rng(request.seed)
-        return _Writing(self._end, self._never, request.prefix, request.temperature, limit, chance)
+        return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
 
 
-@dataclass
-class _Writing:
-    """One output while it is written: see `Writing`."""
+@dataclass(frozen=True)
+class MoonshineRules:
+    """What a Moonshine writes: text, and what ends it."""
 
     end: int
-    never: list[int]
+    never: tuple[int, ...]
     """Tokens that mean nothing in an output."""
-    prefix: TokenSets
-    temperature: float
-    limit: int
-    chance: np.random.Generator
-    begun: list[int] = field(default_factory=list)
-    written: list[int] = field(default_factory=list)
-    no_speech: float | None = None
-    choices: dict[int, float] = field(default_factory=dict)
+    silence: int | None = None
 
-    def next(self, logits: NDArray[np.float32]) -> TokenLogprob:
-        allowed = self.prefix.allowed(self.begun)
-        if allowed is not None:
-            token, logprob = self._of(logits, sorted(allowed))
-            self.begun.append(token)
-        else:
-            token, logprob = self._chosen(logits)
-            self.written.append(token)
-        return TokenLogprob(token, b"", logprob)
-
-    @property
-    def reason(self) -> str | None:
-        if self.written and self.written[-1] == self.end:
-            return "stop"
-        if len(self.begun) + len(self.written) >= self.limit:
-            return "length"
-        return "loop" if loops(self.written) else None
-
-    def _of(self, logits: NDArray[np.float32], allowed: list[int]) -> tuple[int, float]:
-        """The likeliest of a few, whatever the temperature is."""
-        likely = np.exp(_log_softmax(logits[allowed]))
-        if len(allowed) > 1 and not self.choices:
-            self.choices = dict(zip(allowed, map(float, likely), strict=True))
-        best = int(likely.argmax())
-        return allowed[best], float(np.log(likely[best]))
-
-    def _chosen(self, logits: NDArray[np.float32]) -> tuple[int, float]:
-        logits = logits.copy()
-        logits[self.never] = -np.inf
-        if self.temperature <= 0:
-            token = int(logits.argmax())
-        else:
-            likely = np.exp(_log_softmax(logits / self.temperature))
-            token = int(self.chance.choice(len(likely), p=likely / likely.sum()))
-        return token, float(_log_softmax(logits)[token])
-
-
-def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max()
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
-    return found
+    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+        logits[list(self.never)] = -np.inf

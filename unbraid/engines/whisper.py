@@ -18,8 +18,9 @@ from ..models.whisper_files import DEFAULT_WHISPER, WhisperFiles, resolve_whispe
 from ..prompts.encoding import encoder
 from ..transcription.features import log_mels
 from ..transcription.hearing import Heard, Hearing, TextVocabulary
-from ..transcription.whisper_rules import WhisperRules, Writing
+from ..transcription.whisper_rules import WhisperRules
 from ..transcription.whisper_tokens import WhisperTokens
+from ..transcription.writing import Writing
 from .base import Load, Piece, PromptTooLong
 from .listening_worker import Job, ListeningWorker
 from .whisper_onnx import State, WhisperModel
