@@ -68,7 +68,7 @@ def _said(answer: Mapping[str, Any]) -> Said | None:
     if "error" in answer:
         return None
     calls = tuple((call["name"], _canonical(call["arguments"])) for call in answer["calls"])
-    return Said(calls, answer["normal_text"])
+    return Said(calls, answer.get("normal_text", ""))
 
 
 def said(message: Message) -> Said:

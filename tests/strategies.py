@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
+from unbraid.core.parameters import kind_of
 
 FORMATS = list(all_formats())
 
@@ -65,7 +66,7 @@ def ends_of_value(format: Format) -> list[str]:
     if not isinstance(node, grammar.TaggedArguments):
         return []
     assert format.tools is not None
-    found = [node.close, node.open.partition("{key}")[0], format.tools.close]
+    found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
     for call in nodes_in(format.tools):
         if isinstance(call, grammar.Call) and node in call.parts:
             found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
@@ -80,17 +81,23 @@ def data_in_strings(format: Format) -> list[str]:
 
 def markers_of(format: Format) -> list[str]:
     """The markers of a format, without the whitespace around them."""
-    found = []
-    for node in (format.reasoning, format.speech, format.tools):
-        if node is not None:
-            found += [node.open.strip(), node.close.strip()]
-    return [marker for marker in dict.fromkeys(found) if marker]
+    found = list(format.ignored)
+    for around in (format.reasoning, format.answer):
+        if around is not None:
+            found += [around.open, around.close, *(text for pair in around.also for text in pair)]
+    for tools in (format.tools, *format.other_tools):
+        if tools is not None:
+            found += [tools.open, *tools.also, tools.close]
+    if format.speech is not None:
+        found += [format.speech.open, format.speech.close]
+    return [marker for marker in dict.fromkeys(text.strip() for text in found) if marker]
 
 
 def literals_of(format: Format) -> list[str]:
     """All that could be markup somewhere: markers, and the literals inside calls and speech."""
-    nodes = (format.reasoning, format.tools, format.speech)
+    nodes = (format.reasoning, format.answer, format.tools, format.other_tools, format.speech)
     found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
+    found = [text.replace("{kind}", "").replace("{}", "a") for text in found]
     if format.speech is not None:
         found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
     if format.transcript is not None:
@@ -126,8 +133,10 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
     if notation is not None:
         key = key.filter(re.compile(KEYS[type(notation)]).fullmatch)
         if isinstance(notation, grammar.TaggedArguments):
-            ends = ends_of_value(format)
-            value = value.filter(lambda value: not reads_otherwise(value, ends))
+            ends, typed = ends_of_value(format), bool(notation.kinds)
+            after = notation.open.partition("{key}")[2].replace("{kind}", "").strip()[0]
+            key = key.filter(lambda key: after not in key)
+            value = value.filter(lambda value: not reads_otherwise(value, ends, typed))
         return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
     indent = draw(st.sampled_from([None, None, 2]))
@@ -142,11 +151,13 @@ KEYS: dict[type, str] = {
 """The keys that can be written."""
 
 
-def reads_otherwise(value: object, ends: list[str]) -> bool:
-    """Whether a value between tags reads back as another, where no schema says what it is."""
+def reads_otherwise(value: object, ends: list[str], typed: bool = False) -> bool:
+    """Whether a value between tags reads back as another, where no schema, nor the tag, says what it is."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if any(end in text for end in ends):
         return True
+    if typed:
+        return False
     try:
         return isinstance(value, str) and not isinstance(json.loads(text), str)
     except ValueError:
@@ -265,6 +276,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     for kind, node in (("reasoning", format.reasoning), ("speech", format.speech), ("calls", format.tools)):
         kinds += [kind] * (node is not None)
     kinds += ["tag"] * (format.transcript is not None)
+    kinds += ["answer"] * (format.answer is not None) + ["ignored"] * bool(format.ignored)
 
     def marker(text: str) -> str:
         # The whitespace at a marker's ends may be there or not.
@@ -274,16 +286,21 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         tools = format.tools
         assert tools is not None
         body = tools.body
-        if isinstance(body, grammar.Either):
+        while isinstance(body, grammar.Either):
             body = draw(st.sampled_from([body.first, body.second]))
         space = st.sampled_from(["", "", " ", "\n", " \n\t"])
-        written.append(marker(tools.open))
+        if not tools.bare:
+            written.append(marker(draw(st.sampled_from([tools.open, *tools.also]))))
         if isinstance(body, grammar.CallList):
             count = draw(st.integers(1, 3))
             each = [draw(space) + one_call(body.call.parts) + draw(space) for _ in range(count)]
-            written.append(draw(space) + body.open + body.separator.join(each) + body.close)
+            lead = "" if tools.bare else draw(space)
+            if tools.bare or not (body.close or tools.close):
+                # What is not closed ends with its last call: then space is content.
+                each = [one.strip() for one in each]
+            written.append(lead + body.open + body.separator.join(each) + body.close)
         else:
-            written.append(draw(space) + one_call(body.parts))
+            written.append(("" if tools.bare else draw(space)) + one_call(body.parts))
         if tools.close and (tools.close_written or draw(st.booleans())):
             written.append(marker(tools.close))
 
@@ -299,6 +316,9 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return call.name
         if isinstance(part, grammar.CallId):
             return call.id
+        if isinstance(part, grammar.NameInId):
+            number = f"{part.after}{len(said)}"
+            return draw(st.sampled_from([part.before + call.name + number, call.name + number, call.name]))
         if isinstance(part, grammar.Arguments):
             return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
         if isinstance(part, grammar.TaggedArguments):
@@ -325,7 +345,10 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
         open = node.open if text[:1].isspace() else marker(node.open)
         close = node.close if not text or text[-1].isspace() else marker(node.close)
-        return open.replace("{key}", key) + text + close + draw(st.sampled_from(["", "\n", "  "]))
+        words = [word for word, kinds in node.kinds if kind_of(value) in kinds]
+        kind = node.kind.format(draw(st.sampled_from(words))) if words else ""
+        open = open.replace("{kind}", kind).replace("{key}", key)
+        return open + text + close + draw(st.sampled_from(["", "\n", "  "]))
 
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
@@ -338,13 +361,24 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 written.append(draw(st.sampled_from(tags_of(format.transcript))))
             elif kind == "reasoning":
                 assert format.reasoning is not None
-                written.append(marker(format.reasoning.open))
+                both = format.reasoning.open, format.reasoning.close
+                open, close = draw(st.sampled_from([both, *format.reasoning.also]))
+                written.append(marker(open))
                 pieces([k for k in kinds if k in ("text", "calls")], 2)
-                written.append(marker(format.reasoning.close))
+                written.append(marker(close))
+            elif kind == "answer":
+                assert format.answer is not None
+                both = format.answer.open, format.answer.close
+                open, close = draw(st.sampled_from([both, *format.answer.also]))
+                written.append(marker(open))
+                pieces([k for k in kinds if k in ("text", "calls")], 2)
+                written.append(draw(st.sampled_from([marker(close), ""])))
+            elif kind == "ignored":
+                written.append(marker(draw(st.sampled_from(format.ignored))))
             else:
                 assert format.speech is not None
                 written.append(marker(format.speech.open))
-                pieces([k for k in kinds if k != "speech"], 3)
+                pieces([k for k in kinds if k not in ("speech", "answer", "ignored")], 3)
                 some = [format.speech.code.format(n) for n in (0, 5, format.speech.codes - 1)]
                 written.extend(draw(st.lists(st.sampled_from([*some, *format.speech.padding]), max_size=4)))
                 written.append(draw(st.sampled_from([format.speech.close, ""])) if kinds == [] else format.speech.close)

@@ -7,6 +7,7 @@ only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' hal
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -32,6 +33,7 @@ from unbraid.core import grammar
 from . import strategies
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
 TOOLS = st.sampled_from([None, [{"name": "f"}, {"name": "get_weather"}], strategies.TYPED_TOOLS])
 
@@ -57,7 +59,7 @@ def test_1_chunk_invariance(format: Format, data: st.DataObject) -> None:
     options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
     whole, _ = run(format, [text], **options)
     ways: list[Sequence[str]] = [list(text), data.draw(st.composite(strategies.cuts)(text))]
-    ways += [[text[:at], text[at:]] for at in range(len(text))]
+    ways += [[text[:at], text[at:]] for at in data.draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True))]
     for pieces in ways:
         assert said(run(format, pieces, **options)[0]) == said(whole)
 
@@ -90,7 +92,7 @@ def test_3_conservation(format: Format, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=25)
+@settings(max_examples=200 if LONG else 4)
 @given(data=st.data())
 def test_4_promptness(format: Format, data: st.DataObject) -> None:
     """Text that is held back must be able to become two different things. (Inside a call, see the next test.)"""

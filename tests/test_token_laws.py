@@ -76,7 +76,7 @@ def encodable(tokenizer: object, text: str) -> bool:
 
 
 @every_case
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_tokens_say_what_the_text_says(case: str, data: st.DataObject) -> None:
     """Laws 1, 5, 7 and 10: all at once, one token at a time, and 1 to 6 at a time as speculative decoding gives."""
@@ -114,7 +114,7 @@ def without_leading_spaces(message: Message) -> Message:
 
 
 @every_case
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_hostile_tokens(case: str, data: st.DataObject) -> None:
     """Laws 1, 3 and 8 on any tokens at all, markers as tokens and markers spelled out among them."""
@@ -139,7 +139,7 @@ def test_hostile_tokens(case: str, data: st.DataObject) -> None:
 
 
 @every_case
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
     """Nobody can forge a call by having the model echo its markup."""
@@ -171,7 +171,7 @@ def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
 
 
 @every_case
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_snapshots(case: str, data: st.DataObject) -> None:
     name, make = CASES[case]

@@ -168,7 +168,8 @@ def tagged(
     parameters: Parameters, tags: TaggedArguments, marker: Callable[[str], Node], following: Iterable[str]
 ) -> Node:
     """Arguments between tags. `following` is what may stand after the last one."""
-    before, _, after = tags.open.partition("{key}")
+    before, _, rest = tags.open.partition("{key}")
+    middle, _, after = rest.rpartition("{kind}")
     lead, text, _ = split_whitespace(tags.close)
     trail = after[len(after.rstrip()) :]
     # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
@@ -178,10 +179,17 @@ def tagged(
     closing = marker(text)
 
     def argument(key: Node, value: Node) -> Node:
-        return sequence(SPACE, Text(before.lstrip()), key, Text(after.rstrip()), value)
+        return sequence(SPACE, marker(before), key, value)
+
+    def opened(kinds: Iterable[str]) -> Node:
+        """The rest of the opening tag, which may say that a value of one of these kinds comes."""
+        words = [word for word, said in tags.kinds if set(said) & set(kinds)]
+        if not words:
+            return marker(middle + after)
+        return sequence(marker(middle), choice(*(marker(tags.kind.format(word)) for word in words)), marker(after))
 
     def key_char(taken: Collection[str]) -> Node:
-        return all_but("<", ">", "\x00\x1f", *taken)
+        return all_but("<", ">", "\x00\x1f", (middle + after).strip()[0], *taken)
 
     def string(form: Strings | str) -> Node | None:
         """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
@@ -201,23 +209,27 @@ def tagged(
                 parameters.values(key, kinds).where, "the length of a string is not enforced beside other types"
             )
             held = None
-        if held is None:
+        if held is None and not tags.kinds:
             # Every text is a value, however it is read.
-            return sequence(_maybe_text(trail), every, _maybe_text(lead), closing)
+            return sequence(opened(kinds), _maybe_text(trail), every, _maybe_text(lead), closing)
         # The tag's own whitespace must be there: the string's would be taken for it.
-        ways = [sequence(Text(trail), way, Text(lead), closing) for way in held]
+        strings = [every] if held is None else held
+        ways = [sequence(opened(["string"]), Text(trail), way, Text(lead), closing) for way in strings]
         if others:
             # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
             # are strings.
             words = [] if "string" in kinds else parameters.words(key)
-            ways.append(sequence(SPACE, choice(parameters.values(key, others), *words), SPACE, closing))
+            # Each kind that the tag may speak of has a way of its own.
+            said = [others & set(kinds) for _, kinds in tags.kinds if others & set(kinds)] or [others]
+            for some in said:
+                values = choice(parameters.values(key, some), *words)
+                ways.append(sequence(opened(some), SPACE, values, SPACE, closing))
         return choice(*ways)
 
-    return parameters.each(argument, value, NOTHING, _fits_tag, key_char)
+    def fits(key: str) -> bool:
+        return not any(char in "<>" or char < " " or char == (middle + after).strip()[0] for char in key)
 
-
-def _fits_tag(key: str) -> bool:
-    return not any(char in "<>" or char < " " for char in key)
+    return parameters.each(argument, value, NOTHING, fits, key_char)
 
 
 def _maybe_text(text: str) -> Node:

@@ -10,7 +10,7 @@ from typing import Literal
 from ..core import grammar
 from ..core.calls import is_word
 from ..core.errors import InvalidTools, UnbraidError
-from ..core.program import Program
+from ..core.program import Program, pieces
 from .arguments import Parameters, python, tagged
 from .language import (
     NOTHING,
@@ -38,6 +38,7 @@ from .schemas import Loosened
 Quota = Literal["none", "any", "some"]
 """How many calls may stand in a stretch of text; never more than one where the request says so."""
 LETTERS_AND_DIGITS = chars("az", "AZ", "09")
+DIGIT = chars("09")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,7 @@ class _Builder:
         self.tokens = {program.spellings[char]: token for token, char in program.stand_ins.items()}
         self.codes = _code_node(program)
         format = self.format
-        pairs = [pair for pair in (format.reasoning, format.tools, format.speech) if pair is not None]
-        markers = {text.strip(): None for pair in pairs for text in (pair.open, pair.close) if text}
+        markers = dict.fromkeys(_markers(format))
         if format.speech is not None:
             markers |= dict.fromkeys((format.speech.code.partition("{}")[0], *format.speech.padding))
         if format.transcript is not None:
@@ -111,7 +111,7 @@ class _Builder:
         if inside[-1:] == ["speech"]:
             parts.append(self._rest_of_speech())
         else:
-            parts.append(self._content())
+            parts.append(self._answered(self._content()))
         if len(inside) > 1:
             raise UnbraidError(
                 f"no constraint begins inside {' inside '.join(reversed(inside))}: close it in the prompt"
@@ -150,6 +150,14 @@ class _Builder:
         text = Free((marker,))
         more = text if self.request.one_call else sequence(Repeat(sequence(text, self.block)), text)
         return marker, self.tokens.get(marker), sequence(self.block, more)
+
+    def _answered(self, content: Node) -> Node:
+        """The content with what may stand around it."""
+        answer = self.format.answer
+        if answer is None:
+            return content
+        around = Whole(sequence(SPACE, self._marker(answer.open))), self._marker(answer.close)
+        return choice(content, sequence(around[0], self._content(), maybe(around[1]), SPACE))
 
     def _content(self) -> Node:
         request = self.request
@@ -238,9 +246,10 @@ class _Builder:
         return sequence(self._spoken(), self.block, more, self._spoken())
 
     def _marker(self, text: str) -> Node:
-        key = text.strip()
-        token = self.tokens.get(key)
-        return Text(key) if token is None else token_node([token], Text(key))
+        found = pieces(text.strip(), self.tokens.__contains__)
+        return sequence(
+            *(token_node([self.tokens[one]], Text(one)) if is_token else Text(one) for one, is_token in found)
+        )
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
@@ -249,8 +258,12 @@ class _Builder:
         tools = self.format.tools
         assert tools is not None
         body = tools.body
-        bodies = [body.first, body.second] if isinstance(body, grammar.Either) else [body]
-        parts = [self._marker(tools.open), choice(*map(self._body, bodies))]
+        bodies: list[grammar.Call | grammar.CallList] = []
+        while isinstance(body, grammar.Either):
+            bodies.append(body.first)
+            body = body.second
+        bodies.append(body)
+        parts = [NOTHING if tools.bare else self._marker(tools.open), choice(*map(self._body, bodies))]
         if tools.close:
             close = self._marker(tools.close)
             # Where it need not be written, whitespace before it would be content.
@@ -261,9 +274,8 @@ class _Builder:
         if isinstance(body, grammar.Call):
             return self._call(body)
         call = self._call(body.call)
-        separated = sequence(SPACE, Text(body.separator.strip()), call)
-        more = NOTHING if self.request.one_call else Repeat(separated)
-        return sequence(SPACE, Text(body.open.strip()), call, more, SPACE, Text(body.close.strip()))
+        more = NOTHING if self.request.one_call else Repeat(sequence(*_literal(body.separator), call))
+        return sequence(*_literal(body.open), call, more, *_literal(body.close))
 
     def _call(self, call: grammar.Call) -> Node:
         """A call to one of the tools. Those that take the same arguments share the rest of the call."""
@@ -282,11 +294,14 @@ class _Builder:
             space = SOME_SPACE if part[:1].isspace() else SPACE
             text = part.strip()
             trail = (SOME_SPACE,) if text and part[-1:].isspace() else ()
-            return sequence(space, *((Text(text), *trail) if text else ()))
+            return sequence(space, *((self._marker(text), *trail) if text else ()))
         if isinstance(part, grammar.Name):
             return sequence(SPACE, choice(*(Text(_bare(name)) for name in names)))
         if isinstance(part, grammar.CallId):
             return sequence(SPACE, self._id())
+        if isinstance(part, grammar.NameInId):
+            name = choice(*(Text(_bare(name)) for name in names))
+            return sequence(SPACE, Text(part.before), name, Text(part.after), Repeat(DIGIT, 1, 4))
         parameters = self._parameters(names[0])
         if isinstance(part, grammar.Arguments):
             return sequence(SPACE, parameters.json())
@@ -317,13 +332,35 @@ class _Builder:
 
         name = choice(*(Text(json.dumps(name, ensure_ascii=False)) for name in names))
         comma = sequence(SPACE, Text(","))
-        id = maybe(comma, key(part.id), Text('"'), self._id(), Text('"'))
-        items = [key(part.name), name, comma, key(part.arguments[0]), arguments, id]
+        items = [key(part.name), name, comma, key(part.arguments[0]), arguments]
+        if part.id_first:
+            items = [key(part.id), Text('"'), Repeat(DIGIT, 1, 4), Text('"'), comma, *items]
+        else:
+            items.append(maybe(comma, key(part.id), Text('"'), self._id(), Text('"')))
         return sequence(SPACE, Text("{"), *items, SPACE, Text("}"))
 
     def _id(self) -> Node:
         ids = self.format.call_ids
         return sequence(Text(ids.prefix), Repeat(LETTERS_AND_DIGITS, ids.length, ids.length))
+
+
+def _literal(text: str) -> tuple[Node, ...]:
+    """A literal of a list, where there is one; whitespace is as it comes."""
+    return (SPACE, Text(text.strip())) if text.strip() else ()
+
+
+def _markers(format: grammar.Format) -> Iterable[str]:
+    """All that opens or closes something, or is markup of its own."""
+    for around in (format.reasoning, format.answer):
+        if around is not None:
+            for pair in ((around.open, around.close), *around.also):
+                yield from (text.strip() for text in pair if text)
+    for tools in (format.tools, *format.other_tools):
+        if tools is not None:
+            yield from (text.strip() for text in (tools.open, *tools.also, tools.close) if text)
+    if format.speech is not None:
+        yield from (format.speech.open.strip(), format.speech.close.strip())
+    yield from (text.strip() for text in format.ignored)
 
 
 def _bare(name: str) -> str:

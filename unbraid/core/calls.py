@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from . import diagnostics
 from .errors import InvalidFormat
 from .frames import MARKUP, NAME, TEXT, Frame, Malformed
-from .grammar import JsonCall
+from .grammar import JsonCall, NameInId
 from .markers import Markers
 from .python_arguments import PythonArgumentsFrame
 from .tagged import TaggedArgumentsFrame, TagRule
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .program import CallsRule
 
 # Nothing that could be markup of the call around it, or a stand-in for a token.
-_word = re.compile(r"[^\s\"'{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
+_word = re.compile(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
+_space = re.compile(r"\s*").match
+_number = re.compile(r"\d+").fullmatch
 _closing_bracket = re.compile(r"[}\]]").match
 
 
@@ -115,7 +117,7 @@ class CallsFrame(Frame):
 
     def give_up(self, parser: Parser) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
-        if self.accepted and self.rule.close is not None:
+        if self.rule.close is not None and (self.accepted or self.rule.again >= 0):
             self.skipping = True
             return
         parser.leave_calls()
@@ -132,8 +134,13 @@ class CallsFrame(Frame):
         if end > parser.position:
             parser.end_call()
             parser.take(end - parser.position, TEXT)
-        if found is not None and markers.which(found) is self.rule.close:
+        marker = None if found is None else markers.which(found)
+        if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
             self.close(parser, found.end() - found.start())
+        elif self.rule.again >= 0 and marker is not None and (marker.role, marker.strand) == ("open", self.rule.strand):
+            # The next call of the list.
+            parser.begin_call()
+            self.skipping, self.at = False, self.rule.again
         elif found is not None or parser.at_end:
             parser.leave_calls()
         else:
@@ -148,7 +155,7 @@ class CallsFrame(Frame):
         parser.leave_calls()
 
     def save(self) -> list[Any]:
-        return [self.at, self.accepted, self.skipping]
+        return [self.rule.strand, self.at, self.accepted, self.skipping]
 
     @classmethod
     def load(cls, saved: list[Any], rule: CallsRule, markers: Markers) -> CallsFrame:
@@ -160,6 +167,17 @@ class CallsFrame(Frame):
 # --- Steps ---------------------------------------------------------------------------------------------------------
 
 
+def _comes_after_space(parser: Parser, key: str) -> int | None:
+    """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
+    told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
+    buffer, start = parser.buffer, parser.position
+    begin = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+    rest = buffer[begin : begin + len(key)]
+    if rest == key:
+        return begin + len(key) - start
+    return None if not parser.at_end and key.startswith(rest) and begin - start <= parser.limits.name else 0
+
+
 def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
     """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
     not `key`: there what should come is missing."""
@@ -167,10 +185,12 @@ def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
     rest = parser.buffer[parser.position : parser.position + len(key)]
     if rest != key:
         return None if not parser.at_end and key.startswith(rest) else False
-    marker = frame.markers.comes(parser.buffer, parser.position)
-    if marker:
+    markers = frame.markers
+    marker = markers.at(parser.buffer, parser.position)
+    if marker is not None and markers.which(marker).key != key:
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    return None if marker is None and not parser.at_end else True
+    undecided = marker is None and markers.comes(parser.buffer, parser.position) is None
+    return None if undecided and not parser.at_end else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +254,56 @@ class ReadWord:
             return False
         if end == start or end == len(buffer):
             raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {self.field}")
-        setattr(parser.call, self.field, buffer[start:end])
-        parser.take(end - start, NAME if self.field == "name" else MARKUP)
+        self.read(parser, buffer[start:end])
         frame.at += 1
         return True
+
+    def read(self, parser: Parser, word: str) -> None:
+        setattr(parser.call, self.field, word)
+        parser.take(len(word), NAME if self.field == "name" else MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNameInId(ReadWord):
+    """The call's id, with its name in it."""
+
+    node: NameInId
+
+    def read(self, parser: Parser, word: str) -> None:
+        node = self.node
+        head = len(node.before) if word.startswith(node.before) else 0
+        name, after, number = word[head:].rpartition(node.after)
+        numbered = bool(after) and bool(_number(number))
+        parser.call.name = name if numbered else word[head:]
+        parser.call.id = word if numbered and head else ""
+        if head:
+            parser.take(head, MARKUP)
+        parser.take(len(parser.call.name), NAME)
+        if numbered:
+            parser.take(len(after + number), MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrdinal(ReadWord):
+    """The call's number, which says nothing."""
+
+    def read(self, parser: Parser, word: str) -> None:
+        parser.take(len(word), MARKUP)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadArguments:
-    """The arguments as one JSON object; none at all where a marker comes instead. Here a named call starts: its name is
-    known, its id too if it has one, and what follows shows that it is a call."""
+    """The arguments as one JSON object; none at all where a marker, or what follows them, comes instead. Here a named
+    call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
+
+    following: str = ""
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         parser.skip_space()
         marker = frame.markers.comes(parser.buffer, parser.position)
+        if not marker and self.following:
+            after = _comes_after_space(parser, self.following)
+            marker = bool(after) or (None if after is None else marker)
         if marker:
             parser.accept_call()
             parser.no_arguments()
@@ -313,23 +369,52 @@ class NextInList:
 
     separator: str
     close: str
+    first: str
+    """What each call begins with, where that is known."""
     again: int
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        for key in (self.separator, self.close):
+        if not self.close:
+            return self._open_end(parser, frame)
+        for key in (self.separator or self.first, self.close):
             comes = _next_is(parser, frame, key)
             if comes is None:
                 return False
             if comes:
-                if key == self.separator:
-                    # From here on it is the next call's: if that is no call, the separator is text as well.
-                    parser.begin_call()
-                    frame.at = self.again
-                else:
+                if key == self.close:
                     frame.at += 1
-                parser.take(len(key), MARKUP)
+                else:
+                    self._begin(parser, frame)
+                if key in (self.separator, self.close):
+                    parser.take(len(key), MARKUP)
                 return True
         raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{self.close}'")
+
+    def _open_end(self, parser: Parser, frame: CallsFrame) -> bool:
+        """The list ends where no other call comes."""
+        if self.separator or self.first:
+            size = _comes_after_space(parser, self.separator or self.first)
+            if size is None:
+                return False
+            more = bool(size)
+        else:
+            end = _space(parser.buffer, parser.position).end()  # type: ignore[union-attr]  # an empty match always exists
+            closes = frame.rule.closers.comes(parser.buffer, end)
+            if (closes is None or end == len(parser.buffer)) and not parser.at_end:
+                return False
+            more = not closes and end < len(parser.buffer)
+        if not more:
+            frame.at += 1
+            return True
+        self._begin(parser, frame)
+        parser.skip_space()
+        parser.take(len(self.separator), MARKUP)
+        return True
+
+    def _begin(self, parser: Parser, frame: CallsFrame) -> None:
+        # From here on it is the next call's: if that is no call, the separator is text as well.
+        parser.begin_call()
+        frame.at = self.again
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ There is no behaviour here. The parser (`program`, `parser`), the renderer (`ren
 from these values.
 
 A marker is written as the vendor's chat template writes it, with its whitespace: `"\\n<tool_call>\\n"`. Whitespace at
-its ends belongs to the marker where the model wrote it, and need not be there.
+its ends belongs to the marker where the model wrote it, and need not be there. With a tokenizer, a
+tag in a marker (`<…>`, `[…]`) that is one of its tokens is that token and nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ class Between:
 
     open: str
     close: str
+    also: tuple[tuple[str, str], ...] = ()
+    """Other spellings of both that models use; the renderer does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,22 @@ class CallId:
 
 
 @dataclass(frozen=True, slots=True)
+class NameInId:
+    """The id that the model gives the call, with the function's name in it."""
+
+    before: str
+    after: str
+    """What stands around the name; the number of the call comes last. Both may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordinal:
+    """The number of the call, which says nothing."""
+
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Arguments:
     """The arguments as one JSON object, passed through as they are."""
 
@@ -78,8 +97,12 @@ class TaggedArguments:
     """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON."""
 
     open: str
-    """With `{key}` for the argument's name."""
+    """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""
     close: str
+    kind: str = ""
+    """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The words, and the kinds of JSON value that each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +118,8 @@ class JsonCall:
     arguments: tuple[str, ...] = ("arguments",)
     """The keys that may hold the arguments; the first is the one that is written."""
     id: str = "id"
+    id_first: bool = False
+    """Whether the model numbers its calls, and writes the number first."""
     ignored: tuple[str, ...] = ("type",)
     """Keys that are often there and say nothing."""
 
@@ -108,7 +133,7 @@ class Maybe:
     written: bool = True
 
 
-CallPart = str | Name | CallId | Arguments | TaggedArguments | PythonArguments | JsonCall | Maybe
+CallPart = str | Name | CallId | NameInId | Ordinal | Arguments | TaggedArguments | PythonArguments | JsonCall | Maybe
 """A part of a call; a `str` is literal text."""
 
 
@@ -121,12 +146,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallList:
-    """Calls as a list."""
+    """Calls as a list. Without a separator they follow each other; without `close` the list ends where no other call
+    comes."""
 
     call: Call
-    open: str
-    separator: str
-    close: str
+    open: str = ""
+    separator: str = ""
+    close: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +161,10 @@ class Either:
 
     opening: str
     first: Call | CallList
-    second: Call | CallList
+    second: CallsBody
+
+
+CallsBody = Call | CallList | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +172,36 @@ class Calls:
     """Where calls stand: after `open`, up to `close` where there is one."""
 
     open: str
-    body: Call | CallList | Either
+    body: CallsBody
     close: str = ""
     close_written: bool = True
     """False: models may leave `close` out, and the renderer does."""
+    bare: bool = False
+    """There is no marker: `open` is what the body itself begins with, and may as well begin something else."""
+    also: tuple[str, ...] = ()
+    """Other markers that models open it with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The output is messages, each with a header that says what it is. Models write headers in many ways; so they are
+    read up to their end, and then told by patterns. What the renderer writes is in the format's other fields, whose
+    opening markers are whole headers."""
+
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+    """What headers begin and end with. Either may begin a header."""
+    ends: tuple[str, ...]
+    """What ends a message."""
+    reasoning: str
+    content: str
+    calls: str
+    """Patterns that are looked for in a header, ends included. That of calls comes first, and may have a group `name`
+    for the function's."""
+    body: CallsBody
+    """What a message with calls holds."""
+    begins: tuple[str, ...] = ()
+    """What may come where the prompt has begun a header, besides `opens` and `closes`; anything, if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +218,16 @@ class Format:
 
     name: str
     reasoning: Between | None = None
+    answer: Between | None = None
+    """What stands around the content, and says nothing. Models may leave it out."""
     tools: Calls | None = None
+    other_tools: tuple[Calls, ...] = ()
+    """Other ways in which models of the family write calls; the renderer does not."""
+    headers: Headers | None = None
     speech: Speech | None = None
     transcript: Transcript | None = None
+    ignored: tuple[str, ...] = ()
+    """Markers in the content that say nothing."""
     ends: tuple[str, ...] = ()
     """Tokens that end the turn. Only as tokens: spelled out as text they are text."""
     prompt: str = ""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from .errors import InvalidFormat
 
-Role = Literal["open", "close", "end"]
+Role = Literal["open", "close", "answer", "header", "end"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ class _Kinds:
             types = types if isinstance(types, list) else [types]
             kinds &= {"number" if name == "integer" else name for name in types}
         if "enum" in schema:
-            kinds &= {_kind(value) for value in schema["enum"]}
+            kinds &= {kind_of(value) for value in schema["enum"]}
         if "const" in schema:
-            kinds &= {_kind(schema["const"])}
+            kinds &= {kind_of(schema["const"])}
         for alternatives in ("anyOf", "oneOf"):
             if schema.get(alternatives):
                 kinds &= frozenset[str]().union(*map(self.of, schema[alternatives]))
@@ -61,7 +61,8 @@ class _Kinds:
         return found
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """Which kind of JSON value this is."""
     if value is None:
         return "null"
     for types, kind in ((bool, "boolean"), (int | float, "number"), (str, STRING), (list, "array")):

@@ -33,6 +33,7 @@ from .events import (
 )
 from .frames import ARGUMENTS, MARKUP, NAME, TEXT, UNDECIDED, Frame, Malformed
 from .grammar import Format
+from .headers import HeaderFrame
 from .limits import Limits
 from .markers import Marker
 from .message import Fold, Message
@@ -244,6 +245,13 @@ class Parser:
         self.offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
+    def take_name(self, size: int) -> None:
+        """Take the call's name; of size 0 where it stands in the prompt."""
+        if size:
+            self.take(size, NAME)
+        else:
+            self._emit(NAME, "", "", self.offset, self.offset)
+
     def skip_space(self) -> None:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:
@@ -337,17 +345,36 @@ class Parser:
         return SpeechText(text, self._speech_count - 1, start, end)
 
     def cross(self, marker: Marker, size: int) -> None:
-        """A marker in the text: it opens something, closes something, or ends the turn."""
+        """A marker in the text: it opens something, closes something, ends the turn, or says nothing."""
         if marker.role == "open":
             self._open(marker, size)
-        elif marker.role == "end":
-            self.take(size, MARKUP)
-        else:
-            while not (isinstance(scope := self.stack[-1], ScopeFrame) and scope.rule.close is marker):
+            return
+        if marker.role == "header":
+            assert self._program.headers is not None
+            self.push(HeaderFrame(self._program.headers))
+            return
+        if marker.role == "answer":
+            # What opens the answer ends the reasoning.
+            while len(self.stack) > 1:
                 self._pop_unclosed()
-            self.take(size, MARKUP)
-            self.trail = marker.trail
+        elif marker.role == "close":
+            while not (isinstance(scope := self.stack[-1], ScopeFrame) and scope.rule.strand == marker.strand):
+                self._pop_unclosed()
+        self.take(size, MARKUP)
+        self.trail = marker.trail
+        if marker.role == "close":
             self.pop()
+
+    def begin_message(self, strand: str) -> None:
+        """A header says what comes. What came before is over."""
+        while len(self.stack) > 1:
+            self._pop_unclosed()
+        calls = self._program.calls.get(strand)
+        if calls is not None:
+            self.push(CallsFrame(calls, self.scope().calls_markers[strand]))
+            self.begin_call()
+        elif strand in self.scope().inner:
+            self._enter(strand)
 
     def end_scope(self) -> bool:
         """The output ends in the scope on top. False at the bottom of the stack: then all is done."""
@@ -361,12 +388,14 @@ class Parser:
         self.pop()
 
     def _open(self, marker: Marker, size: int) -> None:
-        if marker.strand == "calls":
-            assert self._program.calls is not None
-            self.push(CallsFrame(self._program.calls, self.scope().calls_markers))
+        calls = self._program.calls.get(marker.strand)
+        if calls is not None:
+            self.push(CallsFrame(calls, self.scope().calls_markers[marker.strand]))
             self.begin_call()
+            if calls.bare:
+                return
         self.take(size, MARKUP)
-        if marker.strand != "calls":
+        if calls is None:
             self._enter(marker.strand)
         self.trail = marker.trail
 
@@ -388,8 +417,8 @@ class Parser:
 
     def _pop_unclosed(self) -> None:
         frame = self.stack[-1]
-        if isinstance(frame, ScopeFrame) and frame.rule.close_required and frame.rule.close is not None:
-            self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without '{frame.rule.close.key}'")
+        if isinstance(frame, ScopeFrame) and frame.rule.close_required:
+            self.report(diagnostics.UNCLOSED, f"{frame.rule.strand} without '{frame.rule.closes[0].key}'")
         self.pop()
 
     def _start(self, program: Program) -> None:
@@ -398,6 +427,11 @@ class Parser:
         if not isinstance(prompt, str) and program.vocabulary is None and self._vocabulary is not None:
             # Ids could have come, and text does: then the prompt's markers are text as well.
             prompt = Detokenizer(self._vocabulary).text(prompt, {})
+        header = program.header_after(prompt)
+        if header:
+            assert self._program.headers is not None
+            self.push(HeaderFrame(self._program.headers, header))
+            return
         strands, trail = program.open_after(prompt)
         for strand in strands:
             if strand in self.scope().inner:
@@ -429,7 +463,8 @@ class Parser:
             return
         if self._tools is not None and call.name not in self._tools:
             if not self._emit_unknown:
-                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
+                if not self.is_guess:
+                    self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
                 self._reject_call()
                 return
             self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
@@ -448,6 +483,11 @@ class Parser:
         # The name comes first, even where the model wrote the arguments first.
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
             self._say(role, value, start, end)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether what is read has no marker, and has not shown to be a call."""
+        return self._calls is not None and self._calls.rule.bare and not self._calls.accepted
 
     def no_arguments(self) -> None:
         """A call without arguments is a call with none."""
@@ -496,9 +536,9 @@ class Parser:
         """Keep what was read of a call that breaks, and go on at the next marker."""
         calls = self._calls
         assert calls is not None
-        if self.at_end:
+        if self.at_end and not self.is_guess:
             self.report(diagnostics.UNFINISHED_CALL, "the output ends inside a tool call")
-        else:
+        elif not self.is_guess:
             self.report(problem.kind, problem.message)
         while self.stack[-1] is not calls:
             self.pop()

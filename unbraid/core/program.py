@@ -8,7 +8,7 @@ and the marker's text, spelled out in ordinary tokens, stays text.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
@@ -16,11 +16,16 @@ from typing import cast
 from . import calls, grammar
 from .detokenizer import Detokenizer
 from .errors import InvalidFormat, MissingTokens, UnbraidError
+from .headers import HeaderRule
 from .markers import Marker, Markers, Role, split_whitespace
 from .tagged import tag_rule
 from .vocabulary import Vocabulary
 
 _FIRST_STAND_IN = 0xD800
+# What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
+_tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
+CALLS = "calls"
+"""The strand of calls; other ways to write them have a number after it."""
 
 
 Code = int | str | float | None
@@ -37,15 +42,15 @@ class ScopeRule:
 
     strand: str
     markers: Markers
-    calls_markers: Markers
-    """The markers that a call in this scope stops at: its own closer too."""
+    calls_markers: dict[str, Markers]
+    """The markers that a call in this scope stops at, by the calls' strand: its own closers too."""
     strays: Markers
     all_markers: Markers
     """All of these."""
     again: Markers
-    """Its own opener alone."""
-    open: Marker | None
-    close: Marker | None
+    """Its own openers alone."""
+    opens: tuple[Marker, ...]
+    closes: tuple[Marker, ...]
     close_required: bool
     """Whether the output should not end without `close`."""
     inner: dict[str, ScopeRule]
@@ -56,11 +61,15 @@ class ScopeRule:
 class CallsRule:
     """Where calls stand: the steps that read them."""
 
+    strand: str
     steps: tuple[calls.Step, ...]
     close: Marker | None
     closers: Markers
     """`close` alone."""
     close_required: bool
+    bare: bool
+    again: int
+    """The step that a further call of a list begins with, where it can be told by what it begins with; otherwise -1."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +77,9 @@ class Program:
     format: grammar.Format
     vocabulary: Vocabulary | None
     content: ScopeRule = field(init=False)
-    calls: CallsRule | None = None
+    calls: dict[str, CallsRule] = field(default_factory=dict)
+    """By their strands."""
+    headers: HeaderRule | None = None
     stand_ins: dict[int, str] = field(default_factory=dict)
     """Token id to the character that stands for it."""
     spellings: dict[str, str] = field(default_factory=dict)
@@ -91,34 +102,73 @@ class Program:
             prompt = Detokenizer(self.vocabulary).text(prompt[-64:], self.stand_ins)
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
+        if self.headers is not None:
+            return [], ""
         opened: list[str] = []
         trail: str | None = None
 
-        def take(marker: Marker | None) -> bool:
-            """Take the marker off the end of the prompt, if it is there."""
+        def take(markers: tuple[Marker, ...]) -> bool:
+            """Take one of the markers off the end of the prompt, if it is there."""
             nonlocal rest, trail
-            key = "" if marker is None else marker.key
-            text = key if from_ids else self.spellings.get(key, key)
-            if marker is None or not rest.endswith(text):
-                return False
-            if trail is None:
-                trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
-            rest = rest[: -len(text)].rstrip()
-            return True
+            for marker in markers:
+                text = marker.key if from_ids else self._spelled(marker.key)
+                if rest.endswith(text):
+                    if trail is None:
+                        trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
+                    rest = rest[: -len(text)].rstrip()
+                    return True
+            return False
 
         going_on = True
         while going_on:
             going_on = False
             for strand, scope in self.content.inner.items():
-                if not opened and take(scope.close):
+                if not opened and take(scope.closes):
                     # Only a section that was opened and closed at once lets us see what stands before it.
-                    going_on = take(scope.open)
+                    going_on = take(scope.opens)
                     break
-                if strand not in opened and take(scope.open):
+                if strand not in opened and take(scope.opens):
                     opened.insert(0, strand)
                     going_on = True
                     break
         return opened, trail or ""
+
+    def header_after(self, prompt: str | Sequence[int]) -> str:
+        """What a prompt has written of a header that it has not finished."""
+        if self.headers is None:
+            return ""
+        if not isinstance(prompt, str):
+            if self.vocabulary is None:
+                raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
+            prompt = self._spelled(Detokenizer(self.vocabulary).text(prompt[-64:], self.stand_ins))
+        opens, closes = ([self._spelled(key) for key in keys] for keys in (self.headers.opens, self.headers.closes))
+        begin = max(prompt.rfind(open) for open in opens)
+        # The first of several that open one header: `<|start|>` comes before `<|channel|>`.
+        for open in opens:
+            at = prompt.rfind(open)
+            if 0 <= at < begin and not any(close in prompt[at:begin] for close in closes):
+                begin = at
+        return "" if begin < 0 or any(close in prompt[begin:] for close in closes) else prompt[begin:]
+
+    def _spelled(self, key: str) -> str:
+        return "".join(self.spellings.get(char, char) for char in key)
+
+
+def pieces(marker: str, is_token: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+    """A marker as what it is made of: the tags in it that are tokens, and the text between them. Says of each piece
+    whether it is a token."""
+    start = at = 0
+    while at < len(marker):
+        tag = _tag(marker, at)
+        if tag is not None and is_token(tag.group()):
+            if at > start:
+                yield marker[start:at], False
+            yield tag.group(), True
+            start = at = tag.end()
+        else:
+            at += 1
+    if at > start:
+        yield marker[start:at], False
 
 
 class CodeSearch:
@@ -143,6 +193,10 @@ class CodeSearch:
         """Where a code begins that `text` ends inside of; the end of the text if there is none."""
         begin = max(text.rfind(char, start) for char in self._starts)
         return begin if begin >= 0 and text[begin:] in self._prefixes else len(text)
+
+
+Pair = tuple[tuple[Marker, ...], tuple[Marker, ...]]
+"""The markers that open something, and those that close it."""
 
 
 def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
@@ -175,59 +229,126 @@ class _Builder:
             self._speech_tokens(format.speech)
         if format.transcript is not None:
             self._transcript_tokens(format.transcript)
-        pairs: dict[str, tuple[Marker, Marker | None]] = {}
+        pairs: dict[str, Pair] = {}
         if format.reasoning is not None:
-            pairs["reasoning"] = self._pair("reasoning", format.reasoning.open, format.reasoning.close)
+            pairs["reasoning"] = self._pair("reasoning", format.reasoning)
         if format.speech is not None:
-            pairs["speech"] = self._pair("speech", format.speech.open, format.speech.close)
-        if format.tools is not None:
-            pairs["calls"] = self._pair("calls", format.tools.open, format.tools.close)
-        keys = [open.key for open, _ in pairs.values()]
+            pairs["speech"] = self._pair("speech", grammar.Between(format.speech.open, format.speech.close))
+        tools = {CALLS: format.tools} if format.tools is not None else {}
+        tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
+        headers = format.headers
+        if headers is not None and tools:
+            # A header has shown already that calls come.
+            tools = {CALLS: grammar.Calls("", headers.body, headers.ends[0], close_written=False)}
+        steps = {strand: _StepBuilder(self, node) for strand, node in tools.items()}
+        for strand, node in tools.items():
+            opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
+            pairs[strand] = opens, (self._marker("close", strand, node.close),) if node.close else ()
+        if headers is not None:
+            # Whatever ends a message ends what it holds.
+            for strand in set(pairs) & {"reasoning", CALLS}:
+                pairs[strand] = (), tuple(self._marker("close", strand, text) for text in headers.ends)
+            program.headers = self._headers(headers)
+        keys = [open.key for opens, _ in pairs.values() for open in opens]
         if len(set(keys)) < len(keys):
             raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
-        ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
-        program.ends = {token for token, key in program.stand_ins.items() if key in {marker.key for marker in ends}}
-        program.content = self._scope(("content",), pairs, ends)
-        if format.tools is not None:
-            steps = tuple(_StepBuilder(self).body(format.tools))
-            close = pairs["calls"][1]
-            closers = Markers([] if close is None else [close])
-            program.calls = CallsRule(steps, close, closers, format.tools.close_written)
+        self.ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
+        program.ends = {token for token, key in program.stand_ins.items() if key in {end.key for end in self.ends}}
+        for strand, node in tools.items():
+            closers = pairs[strand][1]
+            program.calls[strand] = CallsRule(
+                strand=strand,
+                steps=tuple(steps[strand].steps),
+                close=closers[0] if closers else None,
+                closers=Markers(closers),
+                close_required=node.close_written,
+                bare=node.bare,
+                again=steps[strand].again,
+            )
+        self.firsts = {strand: builder.first for strand, builder in steps.items()}
+        program.content = self._scope(("content",), pairs)
 
-    def _scope(
-        self, strands: tuple[str, ...], pairs: dict[str, tuple[Marker, Marker | None]], ends: list[Marker]
-    ) -> ScopeRule:
+    def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
         """The scope of the last of `strands`, inside the others."""
-        admitted = ends + [open for name, (open, _) in pairs.items() if name not in strands]
-        closers = {name: close for name, (_, close) in pairs.items() if close is not None}
-        admitted += [close for name, close in closers.items() if name in strands]
-        strays = [replace(close, lead="") for name, close in closers.items() if name not in strands]
-        open, close = pairs.get(strands[-1], (None, None))
-        inner = [name for name in pairs if name not in strands and name != "calls"]
+        format = self.format
+        openers = [open for name, (opens, _) in pairs.items() if name not in strands for open in opens]
+        ends = list(self.ends)
+        if self.program.headers is not None and format.headers is not None:
+            ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
+            if strands == ("content",):
+                ends += [self._marker("end", "", text) for text in format.headers.ends]
+        elif format.answer is not None:
+            for open, close in ((format.answer.open, format.answer.close), *format.answer.also):
+                ends.append(self._marker("answer", "", open))
+                ends += [self._marker("end", "", close)] if strands == ("content",) else []
+        if strands == ("content",):
+            ends += [self._marker("end", "", text) for text in format.ignored]
+        own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
+        admitted = [*ends, *openers, *own]
+        known = {marker.key for marker in admitted}
+        others = [close for name, (_, closes) in pairs.items() if name not in strands for close in closes]
+        strays = [replace(close, lead="") for close in others if close.key not in known]
+        # In the middle of a call a bracket is a bracket.
+        stops = [marker for marker in admitted if not (marker.strand in self.program.calls and self._bare(marker))]
+        opens, closes = pairs.get(strands[-1], ((), ()))
+        inner = [name for name in pairs if name not in strands and name not in self.program.calls]
         return ScopeRule(
             strand=strands[-1],
             markers=Markers(admitted),
-            calls_markers=Markers([*admitted, *(close for name, close in closers.items() if name == "calls")]),
+            calls_markers={
+                name: Markers([*stops, *pairs[name][1], *self._first(name, stops)]) for name in self.program.calls
+            },
             strays=Markers(strays),
             all_markers=Markers([*admitted, *strays]),
-            again=Markers([open] if open is not None else []),
-            open=open,
-            close=close,
+            again=Markers(opens),
+            opens=opens,
+            closes=closes,
             # Speech may end with the output; reasoning should have been closed.
             close_required=strands[-1] == "reasoning",
-            inner={name: self._scope((*strands, name), pairs, ends) for name in inner},
+            inner={name: self._scope((*strands, name), pairs) for name in inner},
         )
 
-    def _pair(self, strand: str, open: str, close: str) -> tuple[Marker, Marker | None]:
-        return self._marker("open", strand, open), self._marker("close", strand, close) if close else None
+    def _headers(self, node: grammar.Headers) -> HeaderRule:
+        opens = tuple(self.key(text) for text in node.opens)
+        closes = tuple(self.key(text) for text in node.closes)
+        patterns = (("calls", node.calls), ("reasoning", node.reasoning), ("content", node.content))
+        return HeaderRule(
+            opens,
+            closes,
+            Markers(self._marker("end", "", text) for text in node.ends),
+            (*opens, *closes, *node.begins) if node.begins else (),
+            [(strand, re.compile(pattern)) for strand, pattern in patterns],
+        )
+
+    def _header_markers(self, rule: HeaderRule) -> list[str]:
+        return list(dict.fromkeys(key for key in (*rule.opens, *rule.closes) if key.strip()))
+
+    def _bare(self, marker: Marker) -> bool:
+        return marker.role == "open" and self.program.calls[marker.strand].bare
+
+    def _first(self, strand: str, stops: list[Marker]) -> list[Marker]:
+        """What a further call in a list begins with, where nothing else does."""
+        key = self.firsts[strand]
+        clear = key and not any(key in marker.key or marker.key in key for marker in stops)
+        return [Marker("open", strand, key)] if clear else []
+
+    def _pair(self, strand: str, node: grammar.Between) -> Pair:
+        spellings = ((node.open, node.close), *node.also)
+        opens = tuple(self._marker("open", strand, text) for text in dict.fromkeys(open for open, _ in spellings))
+        closes = tuple(self._marker("close", strand, text) for text in dict.fromkeys(close for _, close in spellings))
+        return opens, closes
 
     def _marker(self, role: Role, strand: str, text: str) -> Marker:
         lead, key, trail = split_whitespace(text)
         return Marker(role, strand, self.key(key), lead, trail)
 
     def key(self, text: str) -> str:
-        """What to look for to find `text`: the stand-in of its token, or the text itself."""
-        return self._token(text) or text
+        """What to look for to find `text`: the stand-in of its token, or the text itself, with stand-ins for the tags
+        in it that are tokens."""
+        if self.vocabulary is None:
+            return text
+        found = pieces(text, lambda tag: self._token(tag) is not None)
+        return "".join((is_token and self._token(piece)) or piece for piece, is_token in found)
 
     def _token(self, text: str) -> str | None:
         token = None if self.vocabulary is None else self.vocabulary.token_id(text)
@@ -293,65 +414,76 @@ class _Builder:
 
 
 class _StepBuilder:
-    """Lays the grammar of calls out as steps. Jumps are absolute, so the state of a call is one number.
+    """Lays the grammar of calls out as steps. Jumps are absolute, so the state of a call is one number."""
 
-    Only markers can be tokens: a bracket or a word is text, whatever tokens it comes in.
-    """
-
-    def __init__(self, builder: _Builder) -> None:
+    def __init__(self, builder: _Builder, node: grammar.Calls) -> None:
         self._key = builder.key
-        self._steps: list[calls.Step] = []
-        self._close = ""
-        """What closes the calls, as it is looked for."""
-
-    def body(self, node: grammar.Calls) -> list[calls.Step]:
-        body = node.body
         self._close = self._key(node.close.strip()) if node.close else ""
-        if isinstance(body, grammar.Either):
-            self._steps.append(calls.Branch(body.opening, 0))
-            self._calls(body.second)
-            leave = len(self._steps)
-            self._steps.append(calls.Jump(0))
-            self._steps[0] = calls.Branch(body.opening, len(self._steps))
-            self._calls(body.first)
-            self._steps[leave] = calls.Jump(len(self._steps))
-        else:
+        """What closes the calls, as it is looked for."""
+        self.steps: list[calls.Step] = []
+        self.again = -1
+        """The step that a further call in a list begins with,"""
+        self.first = ""
+        """and what it begins with."""
+        self._body(node.body)
+        self.steps.append(calls.Close())
+
+    def _body(self, body: grammar.CallsBody) -> None:
+        if not isinstance(body, grammar.Either):
             self._calls(body)
-        self._steps.append(calls.Close())
-        return self._steps
+            return
+        branch = len(self.steps)
+        self.steps.append(calls.Jump(0))
+        self._body(body.second)
+        leave = len(self.steps)
+        self.steps.append(calls.Jump(0))
+        self.steps[branch] = calls.Branch(self._key(body.opening.strip()), len(self.steps))
+        self._calls(body.first)
+        self.steps[leave] = calls.Jump(len(self.steps))
 
     def _calls(self, node: grammar.Call | grammar.CallList) -> None:
         if isinstance(node, grammar.Call):
             self._call(node)
             return
-        self._steps.append(calls.Literal(node.open.strip()))
-        again = len(self._steps)
+        if node.open.strip():
+            self.steps.append(calls.Literal(node.open.strip()))
+        again = len(self.steps)
         self._call(node.call)
-        self._steps.append(calls.NextInList(node.separator.strip(), node.close.strip(), again))
+        first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
+        begins = "{" if isinstance(first, grammar.JsonCall) else ""
+        if isinstance(first, str):
+            begins = self._key(first.strip())
+        self.steps.append(calls.NextInList(separator, close, begins, again))
+        if not separator and isinstance(first, str):
+            self.again, self.first = again, begins
 
     def _call(self, node: grammar.Call) -> None:
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
             literal = following.marker if isinstance(following, grammar.Maybe) else following
-            if isinstance(part, grammar.Name | grammar.CallId) and isinstance(literal, str):
+            words = grammar.Name | grammar.CallId | grammar.NameInId
+            if isinstance(part, words) and isinstance(literal, str) and not literal[:1].isspace():
                 calls.check_ends_word(literal)
             self._part(part, literal.strip() if isinstance(literal, str) else "")
-        self._steps.append(calls.EndCall())
+        self.steps.append(calls.EndCall())
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
-        steps = self._steps
+        steps = self.steps
         if isinstance(part, str):
             if part.strip():
-                steps.append(calls.Literal(part.strip()))
+                steps.append(calls.Literal(self._key(part.strip())))
         elif isinstance(part, grammar.Name):
             steps.append(calls.ReadWord("name"))
         elif isinstance(part, grammar.CallId):
             steps.append(calls.ReadWord("id"))
+        elif isinstance(part, grammar.NameInId):
+            steps.append(calls.ReadNameInId("name", part))
+        elif isinstance(part, grammar.Ordinal):
+            steps.append(calls.ReadOrdinal("number"))
         elif isinstance(part, grammar.Arguments):
-            steps.append(calls.ReadArguments())
+            steps.append(calls.ReadArguments(self._key(following) if following else ""))
         elif isinstance(part, grammar.TaggedArguments):
-            steps.append(
-                calls.ReadTagged(tag_rule(part, self._key, [text for text in (following, self._close) if text]))
-            )
+            after = [self._key(following)] if following else []
+            steps.append(calls.ReadTagged(tag_rule(part, self._key, [*after, *([self._close] if self._close else [])])))
         elif isinstance(part, grammar.PythonArguments):
             steps.append(calls.ReadPython())
         elif isinstance(part, grammar.JsonCall):

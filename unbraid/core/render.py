@@ -8,6 +8,7 @@ import re
 from . import grammar
 from .errors import UnbraidError
 from .message import Message, Part, Speech, Tag, Text, ToolCall
+from .parameters import STRING, kind_of
 
 
 def render(format: grammar.Format, message: Message) -> str:
@@ -23,6 +24,8 @@ class _Renderer:
     def __init__(self, format: grammar.Format) -> None:
         self.format = format
         self.written: list[str] = []
+        self.count = 0
+        """How many calls have been written."""
         self.after_space = True
         """At the start, or after a marker's own whitespace: where templates write no line break before a marker."""
 
@@ -61,18 +64,21 @@ class _Renderer:
         self._write(marker.lstrip() if self.after_space else marker)
 
     def _close(self, marker: str) -> None:
+        if not marker:
+            return
         self._write(marker)
         self.after_space = marker.endswith(("\n", " "))
 
     def _text(self, part: Text) -> None:
-        if part.strand == "content":
+        around = self.format.answer if part.strand == "content" else self.format.reasoning
+        if around is None and part.strand == "reasoning":
+            raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
+        if around is None:
             self._write(part.text)
             return
-        if self.format.reasoning is None:
-            raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
-        self._open(self.format.reasoning.open)
+        self._open(around.open)
         self._write(part.text)
-        self._close(self.format.reasoning.close)
+        self._close(around.close)
 
     def _tag(self, part: Tag) -> None:
         transcript = self.format.transcript
@@ -103,14 +109,18 @@ class _Renderer:
         tools = self.format.tools
         if tools is None:
             raise UnbraidError(f"format {self.format.name!r} has no tool calls")
-        body = tools.body.second if isinstance(tools.body, grammar.Either) else tools.body
+        body = tools.body
+        while isinstance(body, grammar.Either):
+            body = body.second
+        each: list[str] = []
+        for call in calls:
+            each.append(self._call(body.call.parts if isinstance(body, grammar.CallList) else body.parts, call))
+            self.count += 1
         if isinstance(body, grammar.CallList):
-            each = [self._call(body.call.parts, call) for call in calls]
-            bodies = [body.open + body.separator.join(each) + body.close]
-        else:
-            bodies = [self._call(body.parts, call) for call in calls]
-        for text in bodies:
-            self._open(tools.open)
+            each = [body.open + body.separator.join(each) + body.close]
+        for text in each:
+            if not tools.bare:
+                self._open(tools.open)
             self._write(text)
             if tools.close_written:
                 self._close(tools.close)
@@ -124,18 +134,22 @@ class _Renderer:
                 written.append(call.name)
             elif isinstance(part, grammar.CallId):
                 written.append(call.id)
+            elif isinstance(part, grammar.NameInId):
+                before, after = f"{part.before}{call.name}{part.after}", call.id.rpartition(part.after)[2]
+                written.append(call.id if call.id == before + after else f"{before}{self.count}")
+            elif isinstance(part, grammar.Ordinal):
+                written.append(str(part.first + self.count))
             elif isinstance(part, grammar.Arguments):
                 written.append(call.arguments)
             elif isinstance(part, grammar.TaggedArguments):
-                for key, value in _members(call.arguments).items():
-                    bare = json.loads(value) if value.startswith('"') else value
-                    written.append(part.open.replace("{key}", key) + bare + part.close)
+                written += [_tagged(part, key, value) for key, value in _members(call.arguments).items()]
             elif isinstance(part, grammar.PythonArguments):
                 members = _members(call.arguments)
                 written.append(", ".join(f"{key}={_python(value)}" for key, value in members.items()))
             elif isinstance(part, grammar.JsonCall):
                 name = json.dumps(call.name, ensure_ascii=False)
-                written.append(f'{{"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
+                id = f'"{part.id}": "{call.id or self.count}", ' if part.id_first else ""
+                written.append(f'{{{id}"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
             elif part.written and (call.id or grammar.CallId() not in part.then):
                 written.append(part.marker + self._call(part.then, call))
         return "".join(written)
@@ -145,6 +159,14 @@ _words = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub
 _escapes = re.compile(r"\\.").sub
 _PYTHON = {"true": "True", "false": "False", "null": "None"}
 _space = re.compile(r"[ \t\n\r]*").match
+
+
+def _tagged(tags: grammar.TaggedArguments, key: str, value: str) -> str:
+    """An argument between its tags. `value` is JSON."""
+    kind = kind_of(json.loads(value))
+    words = [word for word, kinds in tags.kinds if kind in kinds]
+    open = tags.open.replace("{kind}", tags.kind.format(words[0]) if words else "").replace("{key}", key)
+    return open + (json.loads(value) if kind == STRING else value) + tags.close
 
 
 def _members(arguments: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .calls import CallsFrame, PendingCall, ReadJsonCall, ReadTagged
 from .errors import InvalidSnapshot
 from .frames import Frame
+from .headers import HeaderFrame
 from .message import Fold
 from .python_arguments import PythonArgumentsFrame
 from .scopes import AgainFrame, ScopeFrame
@@ -87,20 +88,23 @@ def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
     if kind == "scope":
         strand, *rest = saved
         return ScopeFrame(parser.scope().inner[strand] if parser.stack else program.content, *rest)
+    if kind == "header":
+        assert program.headers is not None
+        return HeaderFrame(program.headers, *saved)
     if kind == "again":
         return AgainFrame(parser.scope().again)
     if kind == "quoted":
         return QuotedArgumentsFrame.load(saved, limits)
-    markers = parser.scope().calls_markers
+    if kind == "calls":
+        strand, *rest = saved
+        return CallsFrame.load(rest, program.calls[strand], parser.scope().calls_markers[strand])
+    assert parser._calls is not None
+    markers = parser._calls.markers
     if kind == "value":
         return ValueFrame.load(saved, limits, markers)
     if kind == "python":
         return PythonArgumentsFrame.load(saved, markers)
-    assert program.calls is not None
-    if kind == "calls":
-        return CallsFrame.load(saved, program.calls, markers)
-    assert parser._calls is not None
-    step = program.calls.steps[parser._calls.at - 1]
+    step = parser._calls.rule.steps[parser._calls.at - 1]
     if kind == "json_call":
         assert isinstance(step, ReadJsonCall)
         return JsonCallFrame.load(saved, step.node, markers)

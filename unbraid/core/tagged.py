@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .parser import Parser
 
 _space = re.compile(r"\s*").match
-_key = re.compile(r"[^<>\x00-\x1f\ud800-\udfff]*").match
+_word = re.compile(r"\w*").match
 _json_space = " \t\n\r"
 
 _STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
@@ -41,8 +41,16 @@ class TagRule:
 
     before: tuple[str, ...]
     """The words of the opening tag before the key; whitespace between words is as it comes."""
-    after: tuple[str, ...]
+    key: Callable[[str, int], re.Match[str] | None]
+    """Finds the key: up to what ends it."""
+    after_key: tuple[str, ...]
     """Its words after the key."""
+    kind: tuple[tuple[str, ...], tuple[str, ...]] | None
+    """The words around the word that says what kind of value comes, where it may be said."""
+    kinds: Mapping[str, frozenset[str]]
+    """What each such word says."""
+    after: tuple[str, ...]
+    """The words after that."""
     trail: str
     """Whitespace after it that belongs to it."""
     close: Marker
@@ -53,17 +61,37 @@ class TagRule:
 
 
 def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[str]) -> TagRule:
-    """Lay out the tags. `find` says what to look for to find a marker: only the closing tag can be a token, the opening
-    one has the key in it. `following` is what may come after the last argument, as it is looked for."""
+    """Lay out the tags. `find` says what to look for to find a marker. `following` is what may come after the last
+    argument, as it is looked for."""
+
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(map(find, text.split()))
+
     opening, key, rest = node.open.partition("{key}")
-    before, after = tuple(opening.split()), tuple(rest.split())
-    if not (key and before and after):
+    middle, _, end = rest.rpartition("{kind}")
+    before, after_key, after = words(opening), words(middle), words(end)
+    if not (key and before and (after_key or after)):
         raise InvalidFormat(f"the tag before an argument needs '{{key}}' between other text: {node.open!r}")
+    kind = None
+    if node.kind:
+        around = node.kind.partition("{}")
+        kind = words(around[0]), words(around[2])
+    ends_key = re.escape((after_key or after)[0][0])
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
-    ends = [close, *(Marker("end", "", text, lead) for text in (before[0], *following))]
-    after_last = Markers(Marker("end", "", text) for text in following)
-    return TagRule(before, after, rest[len(rest.rstrip()) :], close, Markers(ends), after_last)
+    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((before[0], *following)))]
+    return TagRule(
+        before,
+        re.compile(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*").match,
+        after_key,
+        kind,
+        {word: frozenset(kinds) for word, kinds in node.kinds},
+        after,
+        rest[len(rest.rstrip()) :],
+        close,
+        Markers(ends),
+        Markers(Marker("end", "", text) for text in following),
+    )
 
 
 def _after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
@@ -99,23 +127,45 @@ class TaggedArgumentsFrame(Frame):
         if begin == -1 or (parser.at_end and start == len(buffer)):
             return self._end(parser)
         stop = end = None
+        kinds: frozenset[str] | None = None
         if begin is not None:
-            stop = _key(buffer, begin).end()  # type: ignore[union-attr]  # an empty match always exists
-            end = _after_words(buffer, stop, rule.after, most)
+            stop = rule.key(buffer, begin).end()  # type: ignore[union-attr]  # an empty match always exists
             if stop - begin > most:
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
+            end, kinds = self._after_key(buffer, stop, most)
         if end is None:
             if parser.at_end:
                 raise Malformed(diagnostics.UNFINISHED_CALL, "")
             return False
         if end == -1:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{' '.join(rule.after)}' after its name")
+            words = " ".join((*rule.after_key, *rule.after))
+            raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
         key = buffer[begin:stop]
-        value = TaggedValueFrame(rule, kinds_of(parser.parameters(), key))
+        value = TaggedValueFrame(rule, kinds or kinds_of(parser.parameters(), key))
         parser.take(end - start, ARGUMENTS, self.keys.begin(parser, key) + value.written)
         parser.trail = rule.trail
         parser.push(value)
         return True
+
+    def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
+        """The position after the opening tag, as `_after_words` says it, and the kinds of value that the tag speaks of,
+        where it does."""
+        rule = self.rule
+        end = _after_words(buffer, at, rule.after_key, most)
+        kinds = None
+        if end is not None and end >= 0 and rule.kind is not None:
+            said = _after_words(buffer, end, rule.kind[0], most)
+            if said is None:
+                return None, None
+            if said >= 0:
+                stop = _word(buffer, said).end()  # type: ignore[union-attr]  # an empty match always exists
+                if stop == len(buffer) and stop - said <= most:
+                    return None, None
+                kinds = rule.kinds.get(buffer[said:stop].lower())
+                end = _after_words(buffer, stop, rule.kind[1], most)
+        if end is not None and end >= 0:
+            end = _after_words(buffer, end, rule.after, most)
+        return end, kinds
 
     def _end(self, parser: Parser) -> bool:
         comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]

@@ -289,6 +289,8 @@ class JsonCallFrame(Frame):
             if string is None:
                 return False
             self.key, self.state = _unquote(parser.spell(string)), self._COLON
+            if parser.is_guess and self.key not in self._known():
+                raise Malformed(diagnostics.UNEXPECTED_KEY, "an object that is no call")
             parser.take(len(string), MARKUP)
         elif char == "}" and state in (self._FIRST_KEY, self._KEY, self._NEXT):
             if state == self._KEY:
@@ -328,6 +330,10 @@ class JsonCallFrame(Frame):
             parser.push(ValueFrame(parser.limits, MARKUP, self.markers))
         self.state = self._NEXT
         return True
+
+    def _known(self) -> set[str]:
+        node = self.node
+        return {node.name, node.id, *node.arguments, *node.ignored}
 
     def _end(self, parser: Parser) -> None:
         if not parser.call.name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import replace
 
 from ..core.errors import UnbraidError, UnknownFormat
@@ -30,13 +31,14 @@ def register(format: Format, *aliases: str) -> Format:
 
 
 def find(name: str) -> Format:
-    """The format of that name. Case does not matter, nor whether words are joined by `-`, `_` or `.`."""
+    """The format of that name. Case does not matter, nor how its words are joined (`glm-4.5`, `glm45`)."""
     if not isinstance(name, str):
         raise UnknownFormat(f"a format is a name or a Format, not {type(name).__name__}")
     key = _key(name)
     if key in _names:
         return _formats[_names[key]]
-    near = difflib.get_close_matches(key, _names, n=5, cutoff=0.5)
+    near = [_formats[_names[one]].name for one in difflib.get_close_matches(key, _names, n=5, cutoff=0.5)]
+    near = list(dict.fromkeys(near))
     hint = f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(sorted(_formats))}."
     raise UnknownFormat(f"no format named {name!r}: {hint} `unbraid formats` lists them all.")
 
@@ -73,4 +75,4 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
 
 
 def _key(name: str) -> str:
-    return name.strip().lower().replace("_", "-").replace(".", "-")
+    return re.sub(r"[\s_.-]+", "", name.lower())

@@ -1,0 +1,119 @@
+"""Messages inside the output, each with a header that says what it is: whose turn, on which channel, to whom."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import diagnostics
+from .frames import MARKUP, TEXT, Frame
+from .markers import Markers
+
+if TYPE_CHECKING:
+    from .parser import Parser
+
+CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeaderRule:
+    """How headers are told."""
+
+    opens: tuple[str, ...]
+    """What a header begins with, as it is looked for,"""
+    closes: tuple[str, ...]
+    """what it ends with,"""
+    breaks: Markers
+    """and what shows that it was none."""
+    begins: tuple[str, ...]
+    """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
+    strands: Sequence[tuple[str, re.Pattern[str]]]
+    """Which strand follows, by the first pattern that is found."""
+
+    def close_at(self, text: str, start: int) -> tuple[int, int]:
+        """Where the nearest close begins and ends; -1 where none comes."""
+        found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start)) >= 0]
+        return min(found, default=(-1, -1))
+
+    def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
+        for strand, pattern in self.strands:
+            if found := pattern.search(header):
+                return strand, found
+        return NOTHING, None
+
+
+class HeaderFrame(Frame):
+    """Inside a header. Nothing of it goes out before it is whole: until then it may be text."""
+
+    kind = "header"
+    __slots__ = ("before", "rule")
+
+    def __init__(self, rule: HeaderRule, before: str = "") -> None:
+        self.rule = rule
+        self.before = before
+        """What the prompt has written of it."""
+
+    def step(self, parser: Parser) -> bool:
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        begin, end = rule.close_at(buffer, start)
+        broken = rule.breaks.find(buffer, start, len(buffer) if begin < 0 else begin)
+        if broken is not None or self._is_none(parser, begin):
+            self._give_up(parser, "a header that does not end")
+            return True
+        if begin < 0:
+            if not parser.at_end:
+                return False
+            self._give_up(parser, "the output ends inside a header")
+            return True
+        header = self.before + parser.spell(buffer[start:end])
+        strand, found = rule.strand(header)
+        if strand == NOTHING:
+            self._give_up(parser, f"a header that says nothing known: {header[:80]!r}")
+            return True
+        parser.pop()
+        parser.begin_message(strand)
+        if strand == CALLS and found is not None and "name" in found.re.groupindex:
+            self._take_named(parser, found, end - start)
+        else:
+            parser.take(end - start, MARKUP)
+        return True
+
+    def _is_none(self, parser: Parser, close: int) -> bool:
+        """Whether what comes cannot be a header."""
+        rest = parser.buffer[parser.position :]
+        if close - parser.position > 2 * parser.limits.name or (close < 0 and len(rest) > 2 * parser.limits.name):
+            return True
+        if not self.before or not self.rule.begins:
+            return False
+        rest = rest.lstrip()
+        return bool(rest) and not any(word.startswith(rest[: len(word)]) for word in self.rule.begins)
+
+    def _give_up(self, parser: Parser, problem: str) -> None:
+        """It is text, and another header may begin in it."""
+        buffer, start = parser.buffer, parser.position
+        if start < len(buffer) and (not self.before or parser.at_end):
+            parser.report(diagnostics.MALFORMED_HEADER, problem)
+        parser.pop()
+        markers = self.rule.opens + self.rule.closes
+        opened = next((len(marker) for marker in markers if buffer.startswith(marker, start)), 0)
+        if opened and not self.before:
+            parser.take(opened, TEXT)
+
+    def _take_named(self, parser: Parser, found: re.Match[str], size: int) -> None:
+        """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
+        written = parser.buffer[parser.position : parser.position + size]
+        # With tokens, a character of the buffer may stand for several of the header.
+        ends = [len(self.before) + len(parser.spell(written[:at])) for at in range(size + 1)]
+        begin, end = (bisect_left(ends, max(at, ends[0])) for at in found.span("name"))
+        parser.call.name = found.group("name")
+        if begin:
+            parser.take(begin, MARKUP)
+        parser.take_name(end - begin)
+        if size > end:
+            parser.take(size - end, MARKUP)
+
+    def save(self) -> list[Any]:
+        return [self.before]

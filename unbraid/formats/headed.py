@@ -1,0 +1,173 @@
+"""Families whose output is messages with headers, and Kimi K3, whose output is elements."""
+
+from __future__ import annotations
+
+from ..core.grammar import (
+    Arguments,
+    Between,
+    Call,
+    CallList,
+    Calls,
+    Format,
+    Headers,
+    JsonCall,
+    Maybe,
+    Name,
+    Ordinal,
+    TaggedArguments,
+)
+from ..core.parameters import STRING
+
+# The prompt ends with `<|start|>assistant`. The recipient stands before the channel or after it.
+HARMONY = Format(
+    "harmony",
+    reasoning=Between("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"),
+    answer=Between("<|start|>assistant<|channel|>final<|message|>", "<|end|>"),
+    tools=Calls(
+        "<|start|>assistant<|channel|>commentary to=functions.",
+        Call((Name(), " <|constrain|>json", "<|message|>", Arguments())),
+        "<|call|>",
+    ),
+    headers=Headers(
+        opens=("<|start|>", "<|channel|>"),
+        closes=("<|message|>",),
+        ends=("<|call|>", "<|end|>", "<|return|>"),
+        calls=r"to=(?:functions\.)?(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
+        reasoning=r"<\|channel\|>\s*analysis",
+        content="",
+        body=Call((Arguments(),)),
+        begins=("to=", "assistant", "<|constrain|>"),
+    ),
+    ends=("<|return|>", "<|call|>", "<|endoftext|>"),
+    prompt="<|start|>assistant",
+)
+
+# The same frame, with arguments between tags.
+_RFL = TaggedArguments(open='<rfl:parameter name="{key}">\n', close="\n</rfl:parameter>")
+BEAM = Format(
+    "beam",
+    reasoning=HARMONY.reasoning,
+    answer=HARMONY.answer,
+    tools=Calls(
+        "<|start|>assistant to=",
+        Call((Name(), "<|channel|>analysis", " <|constrain|>xml", "<|message|>", _RFL)),
+        "<|call|>",
+    ),
+    headers=Headers(
+        opens=("<|start|>", "<|channel|>"),
+        closes=("<|message|>",),
+        ends=("<|call|>", "<|end|>", "<|return|>"),
+        calls=r"to=(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
+        reasoning=r"<\|channel\|>\s*analysis",
+        content="",
+        body=Call((_RFL,)),
+        begins=("to=", "assistant", "<|constrain|>"),
+    ),
+    ends=("<|return|>", "<|call|>", "<|endoftext|>"),
+    prompt="<|start|>assistant",
+)
+
+_ATEM_CALLS = CallList(
+    Call(
+        (
+            '<atem:invoke name="',
+            Name(),
+            '">\n',
+            TaggedArguments(open='<atem:parameter name="{key}">', close="</atem:parameter>\n"),
+            "</atem:invoke>",
+        )
+    ),
+    open="<atem:function_calls>\n",
+    separator="\n",
+    close="\n</atem:function_calls>",
+)
+MUSE = Format(
+    "muse",
+    reasoning=Between("<|start|>assistant to=self<|message|>", "<|eom|>"),
+    answer=Between("<|start|>assistant to=user<|message|>", "<|eom|>"),
+    tools=Calls("<|start|>assistant to=tools<|message|>", _ATEM_CALLS, "<|eom|>"),
+    headers=Headers(
+        opens=("<|start|>",),
+        closes=("<|message|>",),
+        ends=("<|eom|>", "<|eot|>"),
+        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]",
+        reasoning=r"to=self\b",
+        content="",
+        body=_ATEM_CALLS,
+        begins=("to=", "assistant"),
+    ),
+    ends=("<|eot|>", "<|end_of_text|>"),
+    prompt="<|start|>assistant",
+)
+
+_INKLING_CALL = Call((JsonCall(arguments=("args", "arguments", "parameters")),))
+INKLING = Format(
+    "inkling",
+    reasoning=Between("<|message_model|><|content_thinking|>", "<|end_message|>"),
+    answer=Between("<|message_model|><|content_text|>", "<|end_message|>"),
+    tools=Calls("<|message_model|><|content_invoke_tool_json|>", _INKLING_CALL, "<|end_message|>"),
+    headers=Headers(
+        opens=("<|message_model|>",),
+        closes=(
+            "<|content_thinking|>",
+            "<|content_text|>",
+            "<|content_invoke_tool_json|>",
+            "<|content_invoke_tool_text|>",
+        ),
+        ends=("<|end_message|>", "<|content_model_end_sampling|>"),
+        calls=r"<\|content_invoke_tool_json\|>$",
+        reasoning=r"<\|content_thinking\|>$",
+        content="",
+        body=_INKLING_CALL,
+    ),
+    ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
+)
+
+# `>>>all` speaks to the user, `>>>name` to a function. The prompt ends with `>>>`.
+FUNCTIONARY_32 = Format(
+    "functionary-v3.2",
+    answer=Between(">>>all\n", ""),
+    tools=Calls(">>>", Call((Name(), "\n", Arguments()))),
+    headers=Headers(
+        opens=(">>>",),
+        closes=("\n",),
+        ends=("<|eot_id|>",),
+        calls=r">>>(?P<name>(?!all\n)[\w.-]+)\n$",
+        reasoning=r"(?!)",
+        content=r">>>all\n$",
+        body=Call((Arguments(),)),
+    ),
+    ends=("<|eot_id|>", "<|eom_id|>"),
+    prompt=">>>",
+)
+
+_KINDS = tuple((kind, (kind,)) for kind in (STRING, "number", "boolean", "object", "array", "null"))
+KIMI_K3 = Format(
+    "kimi-k3",
+    reasoning=Between("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    answer=Between("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    tools=Calls(
+        "<|open|>tools<|sep|>",
+        CallList(
+            Call(
+                (
+                    '<|open|>call tool="',
+                    Name(),
+                    '"',
+                    Maybe(' index="', (Ordinal(1), '"')),
+                    "<|sep|>",
+                    TaggedArguments(
+                        open='<|open|>argument key="{key}"{kind}<|sep|>',
+                        close="<|close|>argument<|sep|>",
+                        kind=' type="{}"',
+                        kinds=_KINDS,
+                    ),
+                    "<|close|>call<|sep|>",
+                )
+            )
+        ),
+        "<|close|>tools<|sep|>",
+    ),
+    ignored=("<|close|>message<|sep|>", '<|open|>message role="assistant"<|sep|>'),
+    ends=("<|end_of_msg|>", "[EOS]", "[EOT]"),
+)

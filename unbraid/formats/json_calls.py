@@ -1,0 +1,171 @@
+"""Families whose calls are JSON objects, in tags or after a marker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.grammar import (
+    Arguments,
+    Between,
+    Call,
+    CallIds,
+    CallList,
+    Calls,
+    Either,
+    Format,
+    JsonCall,
+    Name,
+)
+from .hermes import HERMES, TOOL_CALL_TAGS
+from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
+from .think import THINK_TAGS
+
+_ONE = Call((NAMED_OBJECT,))
+
+LONGCAT = Format(
+    "longcat",
+    reasoning=Between("<longcat_think>\n", "\n</longcat_think>\n"),
+    tools=Calls("<longcat_tool_call>\n", _ONE, "\n</longcat_tool_call>\n"),
+    ends=("</longcat_s>",),
+)
+
+# Granite 3: a list after a marker, and nothing at its end.
+_GRANITE_SENTENCES = Between(
+    "Here is my thought process:",
+    "Here is my response:",
+    also=(("Here's my thought process:", "Here's my response:"),),
+)
+GRANITE_3 = Format(
+    "granite-3",
+    reasoning=_GRANITE_SENTENCES,
+    tools=Calls("<|tool_call|>", json_list(), also=("<tool_call>",)),
+    ends=("<|end_of_text|>",),
+)
+GRANITE_4 = Format("granite-4", tools=TOOL_CALL_TAGS, ends=("<|end_of_text|>",))
+GRANITE_20B = Format("granite-20b-fc", tools=Calls("<function_call> ", _ONE), ends=("<|endoftext|>",))
+
+ERNIE_45 = Format(
+    "ernie-4.5",
+    reasoning=Between("<think>\n", "\n</think>\n\n"),
+    answer=Between("<response>\n", "\n</response>\n"),
+    tools=TOOL_CALL_TAGS,
+    ends=("</s>",),
+    prompt="<think>\n",
+)
+
+JAMBA = Format("jamba", tools=Calls("<tool_calls>", json_list(), "</tool_calls>"), ends=("<|eom|>",))
+HUNYUAN_A13B = Format(
+    "hunyuan-a13b",
+    reasoning=Between("<think>\n", "\n</think>\n"),
+    answer=Between("<answer>\n", "\n</answer>"),
+    tools=Calls("<tool_calls>", json_list(), "</tool_calls>"),
+    ends=("<|eos|>",),
+)
+APRIEL = Format("apriel", tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"), ends=("<|end|>",))
+MINIMAX_M1 = Format(
+    "minimax-m1",
+    reasoning=THINK_TAGS,
+    tools=Calls("<tool_calls>\n", CallList(_ONE, separator="\n"), "\n</tool_calls>"),
+    ends=("<end_of_sentence>",),
+)
+NEMOTRON_NANO_2 = Format(
+    "nemotron-nano-v2",
+    reasoning=THINK_TAGS,
+    tools=Calls("<TOOLCALL>", json_list(), "</TOOLCALL>"),
+    ends=("<SPECIAL_12>",),
+)
+
+INTERNLM = Format(
+    "internlm",
+    reasoning=THINK_TAGS,
+    tools=Calls(
+        "<|action_start|><|plugin|>\n",
+        Call((PARAMETERS_OBJECT,)),
+        "<|action_end|>\n",
+        also=("<|action_start|> <|plugin|>\n",),
+    ),
+    ends=("<|im_end|>",),
+)
+
+# The call is a message of its own: the one before it ends, and its role is `function call`.
+GIGACHAT_3 = Format(
+    "gigachat-3",
+    tools=Calls("function call<|role_sep|>\n", _ONE, also=("<|function_call|>",)),
+    ignored=("<|message_sep|>\n\n",),
+    ends=("</s>",),
+)
+
+PHI_4_MINI = Format(
+    "phi-4-mini",
+    tools=Calls("functools", json_list()),
+    other_tools=(Calls("<|tool_call|>", json_list(), "<|/tool_call|>"),),
+    ends=("<|end|>", "<|endoftext|>"),
+)
+
+# Each call is an object with one key, the function's name.
+APERTUS = Format(
+    "apertus",
+    reasoning=Between("<|inner_prefix|>", "<|inner_suffix|>"),
+    tools=Calls(
+        "<|tools_prefix|>",
+        CallList(Call(('{"', Name(), '": ', Arguments(), "}")), open="[", separator=", ", close="]"),
+        "<|tools_suffix|>",
+    ),
+    ends=("<|assistant_end|>",),
+)
+
+_COHERE_CALL = JsonCall(name="tool_name", arguments=("parameters", "arguments"), id="tool_call_id", id_first=True)
+_COHERE = Format(
+    "",
+    reasoning=Between("<|START_THINKING|>", "<|END_THINKING|>"),
+    tools=Calls(
+        "<|START_ACTION|>",
+        Either(
+            "{",
+            first=Call((_COHERE_CALL,)),
+            second=CallList(Call((_COHERE_CALL,)), open="[\n    ", separator=",\n    ", close="\n]"),
+        ),
+        "<|END_ACTION|>",
+    ),
+    ends=("<|END_OF_TURN_TOKEN|>",),
+    call_ids=CallIds(prefix="", length=9),
+)
+_RESPONSE, _TEXT = ("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>")
+COHERE_COMMAND_3 = replace(_COHERE, name="cohere-command-3", answer=Between(*_RESPONSE, also=(_TEXT,)))
+COHERE_COMMAND_4 = replace(_COHERE, name="cohere-command-4", answer=Between(*_TEXT, also=(_RESPONSE,)))
+# The fence is part of the list, so that it need not be told from the one that opens it.
+COMMAND_R = Format(
+    "command-r",
+    tools=Calls(
+        "\nAction:\n```json\n",
+        replace(json_list(JsonCall(name="tool_name", arguments=("parameters",))), close="\n]```"),
+    ),
+    ends=("<|END_OF_TURN_TOKEN|>",),
+)
+
+# No marker but the JSON itself; some write one, and some write several calls.
+_LLAMA_CALLS = CallList(Call((PARAMETERS_OBJECT,)), separator="; ")
+LLAMA_3 = Format(
+    "llama-3",
+    tools=Calls("{", _LLAMA_CALLS, bare=True),
+    other_tools=(Calls("<|python_tag|>", _LLAMA_CALLS),),
+    ends=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+)
+XLAM = Format(
+    "xlam",
+    reasoning=THINK_TAGS,
+    tools=Calls("[{", json_list(), bare=True),
+    other_tools=(
+        Calls("```json", replace(json_list(), close="]\n```")),
+        Calls("[TOOL_CALLS]", json_list()),
+        Calls("<tool_call>", Either("[", json_list(), _ONE), "</tool_call>"),
+    ),
+    ends=("<|eot_id|>", "<|im_end|>"),
+)
+FIREFUNCTION_2 = Format("firefunction-v2", tools=Calls(" functools", json_list()), ends=("<|eot_id|>",))
+FUNCTIONARY_31 = Format(
+    "functionary-v3.1",
+    tools=Calls("<function=", Call((Name(), ">", Arguments())), "</function>"),
+    ends=("<|eom_id|>", "<|eot_id|>"),
+)
+TRINITY = replace(HERMES, name="trinity", reasoning=THINK_TAGS)

@@ -1,0 +1,85 @@
+"""Families whose calls are a name, then the arguments as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.grammar import Arguments, Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
+from .think import THINK_TAGS
+
+_KIMI_CALL = Call(
+    (
+        "<|tool_call_begin|>",
+        NameInId("functions.", ":"),
+        "<|tool_call_argument_begin|>",
+        Arguments(),
+        "<|tool_call_end|>",
+    )
+)
+KIMI_K2 = Format(
+    "kimi-k2",
+    reasoning=Between("<think>", "</think>"),
+    tools=Calls(
+        "<|tool_calls_section_begin|>",
+        CallList(_KIMI_CALL),
+        "<|tool_calls_section_end|>",
+        also=("<|tool_call_section_begin|>",),
+    ),
+    ends=("<|im_end|>",),
+)
+
+_DEEPSEEK_ENDS = ("<｜end▁of▁sentence｜>",)
+_FENCED = Call(
+    (
+        "<｜tool▁call▁begin｜>",
+        "function",
+        "<｜tool▁sep｜>",
+        Name(),
+        "\n",
+        Maybe("```json\n"),
+        Arguments(),
+        Maybe("\n```"),
+        "<｜tool▁call▁end｜>",
+    )
+)
+_NAMED = Call(("<｜tool▁call▁begin｜>", Name(), "<｜tool▁sep｜>", Arguments(), "<｜tool▁call▁end｜>"))
+DEEPSEEK_V3 = Format(
+    "deepseek-v3",
+    reasoning=THINK_TAGS,
+    tools=Calls("<｜tool▁calls▁begin｜>", CallList(_FENCED, separator="\n"), "<｜tool▁calls▁end｜>"),
+    ends=_DEEPSEEK_ENDS,
+)
+DEEPSEEK_V31 = Format(
+    "deepseek-v3.1",
+    reasoning=Between("<think>", "</think>"),
+    tools=Calls("<｜tool▁calls▁begin｜>", CallList(_NAMED), "<｜tool▁calls▁end｜>"),
+    ends=_DEEPSEEK_ENDS,
+)
+# R1 reasons always: its template opens the reasoning in the prompt, and older ones left that to the model.
+DEEPSEEK_R1 = replace(DEEPSEEK_V3, name="deepseek-r1", prompt="<think>\n")
+
+PLAMO_3 = Format(
+    "plamo-3",
+    reasoning=Between("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    tools=Calls(
+        "<|plamo:begin_tool_requests:plamo|>",
+        CallList(
+            Call(
+                (
+                    "<|plamo:begin_tool_request:plamo|>",
+                    "<|plamo:begin_tool_name:plamo|>",
+                    Name(),
+                    "<|plamo:end_tool_name:plamo|>",
+                    "<|plamo:begin_tool_arguments:plamo|>",
+                    Maybe("<|plamo:constrain|>json"),
+                    Maybe("<|plamo:msg|>"),
+                    Arguments(),
+                    "<|plamo:end_tool_arguments:plamo|>",
+                    "<|plamo:end_tool_request:plamo|>",
+                )
+            )
+        ),
+        "<|plamo:end_tool_requests:plamo|>",
+    ),
+    ends=("<|plamo:tag|>",),
+)

@@ -1,0 +1,32 @@
+"""Families whose calls are calls in Python."""
+
+from __future__ import annotations
+
+from ..core.grammar import Call, CallList, Calls, Either, Format, Name, PythonArguments
+from .shapes import json_list
+from .think import THINK_TAGS
+
+_CALL = Call((Name(), "(", PythonArguments(), ")"))
+_LIST = CallList(_CALL, open="[", separator=", ", close="]")
+_LLAMA_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+
+# The list has no marker around it.
+PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), ends=_LLAMA_ENDS)
+LLAMA_4_PYTHONIC = Format(
+    "llama-4-pythonic",
+    tools=Calls("[", _LIST, bare=True),
+    other_tools=(Calls("<|python_start|>", _LIST, "<|python_end|>"),),
+    ends=("<|eot|>", "<|eom|>", "<|end_of_text|>"),
+)
+OLMO_3 = Format(
+    "olmo-3",
+    reasoning=THINK_TAGS,
+    tools=Calls("<function_calls>", CallList(_CALL, separator="\n"), "</function_calls>"),
+    ends=("<|im_end|>", "<|endoftext|>"),
+)
+LFM2 = Format(
+    "lfm2",
+    reasoning=THINK_TAGS,
+    tools=Calls("<|tool_call_start|>", Either("[{", json_list(), _LIST), "<|tool_call_end|>"),
+    ends=("<|im_end|>", "<|endoftext|>"),
+)

@@ -1,0 +1,195 @@
+"""Families whose arguments stand between tags, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Name, TaggedArguments
+from ..core.parameters import ANY_KIND, STRING
+from .shapes import NAMED_OBJECT
+from .think import THINK_TAGS
+
+_TIGHT_THINK = Between("<think>", "</think>")
+_CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
+
+# Qwen3-Coder and its kin: `<function=name>`, `<parameter=key>`.
+
+
+def _function(open: str, close: str, tags: TaggedArguments) -> Calls:
+    return Calls(f"\n{open}\n", Call(("<function=", Name(), ">\n", tags, "</function>")), f"\n{close}\n")
+
+
+_LINES = TaggedArguments(open="<parameter={key}>\n", close="\n</parameter>\n")
+_TIGHT = TaggedArguments(open="<parameter={key}>", close="</parameter>\n")
+# Models forget the outer tag.
+_WITHOUT_TAG = Calls("<function=", Call((Name(), ">\n", _LINES, "</function>")))
+
+QWEN_3_CODER = Format(
+    "qwen3-coder",
+    reasoning=THINK_TAGS,
+    tools=_function("<tool_call>", "</tool_call>", _LINES),
+    other_tools=(_WITHOUT_TAG,),
+    ends=_CHATML_ENDS,
+)
+MIMO = replace(QWEN_3_CODER, name="mimo", tools=_function("<tool_call>", "</tool_call>", _TIGHT), other_tools=())
+STEP_35 = replace(QWEN_3_CODER, name="step-3.5", prompt="<think>\n")
+SEED_OSS = Format(
+    "seed-oss",
+    reasoning=Between("<seed:think>", "</seed:think>\n"),
+    tools=_function("<seed:tool_call>", "</seed:tool_call>", _TIGHT),
+    ends=("<seed:eos>",),
+)
+
+# GLM and its kin: the name, then keys and values in turn.
+_PAIRS = TaggedArguments(open="<arg_key>{key}</arg_key>\n<arg_value>", close="</arg_value>\n")
+_TIGHT_PAIRS = TaggedArguments(open="<arg_key>{key}</arg_key><arg_value>", close="</arg_value>")
+_GLM_ENDS = ("<|observation|>", "<|user|>", "<|endoftext|>")
+
+GLM_45 = Format(
+    "glm-4.5",
+    reasoning=Between("<think>", "</think>\n"),
+    tools=Calls("\n<tool_call>", Call((Name(), "\n", _PAIRS)), "</tool_call>"),
+    ends=_GLM_ENDS,
+)
+GLM_47 = Format(
+    "glm-4.7",
+    reasoning=_TIGHT_THINK,
+    tools=Calls("<tool_call>", Call((Name(), _TIGHT_PAIRS)), "</tool_call>"),
+    ends=_GLM_ENDS,
+)
+LING_3 = replace(GLM_47, name="ling-3", ends=("<|role_end|>", "<|endoftext|>"))
+POOLSIDE = replace(GLM_45, name="poolside-v1", reasoning=THINK_TAGS, ends=("</assistant>",))
+SPARK_25 = replace(GLM_47, name="spark-2.5")
+IQUEST = replace(
+    GLM_47,
+    name="iquest-q1",
+    tools=Calls("<iquest_tool_call>", Call((Name(), _TIGHT_PAIRS)), "</iquest_tool_call>"),
+    ends=_CHATML_ENDS,
+)
+
+
+def hunyuan(name: str, suffix: str = "", separator: bool = True) -> Format:
+    """Tencent's Hunyuan from Hy3 on. Each checkpoint may have a suffix to its tags: `<tool_calls:opensource>`."""
+
+    def tag(name: str) -> str:
+        return f"<{name}{suffix}>"
+
+    line = "\n" if separator else ""
+    pairs = TaggedArguments(
+        open=f"{tag('arg_key')}{{key}}{tag('/arg_key')}{line}{tag('arg_value')}", close=tag("/arg_value") + line
+    )
+    head = (tag("tool_call"), Name(), tag("tool_sep") + line) if separator else (tag("tool_call"), Name())
+    return Format(
+        name,
+        reasoning=Between(tag("think"), tag("/think")),
+        tools=Calls(
+            tag("tool_calls") + line,
+            CallList(Call((*head, pairs, tag("/tool_call"))), separator=line),
+            line + tag("/tool_calls"),
+        ),
+        ends=("<|eos|>", f"<|eos{suffix}|>"),
+    )
+
+
+HUNYUAN_3 = hunyuan("hunyuan-3")
+HUNYUAN_4 = hunyuan("hunyuan-4", separator=False)
+
+# K2 Horizon: a type may stand between key and value, and the body may be JSON.
+_IFM_KINDS = (
+    ("string", (STRING,)),
+    ("integer", ("number",)),
+    *((kind, (kind,)) for kind in ("number", "boolean", "null", "array", "object")),
+)
+_IFM = TaggedArguments(
+    open="<ifm|arg_key>{key}</ifm|arg_key>\n{kind}<ifm|arg_value>",
+    close="</ifm|arg_value>\n",
+    kind="<ifm|arg_type>{}</ifm|arg_type>\n",
+    kinds=_IFM_KINDS,
+)
+
+
+def _invokes(mark: str, section: str, tags: TaggedArguments, lead: str = "\n") -> Calls:
+    """`<invoke name="…">` with parameters in it, any number of them in a section. `mark` stands before each name."""
+    call = Call((f'<{mark}invoke name="', Name(), '">\n', tags, f"</{mark}invoke>"))
+    return Calls(f"{lead}<{mark}{section}>\n", CallList(call, separator="\n"), f"\n</{mark}{section}>")
+
+
+def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
+    close = f"</{mark}parameter>\n"
+    if not typed:
+        return TaggedArguments(open=f'<{mark}parameter name="{{key}}">', close=close)
+    return TaggedArguments(
+        open=f'<{mark}parameter name="{{key}}"{{kind}}>',
+        close=close,
+        kind=' string="{}"',
+        kinds=(("true", (STRING,)), ("false", tuple(sorted(ANY_KIND - {STRING})))),
+    )
+
+
+MINIMAX_M2 = Format(
+    "minimax-m2",
+    reasoning=THINK_TAGS,
+    tools=_invokes("", "minimax:tool_call", _parameters("")),
+    ends=("[e~[",),
+    prompt="<think>\n",
+)
+
+
+def _dsml(name: str, mark: str, section: str, *ends: str, also: tuple[str, ...] = ()) -> Format:
+    tools = _invokes(mark, section, _parameters(mark, typed=True), "\n\n")
+    others = tuple(f"<{mark}{other}>\n" for other in also)
+    return Format(name, reasoning=_TIGHT_THINK, tools=replace(tools, also=others), ends=ends)
+
+
+_DEEPSEEK_END = "<｜end▁of▁sentence｜>"
+DEEPSEEK_V32 = _dsml("deepseek-v3.2", "｜DSML｜", "function_calls", _DEEPSEEK_END)
+DEEPSEEK_V4 = _dsml("deepseek-v4", "｜DSML｜", "tool_calls", _DEEPSEEK_END, also=("toolcalls", "tool"))
+DEEPSEEK_V41 = _dsml("deepseek-v4.1", "｜DSML｜ ", "calls", _DEEPSEEK_END)
+GIGACHAT_35 = replace(
+    _dsml("gigachat-3.5", "｜GCML｜", "tool_calls", "</s>"), ignored=("<|message_sep|>",), prompt="<think>\n"
+)
+
+_STEP_CALL = Call(
+    (
+        "<｜tool_call_begin｜>",
+        "function",
+        "<｜tool_sep｜>",
+        '<steptml:invoke name="',
+        Name(),
+        '">\n',
+        _parameters("steptml:"),
+        "</steptml:invoke>",
+        "<｜tool_call_end｜>",
+    )
+)
+STEP_3 = Format(
+    "step-3",
+    reasoning=THINK_TAGS,
+    tools=Calls("<｜tool_calls_begin｜>\n", CallList(_STEP_CALL, separator="\n"), "\n<｜tool_calls_end｜>"),
+    ends=("<|EOT|>", "</s>"),
+    prompt="<think>\n",
+)
+
+_DOTS = _invokes("", "dots_function_call", _parameters(""))
+DOTS = Format(
+    "dots",
+    reasoning=THINK_TAGS,
+    tools=replace(_DOTS, body=Either("{", Call((NAMED_OBJECT,)), _DOTS.body)),
+    ends=("<|endofassistant|>", "<|endoftext|>"),
+)
+K2_HORIZON = Format(
+    "k2-horizon",
+    reasoning=Between(
+        "<ifm|think>",
+        "</ifm|think>",
+        also=(("<ifm|think_fast>", "</ifm|think_fast>"), ("<ifm|think_faster>", "</ifm|think_faster>")),
+    ),
+    tools=Calls(
+        "<ifm|tool_calls>\n",
+        CallList(Call(("<ifm|tool_call>", Name(), "\n", _IFM, "</ifm|tool_call>")), separator="\n"),
+        "\n</ifm|tool_calls>",
+    ),
+    other_tools=(Calls("<ifm|tool_call>", Call((NAMED_OBJECT,)), "</ifm|tool_call>"),),
+    ends=("<|im_end|>",),
+    prompt="<ifm|think>",
+)
