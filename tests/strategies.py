@@ -82,6 +82,8 @@ def data_in_strings(format: Format) -> list[str]:
 def markers_of(format: Format) -> list[str]:
     """The markers of a format, without the whitespace around them."""
     found = list(format.ignored)
+    if format.headers is not None:
+        found += [*format.headers.opens, *format.headers.closes, *format.headers.ends]
     for around in (format.reasoning, format.answer):
         if around is not None:
             found += [around.open, around.close, *(text for pair in around.also for text in pair)]
@@ -319,6 +321,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         if isinstance(part, grammar.NameInId):
             number = f"{part.after}{len(said)}"
             return draw(st.sampled_from([part.before + call.name + number, call.name + number, call.name]))
+        if isinstance(part, grammar.Ordinal):
+            return str(len(said))
         if isinstance(part, grammar.Arguments):
             return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
         if isinstance(part, grammar.TaggedArguments):

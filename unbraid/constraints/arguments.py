@@ -179,14 +179,16 @@ def tagged(
     closing = marker(text)
 
     def argument(key: Node, value: Node) -> Node:
-        return sequence(SPACE, marker(before), key, value)
+        return sequence(SPACE, marker(before.lstrip()), key, value)
 
     def opened(kinds: Iterable[str]) -> Node:
         """The rest of the opening tag, which may say that a value of one of these kinds comes."""
         words = [word for word, said in tags.kinds if set(said) & set(kinds)]
         if not words:
-            return marker(middle + after)
-        return sequence(marker(middle), choice(*(marker(tags.kind.format(word)) for word in words)), marker(after))
+            return marker((middle + after).rstrip())
+        return sequence(
+            marker(middle), choice(*(marker(tags.kind.format(word)) for word in words)), marker(after.rstrip())
+        )
 
     def key_char(taken: Collection[str]) -> Node:
         return all_but("<", ">", "\x00\x1f", (middle + after).strip()[0], *taken)

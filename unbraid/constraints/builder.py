@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,16 +52,19 @@ class LazyLanguage:
     language: Language
 
 
-def build(program: Program, request: Request, opened: Sequence[str]) -> Language:
-    """The language of the output, given the strands that the prompt has left open."""
+def build(program: Program, request: Request, opened: Sequence[str], header: str) -> Language:
+    """The language of the output, given the strands that the prompt has left open, or the header that it has begun."""
     builder = _Builder(program, request)
-    return Language(builder.output(opened), builder.rules, builder.loosened)
+    root = builder.output(opened) if program.headers is None else builder.messages(opened, header)
+    return Language(root, builder.rules, builder.loosened)
 
 
 def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
     """The language from the first call on, where nothing before it is constrained."""
     if request.calls != "auto" or request.answer is not None or request.reasoning is not None:
         return None
+    if program.headers is not None or (program.format.tools is not None and program.format.tools.bare):
+        return None  # a header may be half in the prompt, and a bracket is no sign of a call
     builder = _Builder(program, request)
     trigger, token, root = builder.from_the_first_call()
     return LazyLanguage(trigger, token, Language(root, builder.rules, builder.loosened))
@@ -152,12 +155,56 @@ class _Builder:
         return marker, self.tokens.get(marker), sequence(self.block, more)
 
     def _answered(self, content: Node) -> Node:
-        """The content with what may stand around it."""
-        answer = self.format.answer
-        if answer is None:
+        """The content with what may stand around it. Calls at once have nothing around them."""
+        answer, request = self.format.answer, self.request
+        if answer is None or request.calls == "required":
             return content
-        around = Whole(sequence(SPACE, self._marker(answer.open))), self._marker(answer.close)
-        return choice(content, sequence(around[0], self._content(), maybe(around[1]), SPACE))
+        open, close = self._marker(answer.open), self._marker(answer.close)
+        if request.answer is not None:
+            return choice(content, sequence(SPACE, open, self._content(), maybe(SPACE, close)))
+        more = NOTHING if self.block is None or request.one_call else Repeat(sequence(SPACE, self.block))
+        around = Whole(sequence(SPACE, open)) if isinstance(open, Text) else sequence(SPACE, open)
+        return choice(content, sequence(around, self._content(), maybe(close, more)))
+
+    def messages(self, opened: Sequence[str], header: str) -> Node:
+        """Messages with headers: reasoning, and then what was asked for. The prompt may have begun the first header."""
+        format, request = self.format, self.request
+        reasoning, answer = format.reasoning, format.answer
+        assert answer is not None
+
+        def first(open: str) -> Node:
+            return self._marker(open.removeprefix(header))
+
+        closed = self._marker(answer.close) if answer.close else NOTHING
+        content = self.free if request.answer is None else sequence(SPACE, Json(*request.answer))
+
+        def rest(open: Callable[[str], Node]) -> Node:
+            """All but the reasoning; `open` writes the first header."""
+            said = sequence(open(answer.open), content)
+            if self.block is None:
+                return said
+            called = self._calls(open)
+            more = NOTHING if request.one_call else Repeat(self.block)
+            if request.calls == "required":
+                return sequence(called, more)
+            spoken = sequence(self._marker(answer.open), content)
+            if request.answer is not None:
+                return choice(said, sequence(called, more))
+            if request.one_call:
+                return choice(said, called, sequence(said, closed, self.block))
+            item = choice(sequence(spoken, closed), self.block)
+            some = sequence(choice(sequence(said, closed), called), Repeat(item), maybe(spoken))
+            return choice(NOTHING, said, some)
+
+        if reasoning is None:
+            return rest(first)
+        thought = sequence(self.free, self._marker(reasoning.close), rest(self._marker))
+        if opened:
+            return thought
+        thought = sequence(first(reasoning.open), thought)
+        if request.reasoning is None:
+            return choice(thought, rest(first))
+        return thought if request.reasoning else rest(first)
 
     def _content(self) -> Node:
         request = self.request
@@ -246,14 +293,18 @@ class _Builder:
         return sequence(self._spoken(), self.block, more, self._spoken())
 
     def _marker(self, text: str) -> Node:
-        found = pieces(text.strip(), self.tokens.__contains__)
+        return self._spelled(text.strip())
+
+    def _spelled(self, text: str) -> Node:
+        """Markup as it is written, with its tokens."""
+        found = pieces(text, self.tokens.__contains__)
         return sequence(
             *(token_node([self.tokens[one]], Text(one)) if is_token else Text(one) for one, is_token in found)
         )
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
-    def _calls(self) -> Node:
+    def _calls(self, open: Callable[[str], Node] | None = None) -> Node:
         """One block of calls, from the opening marker to the closing one."""
         tools = self.format.tools
         assert tools is not None
@@ -263,7 +314,8 @@ class _Builder:
             bodies.append(body.first)
             body = body.second
         bodies.append(body)
-        parts = [NOTHING if tools.bare else self._marker(tools.open), choice(*map(self._body, bodies))]
+        opening = NOTHING if tools.bare else (open or self._marker)(tools.open)
+        parts = [opening, choice(*map(self._body, bodies))]
         if tools.close:
             close = self._marker(tools.close)
             # Where it need not be written, whitespace before it would be content.
@@ -296,19 +348,23 @@ class _Builder:
             trail = (SOME_SPACE,) if text and part[-1:].isspace() else ()
             return sequence(space, *((self._marker(text), *trail) if text else ()))
         if isinstance(part, grammar.Name):
-            return sequence(SPACE, choice(*(Text(_bare(name)) for name in names)))
+            # In a header, a name and what stands before it are one word.
+            before: Node = NOTHING if self.program.headers is not None else SPACE
+            return sequence(before, choice(*(Text(_bare(name)) for name in names)))
         if isinstance(part, grammar.CallId):
             return sequence(SPACE, self._id())
         if isinstance(part, grammar.NameInId):
             name = choice(*(Text(_bare(name)) for name in names))
             return sequence(SPACE, Text(part.before), name, Text(part.after), Repeat(DIGIT, 1, 4))
+        if isinstance(part, grammar.Ordinal):
+            return sequence(SPACE, Repeat(DIGIT, 1, 4))
         parameters = self._parameters(names[0])
         if isinstance(part, grammar.Arguments):
             return sequence(SPACE, parameters.json())
         if isinstance(part, grammar.TaggedArguments):
             assert self.format.tools is not None
             after = (following if isinstance(following, str) else "", self.format.tools.close)
-            return tagged(parameters, part, self._marker, [text.strip() for text in after if text.strip()])
+            return tagged(parameters, part, self._spelled, [text.strip() for text in after if text.strip()])
         if isinstance(part, grammar.PythonArguments):
             return python(parameters)
         if isinstance(part, grammar.JsonCall):
@@ -351,6 +407,10 @@ def _literal(text: str) -> tuple[Node, ...]:
 
 def _markers(format: grammar.Format) -> Iterable[str]:
     """All that opens or closes something, or is markup of its own."""
+    if format.headers is not None:
+        headers = format.headers
+        yield from (text for text in (*headers.opens, *headers.closes, *headers.ends) if text.strip())
+        return
     for around in (format.reasoning, format.answer):
         if around is not None:
             for pair in ((around.open, around.close), *around.also):

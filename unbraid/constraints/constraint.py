@@ -150,13 +150,14 @@ def constraint(
     if vocabulary is not None:
         format = format.for_version(vocabulary.version)
     program = compile_format(format, vocabulary)
-    opened = tuple(program.open_after(format.prompt if prompt is None else prompt)[0])
+    before = format.prompt if prompt is None else prompt
+    opened, header = tuple(program.open_after(before)[0]), program.header_after(before)
     definitions: object = tools
     if not isinstance(tools, list):
         tools = tools if isinstance(tools, Tools) else Tools(tools)
         definitions = [(name, tools[name], tools.strict(name)) for name in tools]
     try:
-        asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened])
+        asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened, header])
     except (TypeError, ValueError, RecursionError) as error:
         raise UnbraidError(f"tools, tool_choice and response_format must be what JSON can hold: {error}") from error
     with _lock:
@@ -164,10 +165,10 @@ def constraint(
             _made.move_to_end((program, asked))
             return _made[program, asked]
     # From here on a copy: what the caller changes later must not change what is kept.
-    copied, tool_choice, parallel_tool_calls, reasoning, response_format, _ = json.loads(asked)
+    copied, tool_choice, parallel_tool_calls, reasoning, response_format, *_ = json.loads(asked)
     checked = tools.copy() if isinstance(tools, Tools) else Tools(copied)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
-    language = build(program, request, opened)
+    language = build(program, request, opened, header)
     made = Constraint(language, vocabulary, program.ends, lambda: build_lazy(program, request))
     with _lock:
         _made[program, asked] = made

@@ -62,6 +62,11 @@ def read_request(
         for name in tools:
             if tools.strict(name):
                 _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
+    if calls == "auto" and response_format is not None and format.tools is not None and format.tools.bare:
+        raise UnbraidError(
+            f"format {format.name!r} has no marker before its calls: an answer in JSON cannot be told from a call; "
+            'leave `response_format` out, or use tool_choice="none" or "required"'
+        )
     named = isinstance(tool_choice, Mapping) and tool_choice.get("type") == "function"
     return Request(tools, calls, named or parallel_tool_calls is False, reasoning, _answer(response_format))
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .parser import Parser
     from .program import CallsRule
 
+NEXT = "next call"
+"""The strand of what a further call of a list begins with."""
+
 # Nothing that could be markup of the call around it, or a stand-in for a token.
 _word = re.compile(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
 _space = re.compile(r"\s*").match
@@ -137,8 +140,7 @@ class CallsFrame(Frame):
         marker = None if found is None else markers.which(found)
         if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
             self.close(parser, found.end() - found.start())
-        elif self.rule.again >= 0 and marker is not None and (marker.role, marker.strand) == ("open", self.rule.strand):
-            # The next call of the list.
+        elif marker is not None and marker.strand == NEXT:
             parser.begin_call()
             self.skipping, self.at = False, self.rule.again
         elif found is not None or parser.at_end:

@@ -226,6 +226,8 @@ class Format:
     headers: Headers | None = None
     speech: Speech | None = None
     transcript: Transcript | None = None
+    reasoning_in_content: bool = False
+    """There is reasoning, and its place is the content."""
     ignored: tuple[str, ...] = ()
     """Markers in the content that say nothing."""
     ends: tuple[str, ...] = ()

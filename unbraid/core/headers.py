@@ -26,8 +26,10 @@ class HeaderRule:
     """What a header begins with, as it is looked for,"""
     closes: tuple[str, ...]
     """what it ends with,"""
+    ends: tuple[str, ...]
+    """and what ends the message."""
     breaks: Markers
-    """and what shows that it was none."""
+    """The same: in a header it shows that there is none."""
     begins: tuple[str, ...]
     """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
     strands: Sequence[tuple[str, re.Pattern[str]]]

@@ -103,7 +103,7 @@ class Program:
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
         if self.headers is not None:
-            return [], ""
+            return self._message_after(prompt if not from_ids else self._spelled(prompt)), ""
         opened: list[str] = []
         trail: str | None = None
 
@@ -132,6 +132,17 @@ class Program:
                     going_on = True
                     break
         return opened, trail or ""
+
+    def _message_after(self, prompt: str) -> list[str]:
+        """The strand of the message that a prompt has begun, and not ended."""
+        rule = self.headers
+        assert rule is not None
+        opens, closes = ([self._spelled(key) for key in keys] for keys in (rule.opens, rule.closes))
+        end = max(prompt.rfind(close) + len(close) if close in prompt else -1 for close in closes)
+        begin = max(prompt.rfind(open, 0, max(end, 0)) for open in opens)
+        if begin < 0 or any(self._spelled(end) in prompt[begin:] for end in rule.ends):
+            return []
+        return [strand for strand in [rule.strand(prompt[begin:end])[0]] if strand in self.content.inner]
 
     def header_after(self, prompt: str | Sequence[int]) -> str:
         """What a prompt has written of a header that it has not finished."""
@@ -315,6 +326,7 @@ class _Builder:
         return HeaderRule(
             opens,
             closes,
+            tuple(self.key(text) for text in node.ends),
             Markers(self._marker("end", "", text) for text in node.ends),
             (*opens, *closes, *node.begins) if node.begins else (),
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
@@ -330,7 +342,7 @@ class _Builder:
         """What a further call in a list begins with, where nothing else does."""
         key = self.firsts[strand]
         clear = key and not any(key in marker.key or marker.key in key for marker in stops)
-        return [Marker("open", strand, key)] if clear else []
+        return [Marker("open", calls.NEXT, key)] if clear else []
 
     def _pair(self, strand: str, node: grammar.Between) -> Pair:
         spellings = ((node.open, node.close), *node.also)

@@ -92,7 +92,11 @@ class ValueFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+        found = self.markers.find(buffer, start)
+        if found is not None:
+            limit = found.end()
+        else:
+            limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, self.role)

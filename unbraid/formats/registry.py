@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from ..core.errors import UnbraidError, UnknownFormat
 from ..core.grammar import Format
@@ -31,16 +32,35 @@ def register(format: Format, *aliases: str) -> Format:
 
 
 def find(name: str) -> Format:
-    """The format of that name. Case does not matter, nor how its words are joined (`glm-4.5`, `glm45`)."""
+    """The format of that name. Case does not matter, nor how its words are joined (`glm-4.5`, `glm45`).
+
+    Some checkpoints have a suffix to each of their tags (`<tool_calls:opensource>`): `hunyuan-3:opensource` is such a
+    format."""
     if not isinstance(name, str):
         raise UnknownFormat(f"a format is a name or a Format, not {type(name).__name__}")
+    name, _, suffix = name.partition(":")
     key = _key(name)
     if key in _names:
-        return _formats[_names[key]]
+        format = _formats[_names[key]]
+        return replace(_with_suffix(format, suffix), name=f"{format.name}:{suffix}") if suffix else format
     near = [_formats[_names[one]].name for one in difflib.get_close_matches(key, _names, n=5, cutoff=0.5)]
     near = list(dict.fromkeys(near))
-    hint = f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(sorted(_formats))}."
-    raise UnknownFormat(f"no format named {name!r}: {hint} `unbraid formats` lists them all.")
+    hint = f"did you mean {', '.join(near)}? " if near else ""
+    raise UnknownFormat(
+        f"no format named {name!r}: {hint}`unbraid formats` lists all that are known, `unbraid detect` finds the one "
+        "that a chat template speaks, and `unbraid.register` takes a Format of your own."
+    )
+
+
+def _with_suffix(node: Any, suffix: str) -> Any:
+    """The same grammar, with the suffix in each tag."""
+    if isinstance(node, str):
+        return re.sub(r"<(/?\w+)>", rf"<\1:{suffix}>", node)
+    if isinstance(node, tuple):
+        return tuple(_with_suffix(item, suffix) for item in node)
+    if is_dataclass(node) and not isinstance(node, type):
+        return replace(node, **{field.name: _with_suffix(getattr(node, field.name), suffix) for field in fields(node)})
+    return node
 
 
 def all_formats() -> dict[Format, list[str]]:
@@ -57,13 +77,21 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
         if name is None:
             continue
         source = find(name)
-        if getattr(source, strand) is None:
+        if getattr(source, strand) is None and not (strand == "reasoning" and source.reasoning_in_content):
             raise UnbraidError(f"the format {name!r} has no {strand}; it cannot serve as the parser for that")
         ends.update(dict.fromkeys(source.ends))
+        # What stands around the strands, too.
+        format = replace(
+            format,
+            answer=format.answer or source.answer,
+            headers=format.headers or source.headers,
+            ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
+        )
         if strand == "reasoning":
             format = replace(format, reasoning=source.reasoning, prompt=source.prompt)
         elif strand == "tools":
-            format = replace(format, tools=source.tools, call_ids=source.call_ids, versions=source.versions)
+            format = replace(format, tools=source.tools, other_tools=source.other_tools)
+            format = replace(format, call_ids=source.call_ids, versions=source.versions)
         else:
             format = replace(format, speech=source.speech)
     format = replace(format, ends=tuple(ends))

@@ -68,31 +68,22 @@ IQUEST = replace(
 )
 
 
-def hunyuan(name: str, suffix: str = "", separator: bool = True) -> Format:
-    """Tencent's Hunyuan from Hy3 on. Each checkpoint may have a suffix to its tags: `<tool_calls:opensource>`."""
-
-    def tag(name: str) -> str:
-        return f"<{name}{suffix}>"
-
-    line = "\n" if separator else ""
-    pairs = TaggedArguments(
-        open=f"{tag('arg_key')}{{key}}{tag('/arg_key')}{line}{tag('arg_value')}", close=tag("/arg_value") + line
-    )
-    head = (tag("tool_call"), Name(), tag("tool_sep") + line) if separator else (tag("tool_call"), Name())
-    return Format(
-        name,
-        reasoning=Between(tag("think"), tag("/think")),
-        tools=Calls(
-            tag("tool_calls") + line,
-            CallList(Call((*head, pairs, tag("/tool_call"))), separator=line),
-            line + tag("/tool_calls"),
-        ),
-        ends=("<|eos|>", f"<|eos{suffix}|>"),
-    )
-
-
-HUNYUAN_3 = hunyuan("hunyuan-3")
-HUNYUAN_4 = hunyuan("hunyuan-4", separator=False)
+# Tencent's Hunyuan from Hy3 on. A checkpoint may have a suffix to its tags: `hunyuan-3:opensource`.
+HUNYUAN_3 = Format(
+    "hunyuan-3",
+    reasoning=_TIGHT_THINK,
+    tools=Calls(
+        "<tool_calls>\n",
+        CallList(Call(("<tool_call>", Name(), "<tool_sep>\n", _PAIRS, "</tool_call>")), separator="\n"),
+        "\n</tool_calls>",
+    ),
+    ends=("<|eos|>",),
+)
+HUNYUAN_4 = replace(
+    HUNYUAN_3,
+    name="hunyuan-4",
+    tools=Calls("<tool_calls>", CallList(Call(("<tool_call>", Name(), _TIGHT_PAIRS, "</tool_call>"))), "</tool_calls>"),
+)
 
 # K2 Horizon: a type may stand between key and value, and the body may be JSON.
 _IFM_KINDS = (
@@ -132,6 +123,10 @@ MINIMAX_M2 = Format(
     tools=_invokes("", "minimax:tool_call", _parameters("")),
     ends=("[e~[",),
     prompt="<think>\n",
+)
+# For those who want the reasoning where the model wrote it.
+MINIMAX_M2_APPEND_THINK = replace(
+    MINIMAX_M2, name="minimax-m2-append-think", reasoning=None, reasoning_in_content=True, prompt=""
 )
 
 
