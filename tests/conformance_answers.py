@@ -1,205 +1,345 @@
-"""Our answers to the recorded cases on which the engines do not all agree, each with the law or rule that it follows.
+"""Our answers to the recorded cases, each with the law or rule that it follows.
 
-An answer is what the stream folds to, in the order of the text: strings are content, calls are calls. `same` names the
-engines that say the same, as far as they can (see `test_conformance`): they report no text after the first call, and
-count a call that is not complete as text.
+The cases have the same numbers in every family: `5.c` is an output that ends inside the arguments. So one answer is
+written for a number, and others (`but`) for the families whose text or grammar is particular. An answer is what the
+stream folds to, in the order of the text: strings are content, calls are calls.
 
 No engine is followed for its own sake. The rules, where the laws leave a choice:
 
-- A call is whole when its JSON is. A missing closing marker loses nothing and is only reported.
+- A call is whole when its arguments are. A missing closing marker loses nothing and is only reported.
 - JSON that is not whole is not repaired: nobody knows what the model would have written. The call has begun by then, so
   it stays a call, not complete.
 - A string between tags is whole wherever it ends: at its closing tag, at the next tag, with the output. That its
   closing tag is missing is only reported.
-- A call without arguments is a call with none: a function without parameters needs none.
+- A JSON call without arguments is a call with none: a function without parameters needs none.
 - A call to a tool that was not offered is text, for a client cannot run it (`unknown_tools="emit"` passes it on).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from unbraid import ToolCall
+from unbraid import Text, ToolCall
 
-Part = str | ToolCall
+from .conformance_cases import Case
+
+Part = str | ToolCall | Text
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Answer:
-    parts: tuple[Part, ...]
-    law: str
-    same: tuple[str, ...]
+    parts: Callable[[Case], Parts]
+    law: str = ""
+    """Empty: that of the number."""
 
 
-def answer(*parts: Part, law: str, same: str = "") -> Answer:
-    return Answer(parts, law, tuple(same.split()))
+@dataclass(frozen=True)
+class Number:
+    """What the cases of one number hold in all families, and our answer to them."""
+
+    title: str
+    answer: Answer
+    but: Mapping[str, Answer] = field(default_factory=dict)
+    """Families with an answer of their own."""
+
+    def answer_for(self, family: str) -> Answer:
+        own = self.but.get(family, self.answer)
+        return own if own.law else Answer(own.parts, self.answer.law)
+
+
+def answer(*parts: Part, law: str = "") -> Answer:
+    return Answer(lambda case: parts, law)
+
+
+def number(title: str, *parts: Part, law: str, but: Mapping[str, Answer] | None = None) -> Number:
+    return Number(title, answer(*parts, law=law), but or {})
+
+
+def all_text(law: str = "") -> Answer:
+    """All of the output is content."""
+    return Answer(lambda case: (case.text,), law)
+
+
+def _stray_call_then_boston(case: Case) -> Parts:
+    """The text through the first of its closing markers, the last of which ends it; then the call."""
+    closer = case.text[case.text.rindex("<") :]
+    return case.text[: case.text.index(closer) + len(closer)], BOSTON
+
+
+# The parts
 
 
 def weather(location: str) -> ToolCall:
     return ToolCall("get_weather", f'{{"location": "{location}"}}')
 
 
-def cut(name: str, arguments: str) -> ToolCall:
-    return ToolCall(name, arguments, complete=False)
+def query(sql: str) -> ToolCall:
+    return ToolCall("run_query", f'{{"sql": "{sql}"}}')
 
 
-NYC, LA, BOSTON, NEW_YORK = map(weather, ("NYC", "LA", "Boston", "New York"))
+def cut(arguments: str) -> ToolCall:
+    return ToolCall("get_weather", arguments, complete=False)
+
+
+NYC, LA, BOSTON, NEW_YORK, DALLAS = map(weather, ("NYC", "LA", "Boston", "New York", "Dallas"))
 EST = ToolCall("get_time", '{"timezone": "EST"}')
 NOW = ToolCall("get_time", "{}")
-CUT_KEY = cut("get_weather", '{"loc')
-CUT_VALUE = cut("get_weather", '{"location": "New York')
 BOTH_CITIES = "I'll start by fetching the weather for both Boston and New York at the same time!"
+CHECK, MORE, THEN_LA = "I will check the weather. ", " Let me know if you need more.", " Then check LA weather. "
+KIMI_CHECK = "I'll check the weather. "
+NEED = Text("reasoning", "Need to use function get_weather.")
+FLIGHT = ToolCall("book_flight", '{"destination": "Paris", "passengers": 2, "first_class": true}')
+NESTED = ToolCall("process_data", '{"items": [1,2,3], "config": {"nested": true}}')
+DEEP = ToolCall(
+    "process_data",
+    '{"payload": {"regions": [{"name": "west", "scores": [1, 2, 3]}, {"name": "east", "scores": [4, 5, 6]}], '
+    '"flags": {"enabled": true, "retry": null}, "empty": {}}}',
+)
+TOKYO, TOKYO_IN_TAGS = ToolCall("get_weather", '{"location": "Tōkyō \\"central\\""}'), weather("Tōkyō central")
+BRACKETS = query("SELECT value WHERE note has brace } and bracket ]")
+COMMA, SEMICOLON, GEMMA_COMMA = map(query, ("SELECT a, SELECT b", "SELECT a; SELECT b", "SELECT a,b:and{brace}"))
+
+# The laws
 
 GRAMMAR = "the grammar: a well-formed call is a call"
 NO_CALL = "the grammar: without markup, all is content"
+FENCE = "the grammar: the fence may be missing"
+HEADER = "the grammar: a header may lack its beginning, where the prompt has written it"
+NO_OUTER_TAG = "the grammar: models forget the outer tag; its closing tag closes nothing, and is text (law 8)"
 SPACE = "law 3: space before a call is content, and so is text after it"
-FIDELITY = "law 5: arguments byte for byte"
+FIDELITY = "law 5: arguments byte for byte, other notations by their value"
 ISOLATION = "law 6: markup in a string is data"
 KEPT = "law 8: what is no call is kept as text"
+NO_RECIPIENT = "law 3: a message to nobody else is to the user"
 NOT_WHOLE = "law 8: not repaired; kept as a call that is not complete"
 CUT_OFF = "law 4: the call had begun; kept, not complete"
 UNCLOSED = "law 8: a whole call is a call, closed or not"
-ENDS = "law 8: a string between tags ends where the output does"
+ENDS = "law 8: a string between tags ends where the call or the output does"
+LINE = "the line break before a marker is the marker's own (law 10), where its template writes one"
 NO_ARGUMENTS = "law 8: a call without arguments is a call with none"
+NO_MARKER = "law 8: after a name, only arguments make a call; kept as text"
 UNKNOWN = "law 8: a call to no tool of the request is kept as text"
 
-# Well-formed output, the same in every family: case → our answer, law.
-WELL_FORMED: dict[str, tuple[tuple[Part, ...], str]] = {
-    "1": ((NYC,), GRAMMAR),
-    "2.a": ((NYC, EST), GRAMMAR),
-    "2.c": (("Both: ", NYC, EST, " Done."), SPACE),
-    "2.d": ((NYC, LA), GRAMMAR),
-    "3": (("Hello, how can I help you today?",), NO_CALL),
-    "6.a": ((NOW,), GRAMMAR),
-    "6.b": ((ToolCall("get_time", "{ }"),), FIDELITY),
-    "7.a": ((ToolCall("book_flight", '{"destination": "Paris", "passengers": 2, "first_class": true}'),), FIDELITY),
-    "7.b": ((ToolCall("get_weather", '{"location": "Tōkyō \\"central\\""}'),), FIDELITY),
-    "7.c": ((ToolCall("set_temperature", '{"celsius": "20"}'),), FIDELITY),
-    "7.d": ((ToolCall("process_data", '{"items": [1,2,3], "config": {"nested": true}}'),), FIDELITY),
-    "7.e": (
-        (
-            ToolCall(
-                "process_data",
-                '{"payload": {"regions": [{"name": "west", "scores": [1, 2, 3]}, '
-                '{"name": "east", "scores": [4, 5, 6]}], "flags": {"enabled": true, "retry": null}, "empty": {}}}',
-            ),
-        ),
-        FIDELITY,
+
+def families(names: str, own: Answer) -> dict[str, Answer]:
+    return dict.fromkeys(names.split(), own)
+
+
+_TAGS = "deepseek_v3_2 deepseek_v4 minimax_m2 nemotron_nano qwen3_coder"
+_COMPACT = "deepseek_v3_1 kimi_k2 harmony"
+_STRAY = "\n</tool_call>"
+_UNKNOWN_LA = '{"name": "unknown_tool", "arguments": {"location": "LA"}}'
+
+NUMBERS: dict[str, Number] = {
+    "1": number("One call", NYC, law=GRAMMAR),
+    "2.a": number("Two calls", NYC, EST, law=GRAMMAR),
+    "2.b": number("Two sections of calls", NYC, EST, law=GRAMMAR),
+    "2.c": number(
+        *("Two calls, with text around them", "Both: ", NYC, EST, " Done."),
+        law=SPACE,
+        but={
+            "deepseek_v3_1": answer("Both: ", NYC, EST, " Results."),
+            "glm47": answer("Checking: ", NYC, EST, " Done."),
+            "harmony": answer("I need both. ", NYC, EST, " Done."),
+            "kimi_k2": answer("I will check both. ", NYC, EST, " Done."),
+            "qwen3_coder": answer("Both queries: ", NYC, EST, " Results above."),
+        },
     ),
-    "7.f": ((ToolCall("set_limit", '{"count": 9007199254740993}'),), FIDELITY),
-    "8.a": (("I will check the weather. ", NYC), SPACE),
-    "8.b": ((NYC, " Let me know if you need more."), SPACE),
-    "8.c": (("I will check the weather. ", NYC, " Let me know if you need more."), SPACE),
-    "8.d": (("I will check the weather. ", NYC, " Then check LA weather. ", LA), SPACE),
-    "9.a": ((), NO_CALL),
-    "9.b": (("   ",), NO_CALL),
-    "10": ((NYC, LA), GRAMMAR),
-}
-
-
-def well_formed(cases: str, same: str) -> dict[str, Answer]:
-    return {case: answer(*parts, law=law, same=same) for case in cases.split() for parts, law in [WELL_FORMED[case]]}
-
-
-HERMES = {
-    # Dynamo and SGLang cut the space off the text before a call.
-    **well_formed("2.c 8.a 8.c 8.d", same="vllm"),
-    "4.b": answer(cut("get_weather", '{"location": "NYC"'), law=NOT_WHOLE, same="vllm sglang"),
-    "4.c": answer('<tool_call>{"arguments": {"location": "NYC"}}</tool_call>', law=KEPT, same="dynamo vllm"),
-    "5.d": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=UNCLOSED, same="vllm sglang"),
-    "5.e": answer(BOTH_CITIES, BOSTON, CUT_VALUE, law=CUT_OFF, same="dynamo"),
-    "6.c": answer(NOW, law=NO_ARGUMENTS, same="sglang"),
-    "13.a": answer('<tool_call>{"name": "unknown_tool", "arguments": {"location": "NYC"}}</tool_call>', law=UNKNOWN),
-    "13.c": answer(
-        NYC,
-        '<tool_call>{"name": "unknown_tool", "arguments": {"location": "LA"}}</tool_call>',
+    "2.d": number("Two calls of one function", NYC, LA, law=GRAMMAR),
+    "3": Number("No call", all_text(NO_CALL)),
+    "4.a": Number(
+        "Garbage where a call should be",
+        all_text(KEPT),
+        # The end of the message is markup: it ends whatever the message is.
+        {"harmony": Answer(lambda case: (case.text.removesuffix("<|call|>"),))},
+    ),
+    "4.b": number(
+        *("Arguments with a bracket or a quote missing", cut('{"location": "NYC"')),
+        law=NOT_WHOLE,
+        but={
+            **families("jamba mistral phi4", answer(cut('{"location": "NYC"]'))),
+            "deepseek_v3": answer(cut('{"location": "NYC"\n```<｜tool▁call▁end｜>')),
+            "kimi_k2": answer(cut('{"location":"NYC"<|tool_call_end|>')),
+            # The quote is missing: then the markers stand in a string, and are data (law 6).
+            "deepseek_v3_1": answer(cut('{"location":"NYC<｜tool▁call▁end｜><｜tool▁calls▁end｜>')),
+            "harmony": answer(cut('{"location":"NYC<|call|>')),
+            "nemotron_deci": answer(cut('{"location": "NYC</TOOLCALL>')),
+        },
+    ),
+    "4.c": Number(
+        "A call without a name",
+        all_text(KEPT),
+        {"harmony": answer('{"location":"NYC"}', law=NO_RECIPIENT)},
+    ),
+    "4.d": number(
+        *("A marker inside the section missing, or another one", NYC),
+        law=UNCLOSED,
+        but={
+            "deepseek_v3": answer(NYC, law=FENCE),
+            **families("glm47 nemotron_nano qwen3_coder", answer(NYC, law=ENDS)),
+            **families("deepseek_v3_2 deepseek_v4", answer(weather("NYC\\n"), law=ENDS)),
+            "pythonic": answer(cut('{"location": "NYC"'), "]", law=NOT_WHOLE),
+            "gemma4": answer(NYC, "</tool_call>"),
+        },
+    ),
+    "4.e": number("A broken call, then a whole one", cut('{{"name": "get_weather", "arguments": {}}'), law=NOT_WHOLE),
+    "4.f": Number("The name as a tag of its own", all_text(KEPT)),
+    "5.a": number("The last marker missing", NYC, law=UNCLOSED),
+    "5.b": Number(
+        "The first marker missing",
+        all_text(KEPT),
+        {
+            **families("nemotron_nano qwen3_coder", answer(NYC, _STRAY, law=NO_OUTER_TAG)),
+            "harmony": answer(NYC, law=HEADER),
+        },
+    ),
+    "5.c": number(
+        *("The output ends inside the arguments", cut('{"loc')),
+        law=CUT_OFF,
+        but={
+            **families(_TAGS, answer(weather("NY"), law=ENDS)),
+            "glm47": answer(weather("N"), law=ENDS),
+            **families("pythonic gemma4", answer(cut('{"location": "N'))),
+        },
+    ),
+    "5.d": number(
+        *("Two calls, the last marker missing", BOTH_CITIES, BOSTON, NEW_YORK),
+        law=UNCLOSED,
+        but={
+            "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, NEW_YORK),  # no line break belongs to its marker
+            **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{UNCLOSED}; {LINE}")),
+        },
+    ),
+    "5.e": number(
+        *("Two calls, the output ends inside the last one", BOTH_CITIES, BOSTON, cut('{"location": "New York')),
+        law=CUT_OFF,
+        but={
+            "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, cut('{"location": "New York')),
+            **families(_COMPACT, answer(BOTH_CITIES, BOSTON, cut('{"location":"New York'))),
+            "glm47": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=ENDS),
+            **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{ENDS}; {LINE}")),
+        },
+    ),
+    "5.f": Number(
+        "A call without its first marker, then a whole one",
+        Answer(_stray_call_then_boston, KEPT),
+        {
+            **families("deepseek_v4 minimax_m2", Answer(_stray_call_then_boston, f"{KEPT}; {LINE}")),
+            "qwen3_coder": answer(NYC, _STRAY, BOSTON, law=NO_OUTER_TAG),
+        },
+    ),
+    "5.g": Number(
+        "Text, then a call without its first marker",
+        all_text(KEPT),
+        {"qwen3_coder": answer("I will check that. ", NYC, _STRAY, law=NO_OUTER_TAG)},
+    ),
+    "6.a": number("No arguments", NOW, law=GRAMMAR),
+    "6.b": number("No arguments, with space between", NOW, law=GRAMMAR),
+    "6.c": number(
+        *("Nothing where the arguments should be", NOW),
+        law=NO_ARGUMENTS,
+        but=families("deepseek_v3 deepseek_v3_1 gemma4 kimi_k2 harmony", all_text(NO_MARKER)),
+    ),
+    "7.a": number("Arguments of several types", FLIGHT, law=FIDELITY),
+    "7.b": number(
+        *("Letters of other scripts, and quotes", TOKYO),
+        law=FIDELITY,
+        but=families(f"{_TAGS} gemma4 glm47", answer(TOKYO_IN_TAGS)),
+    ),
+    "7.c": number("A string that the schema forbids", ToolCall("set_temperature", '{"celsius": "20"}'), law=FIDELITY),
+    "7.d": number("Nested arguments", NESTED, law=FIDELITY),
+    "7.e": number("Deeply nested arguments", DEEP, law=FIDELITY),
+    "7.f": number("A number of many digits", ToolCall("set_limit", '{"count": 9007199254740993}'), law=FIDELITY),
+    "8.a": number(
+        *("Text before a call", CHECK, NYC),
+        law=SPACE,
+        but={"kimi_k2": answer(KIMI_CHECK, DALLAS), "harmony": answer(CHECK, NEED, NYC)},
+    ),
+    "8.b": number(
+        *("Text after a call", NYC, MORE),
+        law=SPACE,
+        but={"kimi_k2": answer(DALLAS, MORE), "harmony": answer(NEED, NYC, MORE)},
+    ),
+    "8.c": number(
+        *("Text before and after a call", CHECK, NYC, MORE),
+        law=SPACE,
+        but={"kimi_k2": answer(KIMI_CHECK, DALLAS, MORE), "harmony": answer(CHECK, NEED, NYC, MORE)},
+    ),
+    "8.d": number(
+        *("Text between calls", CHECK, NYC, THEN_LA, LA),
+        law=SPACE,
+        but={
+            "kimi_k2": answer("First check Dallas. ", DALLAS, " Then check NYC. ", NYC),
+            "harmony": answer(CHECK, NEED, NYC, THEN_LA, LA),
+        },
+    ),
+    "9.a": number("Nothing at all", law=NO_CALL),
+    "9.b": Number("Nothing but space", all_text(NO_CALL)),
+    "10": number("Two calls of one function", NYC, LA, law=GRAMMAR),
+    # MiniMax's is no call in any case: it has another notation.
+    "13": Number("A call to no tool of the request", all_text(UNKNOWN), {"minimax_m2": all_text(KEPT)}),
+    "13.a": Number("A call to no tool of the request", all_text(UNKNOWN)),
+    # What stands between the brackets of a list is the call's; the brackets are the list's.
+    "13.c": number(
+        *("A call to a tool, then one to none", NYC, f", {_UNKNOWN_LA}"),
         law=UNKNOWN,
-        same="sglang",
+        but={
+            "gemma4": answer(NYC, '<|tool_call>call:unknown_tool{location:<|"|>LA<|"|>}<tool_call|>'),
+            "hermes": answer(NYC, f"<tool_call>{_UNKNOWN_LA}</tool_call>"),
+            "llama3_json": answer(NYC, f";{_UNKNOWN_LA}"),
+            "pythonic": answer(NYC, ', unknown_tool(location="LA")'),
+        },
     ),
-}
-
-# vLLM has no parser of that name, so there is no agreement of three.
-QWEN25 = {
-    # Dynamo and SGLang agree, and so do we.
-    **well_formed("1 2.a 2.d 3 6.a 6.b 7.a 7.b 7.c 7.d 7.e 7.f 8.b 9.a 9.b 10", same="dynamo sglang"),
-    "4.a": answer("<tool_call>not even json</tool_call>", law=KEPT, same="dynamo sglang"),
-    "4.b": answer(cut("get_weather", '{"location": "NYC"'), law=NOT_WHOLE, same="dynamo sglang"),
-    "4.c": answer('<tool_call>{"arguments": {"location": "NYC"}}</tool_call>', law=KEPT, same="dynamo sglang"),
-    "5.b": answer(
-        '{"name": "get_weather", "arguments": {"location": "NYC"}}</tool_call>', law=KEPT, same="dynamo sglang"
+    "30.a": number(
+        *("What separates calls, in a string", COMMA),
+        law=ISOLATION,
+        but={"llama3_json": answer(SEMICOLON), "gemma4": answer(GEMMA_COMMA)},
     ),
-    "5.e": answer(BOTH_CITIES, BOSTON, CUT_VALUE, law=CUT_OFF, same="dynamo sglang"),
-    # They agree, and we do not: both cut the space off the text before a call, both drop a whole call that is not
-    # closed, and to both a call without arguments is none.
-    **well_formed("2.c 8.a 8.c 8.d", same=""),
-    "5.d": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=UNCLOSED),
-    "6.c": answer(NOW, law=NO_ARGUMENTS),
-    # They differ.
-    "4.d": answer(NYC, law=UNCLOSED),
-    "5.a": answer(NYC, law=UNCLOSED),
-    "5.c": answer(CUT_KEY, law=CUT_OFF, same="sglang"),
-    "13": answer('<tool_call>\n{"name": "unknown_tool", "arguments": {"location": "NYC"}}\n</tool_call>', law=UNKNOWN),
-}
-
-QUERY_COMMA = ToolCall("run_query", '{"sql": "SELECT a, SELECT b"}')
-QUERY_BRACKETS = ToolCall("run_query", '{"sql": "SELECT value WHERE note has brace } and bracket ]"}')
-QUERY_MARKERS = ToolCall("run_query", '{"sql": "literal [TOOL_CALLS marker][][/TOOL_CALLS marker] stays text"}')
-
-# SGLang's detector reads none of the lists that `[/TOOL_CALLS]` closes.
-MISTRAL = {
-    **well_formed("1 2.a 2.c 2.d 6.a 6.b 7.a 7.b 7.c 7.d 7.e 7.f 8.a 8.b 8.c 10", same="dynamo vllm"),
-    "4.a": answer("[TOOL_CALLS]not a json array[/TOOL_CALLS]", law=KEPT, same="dynamo"),
-    "4.b": answer(cut("get_weather", '{"location": "NYC"]'), law=NOT_WHOLE, same="dynamo"),
-    "4.c": answer('[TOOL_CALLS][{"arguments": {"location": "NYC"}}][/TOOL_CALLS]', law=KEPT),
-    "4.d": answer(NYC, law=UNCLOSED, same="dynamo vllm"),
-    "5.a": answer(NYC, law=UNCLOSED, same="dynamo vllm"),
-    "5.c": answer(CUT_KEY, law=CUT_OFF),
-    "5.d": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=UNCLOSED, same="dynamo vllm"),
-    "5.e": answer(BOTH_CITIES, BOSTON, CUT_VALUE, law=CUT_OFF, same="dynamo"),
-    "6.c": answer(NOW, law=NO_ARGUMENTS, same="vllm"),
-    **well_formed("8.d", same=""),
-    "13.a": answer(
-        '[TOOL_CALLS][{"name": "unknown_tool", "arguments": {"location": "NYC"}}][/TOOL_CALLS]', law=UNKNOWN
+    "30.b": number("Brackets in a string", BRACKETS, law=ISOLATION),
+    "30.c": number(
+        *(
+            "What looks like a marker, in a string",
+            query("literal [TOOL_CALLS marker][][/TOOL_CALLS marker] stays text"),
+        ),
+        law=ISOLATION,
+        but={
+            "gemma4": answer(query("literal <|tool_call marker> call:get_time{} stays text")),
+            "jamba": answer(query("literal <tool_calls marker>[]</tool_calls marker> stays text")),
+            "llama3_json": answer(query("literal <|python_tag marker|>{name:x} stays text")),
+            "phi4": answer(query("literal func-tools marker[] stays text")),
+            "pythonic": answer(query("literal [get_time marker] stays text")),
+        },
     ),
-    # The list's end is markup of the call before it.
-    "13.c": answer(NYC, ', {"name": "unknown_tool", "arguments": {"location": "LA"}}', law=UNKNOWN),
-    "30.a": answer(QUERY_COMMA, law=ISOLATION, same="dynamo vllm"),
-    "30.b": answer(QUERY_BRACKETS, law=ISOLATION, same="dynamo vllm"),
-    "30.c": answer(QUERY_MARKERS, law=ISOLATION, same="dynamo vllm"),
-    "31.a": answer(QUERY_COMMA, EST, law=ISOLATION, same="dynamo vllm"),
-    "31.b": answer(QUERY_BRACKETS, EST, law=ISOLATION, same="dynamo vllm"),
+    "31.a": number(
+        *("What separates calls, in a string, and another call", COMMA, EST),
+        law=ISOLATION,
+        but={"llama3_json": answer(SEMICOLON, EST), "gemma4": answer(GEMMA_COMMA, EST)},
+    ),
+    "31.b": number("Brackets in a string, and another call", BRACKETS, EST, law=ISOLATION),
 }
 
-BARE_NYC = "<function=get_weather>\n<parameter=location>\nNYC\n</parameter>\n</function>\n</tool_call>"
-
-QWEN3_CODER = {
-    "4.a": answer("<tool_call>\nrandom text without function tag\n</tool_call>", law=KEPT, same="vllm"),
-    "4.f": answer("<tool_call>\n<terminal>\necho hello\n</function>\n</tool_call>", law=KEPT, same="vllm"),
-    "5.b": answer(BARE_NYC, law=KEPT, same="sglang"),
-    # The engines take the line break before a call for content; here it is the marker's own.
-    "5.d": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=UNCLOSED),
-    "5.e": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=ENDS),
-    "5.f": answer(BARE_NYC, BOSTON, law=KEPT),
-    "5.g": answer(f"I will check that. {BARE_NYC}", law=KEPT, same="sglang"),
-    **well_formed("7.f", same="dynamo"),
-}
-
-ANSWERS: dict[str, dict[str, Answer]] = {
-    "hermes": HERMES,
-    "qwen25": QWEN25,
-    "mistral": MISTRAL,
-    "qwen3_coder": QWEN3_CODER,
-}
-
-AFTER_CALLS = {
-    ("hermes", "8.b"): " Let me know if you need more.",
-    ("qwen3_coder", "2.c"): " Results above.",
-    ("qwen3_coder", "8.b"): " Let me know if you need more.",
-    ("qwen3_coder", "8.c"): " Let me know if you need more.",
-    ("qwen3_coder", "8.d"): " Then check LA weather. ",
-}
-"""Cases on which the engines agree, and drop text that we keep."""
-
-EMITTED = {("qwen3_coder", "13")}
+EMITTED = {("gemma4", "13.a"), ("gemma4", "13.c"), ("kimi_k2", "13"), ("qwen3_coder", "13")}
 """Cases on which the engines agree to pass on a call to a tool that was not offered. So do we, where asked to: with
 `unknown_tools="emit"`. Otherwise it is text."""
+
+_GARBAGE = "law 3: they drop what is no call; here it is text"
+_LOSE_CUT = "laws 3 and 4: they drop a call that is cut off; it had begun, and is kept, not complete"
+_LOSE_UNCLOSED = "law 8: they drop a whole call, because a marker after it is missing"
+_LOSE_ARGUMENT = "law 3: they drop an argument, because its closing tag is missing, and call without it"
+_LATE = "law 4: they take a list for text that is not closed, which only its end tells; a call goes out with its name"
+_STRIP = "law 3: they strip the content"
+DIFFERENT = {
+    **dict.fromkeys([("deepseek_v3", "4.a"), ("deepseek_v3_1", "4.a"), ("harmony", "4.c")], _GARBAGE),
+    **dict.fromkeys([("kimi_k2", "4.a"), ("kimi_k2", "4.c"), ("kimi_k2", "6.c")], _GARBAGE),
+    **dict.fromkeys([(family, "5.c") for family in ("deepseek_v3", "deepseek_v3_1", "harmony", "kimi_k2")], _LOSE_CUT),
+    **dict.fromkeys([("deepseek_v3", "5.a"), ("harmony", "5.a")], _LOSE_UNCLOSED),
+    **dict.fromkeys([(family, "4.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
+    **dict.fromkeys([(family, "5.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
+    **dict.fromkeys([("deepseek_v3_2", "4.d"), ("glm47", "4.d")], _LOSE_ARGUMENT),
+    **dict.fromkeys([("pythonic", "5.a"), ("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
+    ("pythonic", "6.b"): "law 4: they take the list for text, though Python reads it; a call goes out with its name",
+    **dict.fromkeys([("harmony", "8.a"), ("harmony", "8.b")], _STRIP),
+}
+"""Cases on which all three engines agree, and we differ; and why."""

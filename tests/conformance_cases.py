@@ -9,13 +9,49 @@ from typing import Any
 
 import yaml
 
-from unbraid import Message, Text, ToolCall
+from unbraid import Message, Text, ToolCall, UnknownFormat, find, parse
+from unbraid.core.parser import UnknownTools
 
 from .shared_data import SHARED
 
 FOLDER = SHARED / "conformance"
-FAMILIES = {"hermes": "hermes", "qwen25": "qwen2.5", "mistral": "mistral", "qwen3_coder": "qwen3-coder"}
+ENGINES = ("dynamo", "vllm", "sglang")
+
+
+def _known(format: str) -> bool:
+    try:
+        find(format)
+    except UnknownFormat:
+        return False
+    return True
+
+
+_FORMATS = {
+    "deepseek_v3": "deepseek-v3",
+    "deepseek_v3_1": "deepseek-v3.1",
+    "deepseek_v3_2": "deepseek-v3.2",
+    "deepseek_v4": "deepseek-v4",
+    "gemma4": "gemma-4",
+    "glm47": "glm-4.7",
+    "harmony": "harmony",
+    "hermes": "hermes",
+    "jamba": "jamba",
+    "kimi_k2": "kimi-k2",
+    "llama3_json": "llama-3",
+    "minimax_m2": "minimax-m2",
+    "mistral": "mistral",
+    "nemotron_deci": "nemotron-deci",
+    "nemotron_nano": "nemotron-nano",
+    "phi4": "phi4",
+    "pythonic": "pythonic",
+    "qwen25": "qwen2.5",
+    "qwen3_coder": "qwen3-coder",
+}
+# Gemma 4 is compared as soon as there is a format of that name.
+FAMILIES = {family: format for family, format in _FORMATS.items() if format != "gemma-4" or _known(format)}
 """Folder to format."""
+NOT_JSON = {"deepseek_v3_2", "deepseek_v4", "gemma4", "glm47", "minimax_m2", "nemotron_nano", "pythonic", "qwen3_coder"}
+"""Families whose arguments are not JSON, and become it."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +61,13 @@ class Said:
     calls: tuple[tuple[str, str], ...]
     """Names, and arguments as JSON with sorted keys."""
     text: str
+
+    def is_said_by(self, message: Message) -> bool:
+        """Whether our message says the same. The engines answer without streaming: so a call that never became complete
+        counts as text. Most drop the text that follows the first call, and some do not."""
+        settled = message.settled()
+        calls = tuple((call.name, _canonical(json.loads(call.arguments))) for call in settled.tool_calls)
+        return self.calls == calls and self.text in (before_calls(settled), settled.content)
 
 
 @dataclass(frozen=True)
@@ -38,14 +81,12 @@ class Case:
     @property
     def agreed(self) -> Said | None:
         """What all three engines say, where they say the same."""
-        said = self.unanimous
-        return said if len(self.engines) == 3 else None
-
-    @property
-    def unanimous(self) -> Said | None:
-        """What the engines say that have a parser, where they say the same."""
         first, *others = self.engines.values()
-        return first if all(other == first for other in others) else None
+        return first if len(others) == 2 and all(other == first for other in others) else None
+
+    def with_us(self, message: Message) -> tuple[str, ...]:
+        """The engines that say the same as our message."""
+        return tuple(engine for engine, said in self.engines.items() if said is not None and said.is_said_by(message))
 
 
 def cases(family: str) -> dict[str, Case]:
@@ -57,9 +98,8 @@ def cases(family: str) -> dict[str, Case]:
                 continue  # says itself why it does not apply to this family
             short = name.removeprefix("TOOLCALLING.batch.")
             assert short not in found, f"{family} {name} is there twice"
-            engines = {
-                engine: _said(answer) for engine, answer in data["expected"].items() if "unavailable" not in answer
-            }
+            answers = {engine: data["expected"][engine] for engine in ENGINES if engine in data["expected"]}
+            engines = {engine: _said(answer) for engine, answer in answers.items() if "unavailable" not in answer}
             found[short] = Case(data["description"], data["model_text"], data["tools"], engines)
     return dict(sorted(found.items(), key=lambda item: [part.rjust(3) for part in item[0].split(".")]))
 
@@ -68,14 +108,12 @@ def _said(answer: Mapping[str, Any]) -> Said | None:
     if "error" in answer:
         return None
     calls = tuple((call["name"], _canonical(call["arguments"])) for call in answer["calls"])
-    return Said(calls, answer.get("normal_text", ""))
+    return Said(calls, answer.get("normal_text") or "")
 
 
-def said(message: Message) -> Said:
-    """Our answer, as the engines would give it."""
-    settled = message.settled()
-    calls = tuple((call.name, _canonical(json.loads(call.arguments))) for call in settled.tool_calls)
-    return Said(calls, before_calls(settled))
+def read(family: str, case: Case, unknown: UnknownTools = "text") -> Message:
+    """Our message. The engines' parsers of tool calls are not told the prompt, and know no reasoning that it opens."""
+    return parse(FAMILIES[family], case.text, tools=case.tools, unknown_tools=unknown, prompt="")
 
 
 def before_calls(message: Message) -> str:

@@ -85,7 +85,7 @@ register(tagged_calls.K2_HORIZON)
 register(python_calls.PYTHONIC)
 register(python_calls.LLAMA_4_PYTHONIC)
 register(python_calls.OLMO_3)
-register(python_calls.LFM2)
+register(python_calls.LFM2, "lfm2.5")
 
 register(headed.HARMONY, "gpt-oss", "openai", "openai-gptoss")
 register(headed.BEAM)

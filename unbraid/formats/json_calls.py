@@ -71,7 +71,7 @@ MINIMAX_M1 = Format(
 NEMOTRON_NANO_2 = Format(
     "nemotron-nano-v2",
     reasoning=THINK_TAGS,
-    tools=Calls("<TOOLCALL>", json_list(), "</TOOLCALL>"),
+    tools=Calls("\n<TOOLCALL>", json_list(), "</TOOLCALL>"),
     ends=("<SPECIAL_12>",),
 )
 

@@ -47,7 +47,7 @@ _GLM_ENDS = ("<|observation|>", "<|user|>", "<|endoftext|>")
 
 GLM_45 = Format(
     "glm-4.5",
-    reasoning=Between("<think>", "</think>\n"),
+    reasoning=Between("\n<think>", "</think>\n"),
     tools=Calls("\n<tool_call>", Call((Name(), "\n", _PAIRS)), "</tool_call>"),
     ends=_GLM_ENDS,
 )
