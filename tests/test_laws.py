@@ -185,7 +185,8 @@ def test_6_isolation(format: Format, data: st.DataObject) -> None:
         return
     literals = st.sampled_from(strategies.data_in_strings(format))
     inside = data.draw(st.lists(literals, min_size=1, max_size=4).map("".join))
-    call = unbraid.ToolCall("f", json.dumps({"a": inside, "b": {inside: [inside]}}), "abcdefghi")
+    having = json.dumps({"a": inside, "b": {inside: [inside]}}, ensure_ascii=False)
+    call = unbraid.ToolCall("f", having, "abcdefghi")
     text = unbraid.render(format, Message((call,)))
     parsed, _ = run(format, list(text), prompt="")
     assert parsed.tool_calls == (call,)

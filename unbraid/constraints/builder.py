@@ -225,14 +225,15 @@ class _Builder:
         Free text always stands right before the marker that ends it, so that a dialect with a lexer can read both as
         one piece.
         """
+        ignored = [self._marker(text) for text in self.format.ignored]
         if calls == "none" or self.block is None:
-            items = self._section("none")
+            items = [*self._section("none"), *ignored]
         elif self.request.one_call:
             silent = self._written("none")
             called = [sequence(silent, item, silent) for item in (self.block, *self._section("some"))]
             return choice(silent, *called)
         else:
-            items = [self.block, *self._section("any")]
+            items = [self.block, *self._section("any"), *ignored]
         return (
             sequence(Repeat(choice(*(sequence(self.free, item) for item in items))), self.free) if items else self.free
         )
@@ -240,10 +241,11 @@ class _Builder:
     def _called(self) -> Node:
         """Calls at once: only what is spoken may stand around them."""
         assert self.block is not None
+        before = [maybe(SPACE, self._marker(text)) for text in self.format.ignored[:1]]
         more = NOTHING if self.request.one_call else Repeat(sequence(SPACE, self.block))
         silent = [sequence(SPACE, section, SPACE, self.block) for section in self._section("none")]
         spoken = [sequence(SPACE, section) for section in self._section("some")]
-        return sequence(choice(sequence(SPACE, self.block), *silent, *spoken), more, self._trail())
+        return sequence(*before, choice(sequence(SPACE, self.block), *silent, *spoken), more, self._trail())
 
     def _trail(self) -> Node:
         """Whitespace after the last call: what the closing marker has of its own. More would be content, and a weak
@@ -305,17 +307,19 @@ class _Builder:
     # --- Calls -----------------------------------------------------------------------------------------------------
 
     def _calls(self, open: Callable[[str], Node] | None = None) -> Node:
-        """One block of calls, from the opening marker to the closing one."""
-        tools = self.format.tools
-        assert tools is not None
+        """One block of calls, from the opening marker to the closing one. Headers may be written in several ways."""
+        assert self.format.tools is not None
+        others = () if self.program.headers is None else self.format.other_tools
+        return choice(*(self._block(tools, open or self._marker) for tools in (self.format.tools, *others)))
+
+    def _block(self, tools: grammar.Calls, open: Callable[[str], Node]) -> Node:
         body = tools.body
         bodies: list[grammar.Call | grammar.CallList] = []
         while isinstance(body, grammar.Either):
             bodies.append(body.first)
             body = body.second
         bodies.append(body)
-        opening = NOTHING if tools.bare else (open or self._marker)(tools.open)
-        parts = [opening, choice(*map(self._body, bodies))]
+        parts = [NOTHING if tools.bare else open(tools.open), choice(*map(self._body, bodies))]
         if tools.close:
             close = self._marker(tools.close)
             # Where it need not be written, whitespace before it would be content.

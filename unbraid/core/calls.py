@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .parser import Parser
     from .program import CallsRule
 
-NEXT = "next call"
-"""The strand of what a further call of a list begins with."""
+NEXT, LAST = "next call", "end of a call"
+"""The strands of what a further call of a list begins with, and of what a call ends with."""
 
 # Nothing that could be markup of the call around it, or a stand-in for a token.
 _word = re.compile(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
@@ -140,6 +140,8 @@ class CallsFrame(Frame):
         marker = None if found is None else markers.which(found)
         if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
             self.close(parser, found.end() - found.start())
+        elif found is not None and marker is not None and marker.strand == LAST:
+            parser.take(found.end() - found.start(), TEXT)
         elif marker is not None and marker.strand == NEXT:
             parser.begin_call()
             self.skipping, self.at = False, self.rule.again

@@ -222,7 +222,8 @@ class Format:
     """What stands around the content, and says nothing. Models may leave it out."""
     tools: Calls | None = None
     other_tools: tuple[Calls, ...] = ()
-    """Other ways in which models of the family write calls; the renderer does not."""
+    """Other ways in which models of the family write calls; the renderer does not. (Where there are headers, they are
+    read by their patterns, and these are for the constraint.)"""
     headers: Headers | None = None
     speech: Speech | None = None
     transcript: Transcript | None = None

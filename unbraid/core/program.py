@@ -24,6 +24,7 @@ from .vocabulary import Vocabulary
 _FIRST_STAND_IN = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
 _tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
+_json_signs = frozenset('{}[]",')
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
 
@@ -276,7 +277,9 @@ class _Builder:
                 bare=node.bare,
                 again=steps[strand].again,
             )
-        self.firsts = {strand: builder.first for strand, builder in steps.items()}
+        self.inner = {
+            strand: {calls.NEXT: [builder.first], calls.LAST: builder.lasts} for strand, builder in steps.items()
+        }
         program.content = self._scope(("content",), pairs)
 
     def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
@@ -307,7 +310,8 @@ class _Builder:
             strand=strands[-1],
             markers=Markers(admitted),
             calls_markers={
-                name: Markers([*stops, *pairs[name][1], *self._first(name, stops)]) for name in self.program.calls
+                name: Markers([*stops, *pairs[name][1], *self._inner_markers(name, [*stops, *pairs[name][1]])])
+                for name in self.program.calls
             },
             strays=Markers(strays),
             all_markers=Markers([*admitted, *strays]),
@@ -338,11 +342,15 @@ class _Builder:
     def _bare(self, marker: Marker) -> bool:
         return marker.role == "open" and self.program.calls[marker.strand].bare
 
-    def _first(self, strand: str, stops: list[Marker]) -> list[Marker]:
-        """What a further call in a list begins with, where nothing else does."""
-        key = self.firsts[strand]
-        clear = key and not any(key in marker.key or marker.key in key for marker in stops)
-        return [Marker("open", calls.NEXT, key)] if clear else []
+    def _inner_markers(self, strand: str, stops: list[Marker]) -> list[Marker]:
+        """What calls in a list begin with, and end with, where nothing else looks like it."""
+        found: dict[str, Marker] = {}
+        for role, keys in self.inner[strand].items():
+            for key in keys:
+                taken = [*(marker.key for marker in stops), *found]
+                if key and not any(key in other or other in key for other in taken) and not _json_signs & set(key):
+                    found[key] = Marker("end", role, key)
+        return list(found.values())
 
     def _pair(self, strand: str, node: grammar.Between) -> Pair:
         spellings = ((node.open, node.close), *node.also)
@@ -437,6 +445,8 @@ class _StepBuilder:
         """The step that a further call in a list begins with,"""
         self.first = ""
         """and what it begins with."""
+        self.lasts: list[str] = []
+        """What a call ends with, after arguments that are JSON."""
         self._body(node.body)
         self.steps.append(calls.Close())
 
@@ -476,6 +486,9 @@ class _StepBuilder:
             if isinstance(part, words) and isinstance(literal, str) and not literal[:1].isspace():
                 calls.check_ends_word(literal)
             self._part(part, literal.strip() if isinstance(literal, str) else "")
+        last = node.parts[-1]
+        if isinstance(last, str) and grammar.Arguments() in node.parts:
+            self.lasts.append(self._key(last.strip()))
         self.steps.append(calls.EndCall())
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:

@@ -28,6 +28,21 @@ HARMONY = Format(
         Call((Name(), " <|constrain|>json", "<|message|>", Arguments())),
         "<|call|>",
     ),
+    other_tools=(
+        Calls(
+            "<|start|>assistant to=functions.",
+            Call(
+                (
+                    Name(),
+                    "<|channel|>commentary",
+                    Maybe("<|constrain|>", written=False),
+                    " json<|message|>",
+                    Arguments(),
+                )
+            ),
+            "<|call|>",
+        ),
+    ),
     headers=Headers(
         opens=("<|start|>", "<|channel|>"),
         closes=("<|message|>",),

@@ -33,12 +33,13 @@ LONGCAT = Format(
 _GRANITE_SENTENCES = Between(
     "Here is my thought process:",
     "Here is my response:",
-    also=(("Here's my thought process:", "Here's my response:"),),
+    also=(("Here's my thought process:", "Here's my response:"), ("<think>", "</think>")),
 )
 GRANITE_3 = Format(
     "granite-3",
     reasoning=_GRANITE_SENTENCES,
     tools=Calls("<|tool_call|>", json_list(), also=("<tool_call>",)),
+    ignored=("<response>", "</response>"),
     ends=("<|end_of_text|>",),
 )
 GRANITE_4 = Format("granite-4", tools=TOOL_CALL_TAGS, ends=("<|end_of_text|>",))
