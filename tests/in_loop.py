@@ -41,6 +41,6 @@ async def collect_until_error(outputs: AsyncGenerator[Any, None]) -> tuple[list[
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that other tasks do."""
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)

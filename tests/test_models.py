@@ -25,6 +25,7 @@ from unbraid.models.archives import unpack
 from unbraid.models.cache import cache_folder, keep
 from unbraid.models.progress import bar
 from unbraid.models.registries import Package, read_package
+from unbraid.models.whisper_files import resolve_whisper
 
 from .embedded_model import smollm2
 
@@ -436,13 +437,15 @@ def test_a_hub_that_says_no(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     hub["o/gone"] = ConnectionError("no route")
     with pytest.raises(ModelError, match="accept it on huggingface"):
         resolve("o/gated")
-    with pytest.raises(ModelError, match=r"cannot be reached for o/gone.*no route"):
-        resolve("o/gone")
+    for get in (resolve, resolve_whisper):  # whose files are of other kinds
+        with pytest.raises(ModelError, match=r"cannot be reached for o/gone.*a local file or folder.*no route"):
+            get("o/gone")
     with pytest.raises(ModelError, match="has no repository o/nothing"):
         resolve("o/nothing")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelError, match="pip install huggingface_hub"):
-        resolve("o/one")
+    for get in (resolve, resolve_whisper):
+        with pytest.raises(ModelError, match=r"pip install huggingface_hub; or name a local file or folder"):
+            get("o/one")
 
 
 # GGUF

@@ -18,12 +18,14 @@ from unbraid.engines.moonshine import MoonshineEngine
 from unbraid.models import ModelError, moonshine_files
 from unbraid.models.moonshine_files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
 from unbraid.models.registries import Package
-from unbraid.transcription.adapters import Adapter, Wish, adapter_for
+from unbraid.transcription.adapters import Adapter, BadWish, Wish, adapter_for
+from unbraid.transcription.alignment import Looks
 from unbraid.transcription.audio import RATE
 from unbraid.transcription.hearing import Heard, Hearing, Listener
 from unbraid.transcription.moonshine import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
 from unbraid.transcription.transcriber import Transcriber
 from unbraid.transcription.transcript import Delta, Transcript
+from unbraid.transcription.writing import Step
 
 from .byte_vocabulary import WordVocabulary
 from .in_loop import collect, collect_until_error, in_loop
@@ -132,12 +134,17 @@ def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any])
 
 
 @in_loop
-async def test_limits_and_chance(engine: MoonshineEngine) -> None:
+async def test_limits(engine: MoonshineEngine) -> None:
     short = Hearing(samples=jfk(), prompt=(START,), max_tokens=3)
     assert (await collect(engine.listen(short)))[-1].reason == "length"
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+@in_loop
+async def test_chance_is_the_same_again(engine: MoonshineEngine, seed: int | None) -> None:
     first, second = [
         [piece.ids for piece in await collect(engine.listen(request)) if isinstance(piece, Piece)]
-        for request in [Hearing(samples=jfk()[: 2 * RATE], prompt=(START,), temperature=1.0, seed=7)] * 2
+        for request in [Hearing(samples=jfk()[: 2 * RATE], prompt=(START,), temperature=1.0, seed=seed)] * 2
     ]
     assert sum(first, ()) == sum(second, ())
 
@@ -156,6 +163,8 @@ async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> 
     ("request_", "said"),
     [
         (Hearing(samples=SILENCE, prompt=(START,), timestamps=True), "no times"),
+        (Hearing(samples=SILENCE, prompt=(START,), words=True), "when each word"),
+        (Hearing(samples=SILENCE, prompt=(START,), beams=2), "no beam search"),
         (Hearing(samples=SILENCE, prompt=()), "prompt"),
         (Hearing(samples=np.zeros(65 * RATE, np.float32), prompt=(START,)), "64 s at once, not 65.0"),
     ],
@@ -168,6 +177,16 @@ def test_the_engine_refuses(engine: MoonshineEngine, request_: Hearing, said: st
         assert said in str(error)
 
     run()
+
+
+@pytest.mark.parametrize(
+    ("wish", "field"), [(Wish(words=True), "words"), (Wish(beams=2), "beams"), (Wish(beams=0), "beams")]
+)
+def test_what_only_others_can_do(engine: MoonshineEngine, wish: Wish, field: str) -> None:
+    with pytest.raises(BadWish, match="this model") as raised:
+        Transcriber(engine).check(wish)
+    assert raised.value.field == field
+    Transcriber(engine).check(Wish(beams=1))
 
 
 # --- The adapter ---------------------------------------------------------------------------------------------------
@@ -299,6 +318,7 @@ class Counting:
     def __init__(self, tokens: int) -> None:
         self.begun: list[int] = []
         self.written: list[int] = []
+        self.looks: list[Looks] = []
         self.choices: dict[int, float] = {}
         self._tokens = tokens
 
@@ -306,23 +326,24 @@ class Counting:
     def reason(self) -> str | None:
         return "stop" if len(self.written) == self._tokens else None
 
-    def next(self, logits: object) -> TokenLogprob:
+    def step(self, logits: object, looks: object = None) -> Step:
         self.written.append(len(self.written))
-        return TokenLogprob(self.written[-1], b"", 0.0)
+        said = (TokenLogprob(self.written[-1], b"", 0.0),)
+        return Step(said) if self.reason else Step(said, (0,), (self.written[-1],))
 
 
 def write(jobs: list[Job]) -> None:
     for job in jobs:
-        while job.advance(np.zeros(1, np.float32)) is not None:
+        while job.advance(np.zeros((1, 1), np.float32)).rows:
             pass
 
 
-def asked(prompt: int = 1) -> Hearing:
-    return Hearing(samples=SILENCE[:1], prompt=(START,) * prompt)
+def asked(prompt: int = 1, beams: int = 1) -> Hearing:
+    return Hearing(samples=SILENCE[:1], prompt=(START,) * prompt, beams=beams)
 
 
-async def ask(worker: ListeningWorker, prompt: int = 1) -> list[Any]:
-    return await collect(worker.listen(asked(prompt), Counting(2)))
+async def ask(worker: ListeningWorker, prompt: int = 1, beams: int = 1) -> list[Any]:
+    return await collect(worker.listen(asked(prompt, beams), Counting(2)))
 
 
 async def waiting(worker: ListeningWorker, count: int) -> None:
@@ -355,6 +376,29 @@ async def test_jobs_that_are_alike_are_decoded_together() -> None:
         assert [token for piece in outputs[:-1] for token in piece.ids] == [0, 1]
         assert outputs[-1].reason == "stop"
     assert batches == [[1], [1, 1], [2, 2], [1]]
+    await worker.close()
+
+
+@in_loop
+async def test_beams_are_rows_of_a_batch() -> None:
+    batches: list[list[int]] = []
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode(jobs: list[Job]) -> None:
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        batches.append([job.request.beams for job in jobs])
+        write(jobs)
+
+    worker = ListeningWorker("test", decode, batch=4)
+    first = asyncio.create_task(ask(worker))
+    while not worker.load.running:
+        await asyncio.sleep(0.001)
+    others = [asyncio.create_task(ask(worker, beams=beams)) for beams in (2, 2, 1, 5, 3, 1)]
+    await waiting(worker, 6)
+    go_on.set()
+    await asyncio.gather(first, *others)
+    assert batches == [[1], [2, 2], [1], [5], [3, 1]]
     await worker.close()
 
 

@@ -92,6 +92,16 @@ def test_translations_into_a_folder(tmp_path: Path) -> None:
         assert each["text"], "what a tiny model makes of it is its affair"
 
 
+def test_words_and_beams(weasels: Path) -> None:
+    code, out, err = run(weasels, "--format", "verbose_json", "--word-timestamps", "--beam-size", "2")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert [word["word"] for word in found["words"]] == found["text"].split()
+    assert found["words"][0]["start"] < found["words"][-1]["end"] <= found["duration"]
+    code, out, _ = run(weasels, "--format", "verbose_json")
+    assert "words" not in json.loads(out)
+
+
 def test_json_and_what_it_may_be(weasels: Path) -> None:
     code, out, _ = run(
         weasels, "--format", "json", "--languages", "de, en", "--prompt", "Weasels", "--temperature", "0"
@@ -114,6 +124,10 @@ def test_settings_that_are_wrong(weasels: Path, tmp_path: Path) -> None:
     code, _, err = run(weasels, tmp_path / f"{weasels.stem}.mp3", "--output", tmp_path)
     assert code == 2
     assert f"would both be written to {tmp_path / weasels.stem}.txt" in err
+    code, _, err = run(weasels, "--word-timestamps")
+    assert (code, err) == (2, "unbraid: --word-timestamps needs --format verbose_json: text has no place for them\n")
+    code, _, err = run(weasels, "--beam-size", "9")
+    assert (code, err) == (2, "unbraid: this model takes 1 to 8 beams, not 9\n")
     code, _, err = run(weasels, "--format", "xml")
     assert code == 2
     assert "verbose_json" in err

@@ -25,7 +25,7 @@ from unbraid.tokens import vocabulary
 from unbraid.transcription.adapters import Wish, adapter_for, known_adapters
 from unbraid.transcription.audio import RATE, Samples, read
 from unbraid.transcription.cutting import Chunk, cut, is_silent
-from unbraid.transcription.hearing import Heard, HeardReason, Hearing
+from unbraid.transcription.hearing import Heard, HeardReason, Hearing, Opening
 from unbraid.transcription.transcriber import PrefixMissing, Thresholds, Transcriber
 from unbraid.transcription.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.transcription.whisper import WhisperAdapter
@@ -273,11 +273,18 @@ def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Ba
             transcriber.transcribe([noise], Wish()),
         )
 
+    async def streamed() -> Transcript:
+        noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
+        events = await all_of(transcriber.run([noise], Wish(), stream=True))
+        assert texts(events) == []
+        return end(events)
+
     del batches[:]
-    for transcript, duration in zip(run(gathered()), (5.0, 0.0, 5.0), strict=True):
+    found = run(gathered())
+    assert list(map(len, batches)) == [1]  # what is silent is not even listened to
+    for transcript, duration in zip((*found, run(streamed())), (5.0, 0.0, 5.0, 5.0), strict=True):
         assert (transcript.text, transcript.segments, transcript.duration) == ("", (), duration)
         assert (transcript.language, transcript.language_probability) == (None, None)
-    assert list(map(len, batches)) == [1]  # what is silent is not even listened to
 
 
 def test_a_prompt_is_what_was_written_before(transcriber: Transcriber, batches: Batches) -> None:
@@ -385,6 +392,8 @@ class Saying:
     reason: HeardReason = "stop"
     logprob: float = -0.1
     no_speech: float = 0.01
+    early: bool = False
+    """Whether it is known from the first token on how likely it is that nobody spoke."""
     seconds: float = 0.0
     """That it takes."""
     piece: int = 1
@@ -429,7 +438,9 @@ class Pretended:
             await asyncio.sleep(saying.seconds)
             for at in range(0, len(saying.ids), saying.piece):
                 ids = tuple(saying.ids[at : at + saying.piece])
-                yield Piece(ids, logprobs=tuple(TokenLogprob(token, b"", saying.logprob) for token in ids))
+                logprobs = tuple(TokenLogprob(token, b"", saying.logprob) for token in ids)
+                first = saying.early and at == 0
+                yield Opening(ids, None, logprobs, saying.no_speech) if first else Piece(ids, logprobs=logprobs)
                 await asyncio.sleep(0)
             yield Heard(saying.reason, len(request.prompt), len(saying.ids), saying.no_speech)
         finally:
@@ -667,6 +678,66 @@ def test_when_nobody_spoke() -> None:
     assert (transcript.text, transcript.segments) == ("", ())
     assert len(listener.requests) == 1  # silence is not tried again
     assert transcript.completion_tokens > 0
+
+
+def streamed(write: Callable[[Hearing], Saying]) -> tuple[list[TranscriptEvent], Pretended]:
+    listener = Pretended(write)
+    return run(all_of(Transcriber(listener).run([noise(2.0)], Wish(), stream=True))), listener
+
+
+def test_when_nobody_spoke_in_a_stream() -> None:
+    """Where that is likely from the first token on, the chunk is not streamed."""
+    events, _ = streamed(says(" Thanks for watching!", no_speech=0.9, logprob=-3.0, early=True))
+    assert [type(event) for event in events] == [Progress, Transcript]
+    assert (end(events).text, end(events).language, end(events).segments) == ("", None, ())
+    assert end(events).completion_tokens > 0
+
+
+def test_when_somebody_spoke_after_all_in_a_stream() -> None:
+    """The text comes when all of it is known; and since none of it has gone out, it can be tried again."""
+    events, listener = streamed(says(" Thanks for watching!", no_speech=0.9, logprob=-0.2, early=True))
+    assert end(events).text == "".join(texts(events)).strip() == "Thanks for watching!"
+    assert [request.temperature for request in listener.requests] == [0.0]
+
+    def loops_at_first(request: Hearing) -> Saying:
+        if request.temperature == 0:
+            return Saying(output(" no" * 60)[:-1], "loop", no_speech=0.9, early=True)
+        return Saying(output(" At last."), no_speech=0.9, early=True)
+
+    events, listener = streamed(loops_at_first)
+    assert end(events).text == "".join(texts(events)).strip() == "At last."
+    assert [request.temperature for request in listener.requests] == [0.0, 0.2]
+
+
+def test_a_stream_waits_only_where_nobody_may_have_spoken() -> None:
+    """What is unlikely is streamed all the same, token by token."""
+
+    async def first_text(saying: Saying) -> bool:
+        """Whether it came before the end of the output."""
+        over = asyncio.Event()
+
+        class Watched(Pretended):
+            async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+                async with aclosing(super().listen(request)) as outputs:
+                    async for each in outputs:
+                        if isinstance(each, Heard):
+                            over.set()
+                        yield each
+
+        async for event in Transcriber(Watched(lambda request: saying)).run([noise(2.0)], Wish(), stream=True):
+            if isinstance(event, Delta):
+                return not over.is_set()
+        raise AssertionError("there is no text")
+
+    ids = output(" Thank you very much for watching this.")
+    assert run(first_text(Saying(ids, no_speech=0.5, logprob=-3.0, early=True)))
+    assert run(first_text(Saying(ids, no_speech=0.9, logprob=-3.0, early=False)))  # too late to know
+    assert not run(first_text(Saying(ids, no_speech=0.9, logprob=-0.2, early=True)))
+
+
+def test_a_stream_that_waits_and_has_no_prefix_is_an_error() -> None:
+    with pytest.raises(PrefixMissing):
+        streamed(lambda request: Saying(output(" Guten Tag.")[1:], no_speech=0.9, early=True))
 
 
 def test_where_no_words_come_there_is_no_language() -> None:

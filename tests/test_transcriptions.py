@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import json
 import re
@@ -28,6 +29,7 @@ from unbraid.engines.base import Load, Piece, TokenLogprob
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.engines.whisper import WhisperEngine
 from unbraid.server import transcriptions
+from unbraid.server.http import expire_all
 from unbraid.transcription.audio import AudioLimits, Reading, Samples
 from unbraid.transcription.hearing import Heard, Hearing
 from unbraid.transcription.transcriber import Transcriber
@@ -311,6 +313,65 @@ def test_verbose_json(hearer: Hearer) -> None:
         last = segment.end
 
 
+@pytest.mark.parametrize("granularities", [["word"], ["word", "segment"]])
+def test_words_and_their_times(hearer: Hearer, granularities: list[Any]) -> None:
+    found = hearer.client.audio.transcriptions.create(
+        model="whisper-1",
+        file=("jfk.wav", jfk()),
+        response_format="verbose_json",
+        timestamp_granularities=granularities,
+    )
+    assert found.words
+    assert " ".join(word.word for word in found.words) == found.text
+    assert words(found.text) == WORDS
+    times = [time for word in found.words for time in (word.start, word.end)]
+    assert times == sorted(times)
+    [americans] = [word for word in found.words if words(word.word) == "americans"]
+    assert 1.2 < americans.start < 1.8 < americans.end < 2.4
+    # Segments are there in any case, and as long as their words.
+    assert found.segments
+    assert (found.segments[0].start, found.segments[-1].end) == (times[0], times[-1])
+    more = cast(list[dict[str, Any]], found.to_dict()["words"])
+    assert all(set(word) == {"word", "start", "end", "probability"} and 0 < word["probability"] <= 1 for word in more)
+
+
+def test_words_of_a_translation(hearer: Hearer) -> None:
+    file = recording("es", "demo-thanks").path.read_bytes()
+    more = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+    found = hearer.post(file, TRANSLATIONS, **more).json()
+    assert " ".join(word["word"] for word in found["words"]) == found["text"]
+
+
+def test_no_words_that_were_not_asked_for(hearer: Hearer) -> None:
+    found = hearer.post(weasels(), response_format="verbose_json", **{"timestamp_granularities[]": "segment"})
+    assert "words" not in found.json()
+    assert hearer.post(weasels(), **{"timestamp_granularities[]": "segment"}).status_code == 200  # does no harm
+    more = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+    silence = hearer.post(wav(np.zeros(RATE, np.float32)), **more).json()
+    assert (silence["words"], silence["segments"]) == ([], [])
+
+
+def test_a_model_that_tells_no_words(hearer: Hearer, saying: Saying) -> None:
+    more = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+    error = refused(hearer.post(weasels(), **more), 400)
+    assert error["message"] == (
+        "timestamp_granularities: this model does not tell when each word was said; ask for segments"
+    )
+    assert (error["param"], error["code"]) == ("timestamp_granularities", "unsupported")
+    error = refused(hearer.post(weasels(), beam_size="2"), 400)
+    assert error["message"] == "beam_size: this model has no beam search: it takes 1 beam, not 2"
+    assert (error["param"], error["code"]) == ("beam_size", "unsupported")
+    assert saying.asked == 0
+
+
+def test_beams(hearer: Hearer) -> None:
+    create = hearer.client.audio.transcriptions.create
+    found = create(model="whisper-1", file=("a.wav", jfk()), extra_body={"beam_size": 2})
+    assert words(found.text) == WORDS
+    *deltas, done = frames(hearer.post(jfk(), beam_size="2", stream="true"))
+    assert "".join(event["delta"] for event in deltas) == done["text"] == found.text
+
+
 def test_srt_and_vtt(hearer: Hearer) -> None:
     create = hearer.client.audio.transcriptions.create
     srt = create(model="whisper-1", file=("a.wav", jfk()), response_format="srt")
@@ -530,7 +591,28 @@ def test_too_large(hearer: Hearer, announced: bool) -> None:
     content = body if announced else iter([body[:1000], body[1000:60_000], body[60_000:]])
     response = httpx.post(hearer.server.url + TRANSCRIPTIONS, content=content, headers={"Content-Type": kind})
     error = refused(response, 413)
-    assert (error["param"], "50000 bytes" in error["message"]) == ("file", True)
+    assert error["param"] == "file"
+    assert error["message"] == "the recording is larger than 50000 bytes, the most that this server takes"
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_form_that_is_too_large(hearer: Hearer, announced: bool) -> None:
+    """It is not read to its end."""
+    hearer.server.service.max_audio = 50_000
+    body, kind = form(bytes(2_000_000))
+    content = body if announced else iter([body[at : at + 10_000] for at in range(0, len(body), 10_000)])
+    response = httpx.post(hearer.server.url + TRANSCRIPTIONS, content=content, headers={"Content-Type": kind})
+    error = refused(response, 413)
+    assert error["param"] == "file"
+    assert error["message"] == "the form is larger than 1050000 bytes: a recording may have 50000, and all else 1000000"
+
+
+def test_only_the_recording_counts(hearer: Hearer, saying: Saying) -> None:
+    """A file may be just as large as it may, whatever else the form has."""
+    saying.say(*PREFIX, " Hello")
+    hearer.server.service.max_audio = len(weasels())
+    assert hearer.post(weasels(), prompt="word " * 10_000).json()["text"] == "Hello"
+    refused(hearer.post(weasels() + b"x"), 413)
 
 
 def test_too_large_for_the_client(hearer: Hearer) -> None:
@@ -586,11 +668,26 @@ def form(file: bytes, **fields: str) -> tuple[bytes, str]:
         ({"temperature": "1.5"}, "temperature", "not '1.5'"),
         ({"temperature": "-1"}, "temperature", "not '-1'"),
         ({"temperature": "nan"}, "temperature", "not 'nan'"),
-        ({"seed": "x"}, "seed", "must be a number"),
+        ({"seed": "x"}, "seed", "a whole number, 0 or more, not 'x'"),
+        ({"seed": "1.5"}, "seed", "not '1.5'"),
+        ({"seed": "9" * 5000}, "seed", "a whole number"),
+        ({"beam_size": "0"}, "beam_size", "a whole number, 1 or more, not '0'"),
+        ({"beam_size": "many"}, "beam_size", "not 'many'"),
+        ({"beam_size": "100"}, "beam_size", "beam_size: this model takes 1 to 8 beams, not 100"),
+        ({"beam_size": "2", "temperature": "0.5"}, "beam_size", "nothing to chance"),
         ({"stream": "yes"}, "stream", "true or false, not 'yes'"),
         ({"stream_format": "sse"}, "stream_format", "one of events, chunks"),
-        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "ask for segments"),
-        ({"timestamp_granularities": ["segment", "word"]}, "timestamp_granularities", "ask for segments"),
+        ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "=verbose_json; not with json"),
+        (
+            {"timestamp_granularities": ["segment", "word"], "response_format": "srt"},
+            "timestamp_granularities",
+            "=verbose_json; not with srt",
+        ),
+        (
+            {"timestamp_granularities": "word", "response_format": "verbose_json", "stream": "true"},
+            "timestamp_granularities",
+            "a stream has none",
+        ),
         ({"timestamp_granularities": "letter"}, "timestamp_granularities", "neither word nor segment"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -672,6 +769,22 @@ def test_a_key_that_is_missing(hearer: Hearer) -> None:
         refused(hearer.post(weasels()), 401)
     finally:
         hearer.server.service.api_keys = ()
+
+
+# A server that ends
+
+
+def test_ending_in_the_middle_of_the_upload(hearer: Hearer) -> None:
+    """Who sends is told, and not waited for."""
+    with hearer.asking(weasels(), share=0.5) as connection:
+        wait_for(lambda: bool(hearer.server.service.metrics.in_flight._value.get()))
+        time.sleep(0.1)
+        hearer.server.call(expire_all)
+        answer = b""
+        while b"\r\n\r\n" not in answer or b"}" not in answer:
+            answer += connection.recv(10_000)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b'"code":"shutdown"' in answer
 
 
 # Clients that leave
@@ -865,6 +978,9 @@ def test_special_tokens_reach_nobody(hearer: Hearer, saying: Saying, shape: str,
     if stream == "true":
         text = "".join(event.get("delta", "") for event in frames(response))
     assert response.status_code == 200
+    if shape == "vtt" and stream == "false":
+        assert "<" not in text
+        text = html.unescape(text)
     assert set(re.findall(r"<\|[^|]*\|>", text)) == {"<|hello|>", "<|en|>"}
     assert "I say<|hello|> to<|en|> you." in text
     assert "\ufffd" not in text
@@ -877,5 +993,12 @@ def test_cues_cannot_be_cut_short(hearer: Hearer, saying: Saying) -> None:
         "1\n00:00:00,000 --> 00:00:02,000\na 00:01 -> 00:02 b\n"
     )
     assert hearer.post(weasels(), response_format="vtt").text == (
-        "WEBVTT\n\n00:00:00.000 --> 00:00:02.000\na 00:01 -> 00:02 b\n"
+        "WEBVTT\n\n00:00:00.000 --> 00:00:02.000\na 00:01 --&gt; 00:02 b\n"
     )
+
+
+def test_cues_have_no_markup(hearer: Hearer, saying: Saying) -> None:
+    """In a .vtt file signs of it are written as what they stand for."""
+    saying.say(*PREFIX[:2], "<|0.00|>", ' R&D <b>is</b> "fun"', "<|2.00|>", "<|endoftext|>")
+    assert '\nR&amp;D &lt;b&gt;is&lt;/b&gt; "fun"\n' in hearer.post(weasels(), response_format="vtt").text
+    assert '\nR&D <b>is</b> "fun"\n' in hearer.post(weasels(), response_format="srt").text

@@ -173,20 +173,27 @@ def test_files_of_floats_with_two_decoders(tmp_path_factory: pytest.TempPathFact
 def test_attention_follows_the_audio() -> None:
     model, audio, special = whisper(TINY), encoded(TINY), tokens()
     assert len(model.heads) == 6
+    assert model.begin(audio, np.array([special.prefix("en")]), audio=[0]).attention is None
     state = model.begin(audio, np.array([special.prefix("en")]), audio=[0], attentions=True)
     said = greedy(model, audio, (0,))[0]
+    looks = []
     for token in said:
+        assert state.attention is not None
+        looks.append(state.attention)
         model.step(state, np.array([token]))
-    assert state.attentions is not None
-    whole = np.concatenate(state.attentions, axis=2)
-    assert whole.shape == (1, 6, 4 + len(said), 1500)
+    whole = np.stack(looks, axis=2)
+    assert whole.shape == (1, 6, len(said), 1500)
     np.testing.assert_allclose(whole.sum(-1), 1.0, atol=1e-3)
-    heard = whole[0, :, 4:].mean(0).argmax(-1) * 0.02
+    heard = whole[0].mean(0).argmax(-1) * 0.02
     assert np.all(heard < 12)
     assert np.corrcoef(heard, np.arange(len(said)))[0, 1] > 0.9
     selected = model.select(state, [0, 0])
-    assert selected.attentions is not None
-    assert selected.attentions[0].shape[0] == 2
+    assert selected.attention is not None
+    assert selected.attention.shape == (2, 6, 1500)
+    # A long prompt is read at once, and only its end is told of.
+    state = model.begin(audio, long_prompt(), audio=[0], attentions=True)
+    assert state.attention is not None
+    assert state.attention.shape == (1, 6, 1500)
 
 
 def test_what_cannot_be() -> None:

@@ -8,12 +8,13 @@ import json
 import sys
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from .. import UnbraidError
 
 if TYPE_CHECKING:
     from ..transcription.adapters import Wish
+    from ..transcription.outputs import Shape
     from ..transcription.transcriber import Transcriber
     from ..transcription.transcript import Transcript
 
@@ -30,7 +31,9 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--translate", action="store_true", help="to English")
     command.add_argument("--prompt", default="", metavar="TEXT", help="names and spellings that may come up")
     command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
+    command.add_argument("--beam-size", type=int, default=1, metavar="N", help="outputs followed at once (default: 1)")
     command.add_argument("--format", choices=tuple(_ENDINGS), default="text", help="what is written (default: text)")
+    command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
     command.add_argument("--output", metavar="FOLDER", help="write a file for each recording there")
     command.set_defaults(run=run)
 
@@ -50,16 +53,20 @@ def run(arguments: argparse.Namespace) -> int:
         languages=tuple(filter(None, (arguments.languages or "").split(","))),
         prompt=arguments.prompt,
         timestamps=arguments.format in TIMED,
+        words=arguments.word_timestamps,
         temperature=arguments.temperature,
+        beams=arguments.beam_size,
     )
     transcriber = Transcriber(load_listener(arguments.model))
-    transcriber.adapter.check(wish)
+    transcriber.check(wish)
     return asyncio.run(_all_and_close(transcriber, wish, arguments))
 
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.temperature is not None and not 0.0 <= arguments.temperature <= 1.0:
         raise UnbraidError(f"--temperature must be from 0 to 1, not {arguments.temperature:g}")
+    if arguments.word_timestamps and arguments.format != "verbose_json":
+        raise UnbraidError(f"--word-timestamps needs --format verbose_json: {arguments.format} has no place for them")
     if arguments.output is not None:
         written: dict[Path, str] = {}
         for name in arguments.files:
@@ -92,7 +99,7 @@ async def _all(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespa
             continue
         for warning in transcript.warnings:
             print(f"unbraid: {name}: {warning}", file=sys.stderr)
-        written = _shaped(transcript, wish, arguments.format)
+        written = _written(transcript, wish, arguments.format)
         if arguments.output is None:
             sys.stdout.write(written)
             sys.stdout.flush()
@@ -142,14 +149,8 @@ class _Shown:
             sys.stderr.write("\r\x1b[K")
 
 
-def _shaped(transcript: Transcript, wish: Wish, shape: str) -> str:
-    from ..transcription.outputs import as_json, as_srt, as_verbose_json, as_vtt
+def _written(transcript: Transcript, wish: Wish, shape: Shape) -> str:
+    from ..transcription.outputs import shaped
 
-    if shape == "text":
-        return transcript.text + "\n"
-    if shape == "srt":
-        return as_srt(transcript)
-    if shape == "vtt":
-        return as_vtt(transcript)
-    found: dict[str, Any] = as_json(transcript) if shape == "json" else as_verbose_json(transcript, wish.task)
-    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    found = shaped(transcript, shape, wish)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2) + "\n"

@@ -17,7 +17,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..transcription.hearing import Heard, HeardReason, Hearing
+from ..transcription.alignment import Looks, token_times
+from ..transcription.audio import RATE
+from ..transcription.hearing import Heard, HeardReason, Hearing, Opening
+from ..transcription.writing import Step
 from .base import EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
 
 _log = logging.getLogger(__name__)
@@ -37,7 +40,14 @@ class Writing(Protocol):
         ...
 
     @property
-    def no_speech(self) -> float | None: ...
+    def looks(self) -> list[Looks]:
+        """Where the model looked for each of all these, if it was told."""
+        ...
+
+    @property
+    def no_speech(self) -> float | None:
+        """Known after the first step."""
+        ...
 
     @property
     def choices(self) -> Mapping[int, float]: ...
@@ -47,8 +57,8 @@ class Writing(Protocol):
         """Why it is over, as in `Heard`; None if it is not."""
         ...
 
-    def next(self, logits: NDArray[np.float32]) -> TokenLogprob:
-        """The next token."""
+    def step(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
+        """What comes next; see `unbraid.transcription.writing`."""
         ...
 
 
@@ -64,25 +74,37 @@ class Job:
         self._end: Heard | Exception | None = None
         self._ready = asyncio.Event()
 
-    def advance(self, logits: NDArray[np.float32]) -> int | None:
-        """The next token, None if it was the last or nobody listens any more."""
-        if self.aborted:
-            return None
-        said = self._writing.next(logits)
-        reason = self._writing.reason
-        end = None
-        if reason is not None:
-            written = self._writing
-            count = len(written.begun) + len(written.written)
-            end = Heard(cast(HeardReason, reason), len(self.request.prompt), count, written.no_speech, written.choices)
-        self.tell(said, end)
-        return said.token if end is None else None
+    @property
+    def no_speech(self) -> float | None:
+        return self._writing.no_speech
 
-    def tell(self, said: TokenLogprob | None = None, end: Heard | Exception | None = None) -> None:
-        if said is not None:
-            self._said.append(said)
+    def advance(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
+        """What comes next of the job's rows; none of them goes on if it is over, or nobody listens any more.
+
+        looks: where the model looked for it. Wanted only where the request asks for words.
+        """
+        if self.aborted:
+            return Step(())
+        kept = looks.copy() if looks is not None and self.request.words else None  # without the other jobs' rows
+        step = self._writing.step(logits, kept)
+        self.tell(step.said, self._heard())
+        return step
+
+    def _heard(self) -> Heard | None:
+        written = self._writing
+        if written.reason is None:
+            return None
+        count = len(written.begun) + len(written.written)
+        times = token_times(written.looks, len(self.request.samples) / RATE) if written.looks else ()
+        reason = cast(HeardReason, written.reason)
+        return Heard(reason, len(self.request.prompt), count, written.no_speech, written.choices, times)
+
+    def tell(self, said: Sequence[TokenLogprob] = (), end: Heard | Exception | None = None) -> None:
+        self._said += said
         if self._end is None:
             self._end = end
+        if not said and end is None:
+            return
         try:
             self._loop.call_soon_threadsafe(self._ready.set)
         except RuntimeError:  # the event loop is closed: nobody listens any more
@@ -100,8 +122,8 @@ class ListeningWorker:
 
     model: what it is called, for messages.
     decode: writes the outputs of some jobs, in the thread. It may take jobs that are done out of the list.
-    batch: how many jobs it takes at once.
-    queue_size: how many may wait.
+    batch: how many rows it takes at once; a job that has more by itself is taken alone.
+    queue_size: how many jobs may wait.
     alike: jobs of one batch have the same of it.
     """
 
@@ -142,11 +164,15 @@ class ListeningWorker:
             raise EngineDown(f"{self._model} has {self._queue_size} chunks waiting: try again later")
         job = Job(asyncio.get_running_loop(), request, writing)
         self._arriving.put(job)
+        first = True
         try:
             while True:
                 said, end = await job.take()
-                if said:
+                if said and first:
+                    yield Opening(tuple(one.token for one in said), None, tuple(said), job.no_speech)
+                elif said:
                     yield Piece(tuple(one.token for one in said), logprobs=tuple(said))
+                first = first and not said
                 if isinstance(end, Heard):
                     yield end
                     return
@@ -183,7 +209,14 @@ class ListeningWorker:
             self._waiting = deque(job for job in self._waiting if not job.aborted)
             if self._waiting:
                 kind = self._alike(self._waiting[0].request)
-                jobs = [job for job in self._waiting if self._alike(job.request) == kind][: self._batch]
+                alike = (job for job in self._waiting if self._alike(job.request) == kind)
+                jobs = [next(alike)]
+                rows = jobs[0].request.beams
+                for job in alike:
+                    rows += job.request.beams
+                    if rows > self._batch:
+                        break
+                    jobs.append(job)
                 for job in jobs:
                     self._waiting.remove(job)
                 return jobs

@@ -73,6 +73,10 @@ class MoonshineEngine:
         seconds = len(request.samples) / RATE
         if request.timestamps:
             raise Unsupported("Moonshine tells no times: leave timestamps out")
+        if request.words:
+            raise Unsupported("Moonshine does not tell when each word was said")
+        if request.beams != 1:
+            raise Unsupported("Moonshine has no beam search here: leave beams out")
         if not request.prompt:
             raise Unsupported("Moonshine needs a prompt of a token or more: <s>")
         if seconds > _LONGEST:
@@ -89,8 +93,8 @@ class MoonshineEngine:
     def _decode(self, jobs: list[Job]) -> None:
         for job in jobs:
             state = self._model.begin(job.request.samples, job.request.prompt)
-            while (token := job.advance(state.logits)) is not None:
-                self._model.step(state, token)
+            while tokens := job.advance(state.logits[None]).tokens:
+                self._model.step(state, tokens[0])
 
     # Choices
 
@@ -98,7 +102,7 @@ class MoonshineEngine:
         limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
         if request.max_tokens is not None:
             limit = min(limit, request.max_tokens)
-        chance = np.random.default_rng(request.seed)
+        chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
         return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
 
 

@@ -9,30 +9,33 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from ..core.vocabulary import Vocabulary
 from ..models.whisper_files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from ..prompts.encoding import encoder
+from ..transcription.beams import BeamWriting
 from ..transcription.features import log_mels
 from ..transcription.hearing import Heard, Hearing, TextVocabulary
 from ..transcription.whisper_rules import WhisperRules
 from ..transcription.whisper_tokens import WhisperTokens
 from ..transcription.writing import Writing
-from .base import Load, Piece, PromptTooLong
+from .base import Load, Piece, PromptTooLong, Unsupported
 from .listening_worker import Job, ListeningWorker
-from .whisper_onnx import State, WhisperModel
+from .whisper_onnx import WhisperModel
 
 
 class WhisperEngine:
     """A Whisper, run by ONNX Runtime in this process.
 
     model: what `resolve_whisper` takes, or what it has returned.
-    parallel: how many chunks are decoded in one batch.
-    queue_size: how many may wait.
+    parallel: how many outputs are decoded in one batch: those of chunks, and the beams of one.
+    queue_size: how many chunks may wait.
     """
+
+    most_beams = 8
+    """Each has its own copy of what the model heard: 37 MB with whisper-base, half a gigabyte with the largest."""
 
     def __init__(
         self,
@@ -67,6 +70,10 @@ class WhisperEngine:
         return self._vocabulary
 
     @property
+    def tells_words(self) -> bool:
+        return bool(self._model.heads)
+
+    @property
     def load(self) -> Load:
         return self._worker.load
 
@@ -75,6 +82,12 @@ class WhisperEngine:
         room = self._model.context - len(request.prompt)
         if room < 1:
             raise PromptTooLong(f"a prompt of {len(request.prompt)} tokens leaves no room in {self._model.context}")
+        if request.words and not self.tells_words:
+            raise Unsupported(f"{self.model} does not tell when each word was said: its files have no attention")
+        if not 1 <= request.beams <= self.most_beams:
+            raise Unsupported(f"a Whisper has 1 to {self.most_beams} beams here, not {request.beams}")
+        if request.beams > 1 and request.temperature > 0:
+            raise Unsupported("beams leave nothing to chance: leave them or the temperature out")
         async with aclosing(self._worker.listen(request, self._writing(request, room))) as outputs:
             async for output in outputs:
                 yield output
@@ -87,24 +100,36 @@ class WhisperEngine:
     def _decode(self, jobs: list[Job]) -> None:
         mels = log_mels([job.request.samples for job in jobs], self.files.bins)
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
-        state: State = self._model.begin(self._model.encode(mels), prompts)
-        while jobs:
-            tokens = [job.advance(state.logits[row]) for row, job in enumerate(jobs)]
-            going_on = [row for row, token in enumerate(tokens) if token is not None and not jobs[row].aborted]
-            if len(going_on) < len(jobs):
-                jobs[:] = [jobs[row] for row in going_on]
-                if not jobs:
-                    return
-                state = self._model.select(state, going_on)
-            chosen = [cast(int, tokens[row]) for row in going_on]
-            self._model.step(state, np.array(chosen, np.int64))
+        looking = any(job.request.words for job in jobs)
+        state = self._model.begin(self._model.encode(mels), prompts, attentions=looking)
+        counts = [1] * len(jobs)
+        """The rows of each job, which lie side by side."""
+        while True:
+            rows: list[int] = []
+            tokens: list[int] = []
+            first = 0
+            for at, count in enumerate(counts):
+                mine = slice(first, first + count)
+                step = jobs[at].advance(state.logits[mine], None if state.attention is None else state.attention[mine])
+                rows += [first + row for row in step.rows]
+                tokens += step.tokens
+                first += count
+                counts[at] = len(step.rows)
+            jobs[:] = [job for job, count in zip(jobs, counts, strict=True) if count]
+            counts = [count for count in counts if count]
+            if not jobs:
+                return
+            if rows != list(range(state.rows)):
+                state = self._model.select(state, rows)
+            self._model.step(state, np.array(tokens, np.int64))
 
     # --- Settings --------------------------------------------------------------------------------------------------
 
-    def _writing(self, request: Hearing, room: int) -> Writing:
+    def _writing(self, request: Hearing, room: int) -> Writing | BeamWriting:
         limit = room if request.max_tokens is None else min(room, request.max_tokens)
         chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
-        return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
+        one = Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
+        return one if request.beams == 1 else BeamWriting(one, request.beams)
 
     def _suppressed(self, name: str) -> tuple[int, ...]:
         said = self.files.generation_config.get(name) or self.files.config.get(name) or ()

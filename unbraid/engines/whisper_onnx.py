@@ -70,9 +70,9 @@ class State:
     """How many tokens have been read."""
     logits: Floats = field(repr=False)
     """What may come next: (rows, vocabulary)."""
-    attentions: list[Floats] | None = field(default=None, repr=False)
-    """Which part of the audio the tokens were read with, if it was asked for and the model tells: arrays of (rows,
-    heads, tokens, 1500), one after the other; the heads are `WhisperModel.heads`."""
+    attention: Floats | None = field(default=None, repr=False)
+    """Where in the audio the model looked for that, if it was asked for and the model tells: (rows, heads, 1500). The
+    heads are `WhisperModel.heads`."""
 
     @property
     def rows(self) -> int:
@@ -141,7 +141,7 @@ class WhisperModel:
         the steps' graph.
 
         audio: which recording each row is of, if the rows are not simply the recordings: one may have several.
-        attentions: whether to keep what `State.attentions` tells.
+        attentions: whether to tell `State.attention`, now and after each step.
         """
         chosen = tuple(range(encoded.rows)) if audio is None else tuple(audio)
         if prompts.ndim != 2 or prompts.shape[0] != len(chosen) or not prompts.size:
@@ -149,7 +149,6 @@ class WhisperModel:
         self._check(prompts, 0)
         if any(not 0 <= row < encoded.rows for row in chosen):
             raise Unsupported(f"there are {encoded.rows} recordings, not those of {chosen}")
-        kept: list[Floats] | None = [] if attentions and self.heads else None
         state = State(
             encoded,
             chosen,
@@ -157,11 +156,12 @@ class WhisperModel:
             {},
             0,
             np.empty((len(chosen), 0), np.float32),
-            kept,
         )
         first = prompts.shape[1] - _LAST if prompts.shape[1] > _ONE_BY_ONE else 0
         if first:
             self._read(state, prompts[:, :first], None)
+        if attentions and self.heads:
+            state.attention = np.empty((len(chosen), len(self.heads), 0), np.float32)
         self.step(state, prompts[:, first:])
         return state
 
@@ -195,7 +195,7 @@ class WhisperModel:
             self._runtime.rows(state.past, chosen, state.rows),
             state.length,
             state.logits[places],
-            None if state.attentions is None else [part[places] for part in state.attentions],
+            None if state.attention is None else state.attention[places],
         )
 
     def _check(self, tokens: Tokens, length: int) -> None:
@@ -207,16 +207,16 @@ class WhisperModel:
             raise Unsupported(f"the tokens of this Whisper are 0 … {self.vocabulary_size - 1}")
 
     def _read(self, state: State, tokens: Tokens, past: Values | None) -> None:
-        layers = [] if state.attentions is None else sorted({layer for layer, _ in self.heads})
+        layers = [] if state.attention is None else sorted({layer for layer, _ in self.heads})
         output = self._decoder.read(
             tokens.astype(np.int64), past, state.cross, lambda: state.encoded.hidden[list(state.audio)], layers
         )
         state.past = output.past
         state.length += tokens.shape[1]
         state.logits = output.logits
-        if state.attentions is not None:
-            told = [output.attentions[layers.index(layer)][:, head] for layer, head in self.heads]
-            state.attentions.append(np.stack(told, axis=1))
+        if state.attention is not None:
+            told = [output.attentions[layers.index(layer)][:, head, -1] for layer, head in self.heads]
+            state.attention = np.stack(told, axis=1)
 
 
 def _give_back() -> None:

@@ -138,7 +138,7 @@ def _hub(repository: str) -> Any:
     except ImportError as error:
         raise ModelError(
             f"{repository} is on the Hugging Face hub, which takes a library: pip install huggingface_hub; "
-            "or name a local .gguf file"
+            "or name a local file or folder"
         ) from error
 
 
@@ -158,5 +158,5 @@ def _hub_error(repository: str, file: str | None, error: Exception) -> ModelErro
     said = " ".join(str(error).split())[:_SAID]
     return ModelError(
         f"the Hugging Face hub cannot be reached for {repository}: check the network (HF_ENDPOINT names a mirror), or "
-        f"name a local .gguf file. It said: {said}"
+        f"name a local file or folder. It said: {said}"
     )

@@ -16,7 +16,7 @@ from .plan import Plan, plan_chat
 from .replies import ChatChunks, Head, chat_choice
 from .schema import ChatRequest, read_request
 from .service import Service
-from .streams import stream
+from .streams import parts_of, stream
 from .turn import Turn, Update, Usage, merged, usage_of
 
 
@@ -34,7 +34,7 @@ async def chat(service: Service, request: Request) -> Response:
         chunks = ChatChunks(
             head, len(turns), service.reasoning_keys(), with_usage=with_usage, with_logprobs=with_logprobs
         )
-        return await stream(request.receive, updates, chunks, [usage] if with_usage else [])
+        return await stream(request.receive, parts_of(updates, chunks, [usage] if with_usage else []))
     choices = await while_connected(request.receive, _collect(service, head, turns, updates, with_logprobs))
     return json_response({**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage])})
 

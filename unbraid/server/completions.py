@@ -22,7 +22,7 @@ from .plan import choices, sampling, stop_texts
 from .replies import Head, finite, frame
 from .schema import CompletionRequest, read_request
 from .service import Service
-from .streams import stream
+from .streams import parts_of, stream
 from .turn import Turn, Update, Usage, merged, usage_of
 
 Prompt = str | tuple[int, ...]
@@ -40,7 +40,7 @@ async def completions(service: Service, request: Request) -> Response:
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
     updates = merged(turns)
     if asked.stream:
-        return await stream(request.receive, updates, reply, usages if with_usage else [])
+        return await stream(request.receive, parts_of(updates, reply, usages if with_usage else []))
     return json_response(await while_connected(request.receive, reply.collect(updates, usages)))
 
 

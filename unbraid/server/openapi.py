@@ -37,6 +37,8 @@ _FORM = {
         "response_format": {"enum": list(SHAPES)},
         "temperature": {"type": "number", "minimum": 0, "maximum": 1},
         "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
+        "beam_size": {"type": "integer", "minimum": 1},
+        "seed": {"type": "integer", "minimum": 0},
         "stream": {"type": "boolean"},
         "stream_format": {"enum": ["events", "chunks"]},
     },

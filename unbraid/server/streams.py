@@ -16,38 +16,51 @@ from .replies import DONE, frame
 from .turn import Update, Usage, usage_of
 
 
+async def stream(receive: Receive, parts: AsyncGenerator[bytes, None]) -> EventStream:
+    """The reply, once there is something to say. `parts` are server-sent events, any number at a time; what ends the
+    stream comes after them by itself."""
+    try:
+        first = await while_connected(receive, anext(parts, b""))
+    except BaseException:
+        await parts.aclose()
+        raise
+    return EventStream(partial(_write, first, parts), FAREWELL)
+
+
+async def _write(first: bytes, parts: AsyncGenerator[bytes, None], send: Send) -> None:
+    async with aclosing(parts):
+        try:
+            await send(part(first))
+            async for data in parts:
+                if data:
+                    await send(part(data))
+        except OSError:  # the connection: there is nobody to tell
+            raise
+        except Exception as error:
+            await send(part(error_frame(error)))
+    await send(part(DONE))
+
+
+def error_frame(error: Exception) -> bytes:
+    """What went wrong, where a stream can still say it."""
+    return frame(as_api_error(error).body())
+
+
 class Chunks(Protocol):
-    """Writes what is new as server-sent events."""
+    """Writes what is new in a chat or a completion as server-sent events."""
 
     def first(self) -> bytes: ...
     def update(self, update: Update) -> bytes: ...
     def usage(self, usage: Mapping[str, Any]) -> bytes: ...
 
 
-async def stream(
-    receive: Receive, updates: AsyncGenerator[Update, None], chunks: Chunks, usages: Sequence[Usage]
-) -> EventStream:
-    """The reply, once there is something to say. `usages` are told at the end, where there are any."""
-    try:
-        first = await while_connected(receive, anext(updates, None))
-    except BaseException:
-        await updates.aclose()
-        raise
-    return EventStream(partial(_write, first, updates, chunks, usages), FAREWELL)
-
-
-async def _write(
-    first: Update | None, updates: AsyncGenerator[Update, None], chunks: Chunks, usages: Sequence[Usage], send: Send
-) -> None:
+async def parts_of(
+    updates: AsyncGenerator[Update, None], chunks: Chunks, usages: Sequence[Usage]
+) -> AsyncGenerator[bytes, None]:
+    """What a chat or a completion says. `usages` are told at the end, where there are any."""
     async with aclosing(updates):
-        try:
-            await send(part(chunks.first() + (b"" if first is None else chunks.update(first))))
-            async for update in updates:
-                data = chunks.update(update)
-                if data:
-                    await send(part(data))
-            await send(part((chunks.usage(usage_of(usages)) if usages else b"") + DONE))
-        except OSError:  # the connection: there is nobody to tell
-            raise
-        except Exception as error:
-            await send(part(frame(as_api_error(error).body()) + DONE))
+        before = chunks.first()
+        async for update in updates:
+            yield before + chunks.update(update)
+            before = b""
+    yield before + (chunks.usage(usage_of(usages)) if usages else b"")

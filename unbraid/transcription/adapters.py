@@ -31,9 +31,21 @@ class Wish:
     prompt: str = ""
     """Text that might stand before it: names, spellings, a style."""
     timestamps: bool = False
+    words: bool = False
+    """Whether to tell when each word was said."""
     temperature: float | None = None
     """None for 0, and then for higher ones where that fails."""
+    beams: int = 1
+    """How many outputs are followed at once where nothing is left to chance."""
     seed: int | None = None
+
+
+class BadWish(UnbraidError):
+    """What a model cannot do of a wish; `field` is what to change in it."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Adapter(Protocol):

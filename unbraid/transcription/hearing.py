@@ -34,6 +34,18 @@ class Hearing:
     seed: int | None = None
     max_tokens: int | None = None
     """As many as the model has room for, if None."""
+    words: bool = False
+    """Whether `Heard.times` are wanted; only where the listener `tells_words`."""
+    beams: int = 1
+    """How many outputs are followed at once, of which the likeliest is told; at most the listener's `most_beams`, and
+    only without a temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening(Piece):
+    """The first piece, where it is known from the first step on how likely it is that nobody spoke."""
+
+    no_speech: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +60,9 @@ class Heard:
     """How likely it is that nobody spoke, where the model says it."""
     choices: Mapping[int, float] = field(default_factory=dict)
     """How likely each token of the first set was that had several, among them."""
+    times: tuple[float, ...] = ()
+    """Where `Hearing.words` asks for it: when each token of the output begins, in seconds of the chunk, and when the
+    last one ends."""
 
 
 @runtime_checkable
@@ -60,7 +75,11 @@ class TextVocabulary(Vocabulary, Protocol):
 
 
 class Listener(Protocol):
-    """A model that can be asked to listen."""
+    """A model that can be asked to listen.
+
+    What not all of them can do, those that can say in attributes that the others need not have; ask `tells_words` and
+    `most_beams` below.
+    """
 
     @property
     def model(self) -> str:
@@ -78,10 +97,20 @@ class Listener(Protocol):
         ...
 
     def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
-        """The output, piece by piece, then `Heard`. Each piece has the logprobs of its tokens. Closing the generator
-        aborts the work."""
+        """The output, piece by piece, then `Heard`. Each piece has the logprobs of its tokens; the first may be an
+        `Opening`. Closing the generator aborts the work."""
         ...
 
     async def close(self) -> None:
         """Let everything go."""
         ...
+
+
+def tells_words(listener: Listener) -> bool:
+    """Whether a listener can tell when each token was said: its attribute `tells_words`."""
+    return bool(getattr(listener, "tells_words", False))
+
+
+def most_beams(listener: Listener) -> int:
+    """How many outputs a listener can follow at once: its attribute `most_beams`."""
+    return int(getattr(listener, "most_beams", 1))

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any, Literal, get_args
 
-from .adapters import Task
+from .adapters import Wish
 from .transcript import Segment, Transcript
 from .whisper_languages import LANGUAGES
+from .words import Word
 
 Shape = Literal["json", "text", "verbose_json", "srt", "vtt"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 TIMED: tuple[Shape, ...] = ("verbose_json", "srt", "vtt")
 """Those that say when it was said."""
+
+
+def shaped(transcript: Transcript, shape: Shape, wish: Wish) -> str | dict[str, Any]:
+    """The transcript in one of the shapes: text, or what is to be written as JSON."""
+    if shape == "text":
+        return transcript.text + "\n"
+    if shape == "srt":
+        return as_srt(transcript)
+    if shape == "vtt":
+        return as_vtt(transcript)
+    return as_json(transcript) if shape == "json" else as_verbose_json(transcript, wish)
 
 
 def usage(transcript: Transcript) -> dict[str, Any]:
@@ -25,20 +38,27 @@ def as_json(transcript: Transcript) -> dict[str, Any]:
     return {"text": transcript.text, "language": transcript.language, **warnings, "usage": usage(transcript)}
 
 
-def as_verbose_json(transcript: Transcript, task: Task) -> dict[str, Any]:
-    """As OpenAI's API says it, where the language is a name; its code and its probability stand beside it."""
+def as_verbose_json(transcript: Transcript, wish: Wish) -> dict[str, Any]:
+    """As OpenAI's API says it, where the language is a name; its code and its probability stand beside it. Segments are
+    there also where only words were asked for, which is more than OpenAI's API says then."""
     language = transcript.language
+    words = [_word(word) for segment in transcript.segments for word in segment.words]
     return {
-        "task": task,
+        "task": wish.task,
         "language": None if language is None else LANGUAGES.get(language, language),
         "language_code": language,
         "language_probability": transcript.language_probability,
         "duration": round(transcript.duration, 2),
         "text": transcript.text,
+        **({"words": words} if wish.words else {}),
         "segments": [_segment(number, segment) for number, segment in enumerate(transcript.segments)],
         "warnings": list(transcript.warnings),
         "usage": usage(transcript),
     }
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {"word": word.text.strip(), "start": word.start, "end": word.end, "probability": round(word.probability, 4)}
 
 
 def _segment(number: int, segment: Segment) -> dict[str, Any]:
@@ -58,24 +78,26 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
 
 
 def as_srt(transcript: Transcript) -> str:
+    # An arrow would be taken for the times of the next cue; there is no way to write one.
     cues = (
-        f"{number}\n{_clock(segment.start, ',')} --> {_clock(segment.end, ',')}\n{_cue(segment)}\n"
+        f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n"
         for number, segment in enumerate(transcript.segments, 1)
     )
     return "\n".join(cues)
 
 
 def as_vtt(transcript: Transcript) -> str:
-    cues = (
-        f"{_clock(segment.start, '.')} --> {_clock(segment.end, '.')}\n{_cue(segment)}\n"
-        for segment in transcript.segments
-    )
+    cues = (f"{_times(segment, '.')}\n{html.escape(_line(segment), quote=False)}\n" for segment in transcript.segments)
     return "\n".join(["WEBVTT\n", *cues])
 
 
-def _cue(segment: Segment) -> str:
-    """Text that cannot be taken for the end of the cue, or for the next one's time."""
-    return " ".join(segment.text.replace("-->", "->").split())
+def _line(segment: Segment) -> str:
+    """Text that cannot be taken for the end of the cue."""
+    return " ".join(segment.text.split())
+
+
+def _times(segment: Segment, point: str) -> str:
+    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}"
 
 
 def _clock(seconds: float, point: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from .words import Word
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -20,6 +22,8 @@ class Segment:
     avg_logprob: float = 0.0
     """Of the chunk that it stands in."""
     no_speech_prob: float | None = None
+    words: tuple[Word, ...] = field(default=(), repr=False)
+    """Its words, where they were asked for; it then lasts from the first to the last of them."""
 
     @property
     def compression_ratio(self) -> float:

@@ -54,6 +54,8 @@ class WhisperAdapter:
             timestamps=wish.timestamps,
             temperature=temperature,
             seed=wish.seed,
+            words=wish.words,
+            beams=wish.beams if temperature == 0 else 1,
         )
 
     def language_of(self, token: int) -> str | None:

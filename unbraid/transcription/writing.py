@@ -1,4 +1,8 @@
-"""An output of a model that listens, while it is written: the choice among what its family's rules leave."""
+"""An output of a model that listens, while it is written: the choice among what its family's rules leave.
+
+A model reads a token for each of its rows, and says what may come next in each. An output has one row, or several where
+several beginnings of it are followed at once (`beams`).
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..constraints.token_sets import TokenSets
 from ..engines.base import TokenLogprob
+from .alignment import Looks
 
 Logits = NDArray[np.float32]
+Logprobs = NDArray[np.float64]
 
 _REPEATS = 4
 _LOOP = 40  # tokens that a repetition must have to be no figure of speech
@@ -37,6 +43,18 @@ class Rules(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes of a step of the model."""
+
+    said: tuple[TokenLogprob, ...]
+    """The tokens that are certain now."""
+    rows: tuple[int, ...] = ()
+    """Those that go on, by their place among the output's rows; one may come several times. None once it is over."""
+    tokens: tuple[int, ...] = ()
+    """With which each of them does."""
+
+
 @dataclass
 class Writing:
     """One output while it is written: what comes next, and whether it goes on."""
@@ -51,13 +69,24 @@ class Writing:
     """The tokens of the prefix."""
     written: list[int] = field(default_factory=list)
     """Those after it."""
+    looks: list[Looks] = field(default_factory=list, repr=False)
+    """Where the model looked for each token, if that is told."""
     no_speech: float | None = None
     choices: dict[int, float] = field(default_factory=dict)
 
+    def step(self, logits: Logits, looks: NDArray[np.float32] | None = None) -> Step:
+        """What comes next, by the logits (rows, vocabulary) of the rows that the last step let go on.
+
+        looks: where the model looked for them: (rows, heads, frames).
+        """
+        said = self.next(logits[0])
+        if looks is not None:
+            self.looks.append(looks[0])
+        return Step((said,)) if self.reason is not None else Step((said,), (0,), (said.token,))
+
     def next(self, logits: Logits) -> TokenLogprob:
         """The next token."""
-        if self.no_speech is None and self.rules.silence is not None:
-            self.no_speech = float(_softmax(logits)[self.rules.silence])
+        self.note_silence(logits)
         allowed = self.prefix.allowed(self.begun)
         if allowed is not None:
             token, logprob = self._of(logits, sorted(allowed))
@@ -69,23 +98,33 @@ class Writing:
             self.written.append(token)
         return TokenLogprob(token, b"", logprob)
 
+    def note_silence(self, logits: Logits) -> None:
+        """Set `no_speech`, by the first step."""
+        if self.no_speech is None and self.rules.silence is not None:
+            self.no_speech = float(np.exp(logprobs_of(logits)[self.rules.silence]))
+
+    @property
+    def in_prefix(self) -> bool:
+        """Whether what comes next is of what it has to begin with."""
+        return self.prefix.allowed(self.begun) is not None
+
     def _of(self, logits: Logits, allowed: list[int]) -> tuple[int, float]:
         """The likeliest of a few, whatever the temperature is."""
         if len(allowed) == 1:
             return allowed[0], 0.0
-        likely = _softmax(logits[allowed])
+        logprobs = logprobs_of(logits[allowed])
         if not self.choices:
-            self.choices = dict(zip(allowed, map(float, likely), strict=True))
-        best = int(likely.argmax())
-        return allowed[best], float(np.log(likely[best]))
+            self.choices = dict(zip(allowed, map(float, np.exp(logprobs)), strict=True))
+        best = int(logprobs.argmax())
+        return allowed[best], float(logprobs[best])
 
     def _chosen(self, logits: Logits) -> tuple[int, float]:
-        likely = _softmax(logits)
         if self.temperature <= 0:
             token = int(logits.argmax())
         else:
-            token = int(self.chance.choice(len(likely), p=_softmax(logits / self.temperature)))
-        return token, float(np.log(max(likely[token], 1e-30)))
+            likely = np.exp(logprobs_of(logits / self.temperature))
+            token = int(self.chance.choice(len(likely), p=likely / likely.sum()))
+        return token, float(logprobs_of(logits)[token])
 
     @property
     def reason(self) -> str | None:
@@ -109,8 +148,7 @@ def loops(tokens: Sequence[int]) -> bool:
     return False
 
 
-def _softmax(logits: Logits) -> NDArray[np.float64]:
+def logprobs_of(logits: Logits) -> Logprobs:
     shifted = logits.astype(np.float64) - logits.max()
-    exponents = np.exp(shifted)
-    likely: NDArray[np.float64] = exponents / exponents.sum()
-    return likely
+    logprobs: Logprobs = shifted - np.log(np.exp(shifted).sum())
+    return logprobs
