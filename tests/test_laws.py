@@ -92,7 +92,7 @@ def test_3_conservation(format: Format, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=200 if LONG else 4)
+@settings(max_examples=200 if LONG else 5)
 @given(data=st.data())
 def test_4_promptness(format: Format, data: st.DataObject) -> None:
     """Text that is held back must be able to become two different things. (Inside a call, see the next test.)"""
@@ -103,16 +103,18 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
     after = [""]
     if format.tools is not None:
         call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
-        after += [call.partition(format.tools.open.strip())[2], '[{"name": "f"}', '{"name": "f"}', "f"]
+        after += [call.partition(format.tools.open.strip())[2], call, '[{"name": "f"}', '{"name": "f"}', "f"]
     parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
     emitted = 0
+    looked_at = data.draw(st.sets(st.integers(1, max(1, len(text))), max_size=len(text) if LONG else 12))
     for count, char in enumerate(text, start=1):
         emitted = max([emitted, *(event.end for event in parser.feed(char))])
-        if emitted == count or parser.reading_call:
+        if emitted == count or parser.reading_call or count not in looked_at:
             continue
         held = text[emitted:count]
         begun = unfinished(literals, held)
         rests = [rest for _, rest in begun] + (literals if held.isspace() else [])
+        rests += format.headers.closes if format.headers is not None else ()
         # What goes on after an audio code, too: codes may stand inside a marker.
         for size, code in begun if format.speech or format.transcript else ():
             before = held[:-size]

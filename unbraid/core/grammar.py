@@ -200,6 +200,8 @@ class Headers:
     for the function's."""
     body: CallsBody
     """What a message with calls holds."""
+    inside: str = r"[\s\S]*"
+    """A pattern for all that may stand between `opens` and `closes`."""
     begins: tuple[str, ...] = ()
     """What may come where the prompt has begun a header, besides `opens` and `closes`; anything, if there is none."""
 

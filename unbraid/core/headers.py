@@ -30,6 +30,8 @@ class HeaderRule:
     """and what ends the message."""
     breaks: Markers
     """The same: in a header it shows that there is none."""
+    inside: re.Pattern[str]
+    """What may stand between `opens` and `closes`."""
     begins: tuple[str, ...]
     """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
@@ -85,13 +87,16 @@ class HeaderFrame(Frame):
 
     def _is_none(self, parser: Parser, close: int) -> bool:
         """Whether what comes cannot be a header."""
-        rest = parser.buffer[parser.position :]
-        if close - parser.position > 2 * parser.limits.name or (close < 0 and len(rest) > 2 * parser.limits.name):
+        rest = parser.buffer[parser.position : close if close >= 0 else len(parser.buffer)]
+        if len(rest) > 2 * parser.limits.name:
+            return True
+        opened = next((len(open) for open in self.rule.opens if not self.before and rest.startswith(open)), 0)
+        if not self.rule.inside.fullmatch(rest, opened):
             return True
         if not self.before or not self.rule.begins:
             return False
-        rest = rest.lstrip()
-        return bool(rest) and not any(word.startswith(rest[: len(word)]) for word in self.rule.begins)
+        begun = parser.buffer[parser.position :].lstrip()
+        return bool(begun) and not any(word.startswith(begun[: len(word)]) for word in self.rule.begins)
 
     def _give_up(self, parser: Parser, problem: str) -> None:
         """It is text, and another header may begin in it."""

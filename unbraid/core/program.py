@@ -332,6 +332,7 @@ class _Builder:
             closes,
             tuple(self.key(text) for text in node.ends),
             Markers(self._marker("end", "", text) for text in node.ends),
+            re.compile(node.inside),
             (*opens, *closes, *node.begins) if node.begins else (),
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
         )

@@ -151,6 +151,7 @@ FUNCTIONARY_32 = Format(
         reasoning=r"(?!)",
         content=r">>>all\n$",
         body=Call((Arguments(),)),
+        inside=r"[\w.-]*",
     ),
     ends=("<|eot_id|>", "<|eom_id|>"),
     prompt=">>>",
