@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from unbraid import UnbraidError
+from unbraid import UnbraidError, find
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.prompts import ChatTemplate, built_in
 from unbraid.server.app import create_app
-from unbraid.server.guess import guess_format
+from unbraid.server.default_format import default_format
 from unbraid.server.loading import load
 from unbraid.server.options import Options
 from unbraid.server.service import Service
@@ -159,6 +159,16 @@ def test_no_tokenizer(place: str, tmp_path: Path) -> None:
 # Formats
 
 
+def formats_of(caplog: pytest.LogCaptureFixture, *templates: ChatTemplate, stated: object = None) -> tuple[str, str]:
+    """The format where none is named, and what the log says of it: one line."""
+    caplog.clear()
+    with caplog.at_level("INFO", logger="unbraid.server"):
+        format = default_format({f"template {number}": each for number, each in enumerate(templates)}, stated)
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+    return format.name, f"{record.levelname} {record.getMessage()}"
+
+
 @pytest.mark.parametrize(
     ("template", "format"),
     [
@@ -167,20 +177,55 @@ def test_no_tokenizer(place: str, tmp_path: Path) -> None:
         ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"),
         ("mistralai-Mistral-Nemo-Instruct-2407", "mistral"),
         ("Qwen3-Coder", "qwen3-coder"),
-        ("LFM2-8B-A1B", "lfm2"),
     ],
 )
-def test_the_markers_of_a_template_decide(template: str, format: str) -> None:
-    assert guess_format({"default": ChatTemplate(template_source(template))}).name == format
+def test_the_template_shows_the_format(template: str, format: str, caplog: pytest.LogCaptureFixture) -> None:
+    name, said = formats_of(caplog, ChatTemplate(template_source(template)))
+    assert name == format
+    assert said.startswith(f"INFO format {format}: it reads back what the template writes")
 
 
-def test_templates_of_our_own() -> None:
-    assert guess_format({"default": built_in("chatml")}).name == "hermes"
-    assert guess_format({"default": built_in("step-audio-2")}).name == "step-audio-2"
-    assert guess_format({}).name == "hermes"
+def test_what_is_not_verified_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    name, said = formats_of(caplog, ChatTemplate(template_source("LFM2-8B-A1B")))
+    assert name == "lfm2"
+    assert said.startswith("WARNING format lfm2, which could not be verified")
+    assert "--format" in said
 
 
-def test_calls_that_are_not_known() -> None:
+def test_templates_of_our_own(caplog: pytest.LogCaptureFixture) -> None:
+    name, said = formats_of(caplog, built_in("chatml"))
+    assert (name, "Hermes" in said) == ("hermes", True)
+    assert formats_of(caplog, built_in("step-audio-2"))[0] == "step-audio-2"
+    assert formats_of(caplog)[0] == "hermes"
+
+
+def test_reasoning_without_tools(caplog: pytest.LogCaptureFixture) -> None:
+    """The prompt explains tools in Hermes' way, and the reasoning stays the template's."""
+    source = (
+        "{% for m in messages %}[{{ m.role }}]"
+        "{% if m.reasoning_content %}<muse>{{ m.reasoning_content }}</muse>{% endif %}{{ m.content }}[end]{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    format = default_format({"default": ChatTemplate(source)})
+    assert format.reasoning is not None
+    assert format.reasoning.open == "<muse>"
+    assert format.tools == find("hermes").tools
+
+
+def test_calls_that_are_not_known(caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts, and says what it does not know."""
     source = "{% if tools %}[[{{ tools }}]]{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
-    with pytest.raises(UnbraidError, match="--format"):
-        guess_format({"default": ChatTemplate(source)})
+    name, said = formats_of(caplog, ChatTemplate(source))
+    assert name == "plain"
+    assert said.startswith("WARNING no format was found")
+    assert "--format" in said
+    name, said = formats_of(caplog, ChatTemplate("{{ raise_exception('not today') }}"))
+    assert name == "plain"
+    assert "not today" in said
+
+
+def test_the_tokenizer_says_it_itself(caplog: pytest.LogCaptureFixture) -> None:
+    stated = {"start_anchor": "[a]", "fields": {"thinking": {"open": "<muse>", "close": "</muse>"}}}
+    name, said = formats_of(caplog, stated=stated)
+    assert name == "response_template+hermes"
+    assert said.startswith("WARNING format response_template+hermes, which could not be verified")

@@ -11,7 +11,7 @@ parser.message
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from .constraints import Constraint, InvalidSchema, Loosened, NotRegular, NotTokens
 from .constraints import constraint as _constraint
@@ -47,6 +47,12 @@ from .core.render import render as _render
 from .core.tools import Tools
 from .formats import all_formats, compose, find, register
 from .tokens import vocabulary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .detection import Detection
+    from .prompts import ChatTemplate
 
 __version__ = "0.1.0"
 
@@ -147,6 +153,23 @@ def forced_prefix(steps: Iterable[Iterable[str]], *, tokenizer: object) -> Const
     return _forced_prefix(steps, vocabulary(tokenizer))
 
 
+def detect(
+    template: str | ChatTemplate | Path | Mapping[str, Any], *, bos_token: str = "", eos_token: str = ""
+) -> Detection:
+    """The format that a chat template speaks, and why: found by rendering it, derived where none is known. It says
+    whether it is verified; `Detection.required()` gives the format, or an error that says what to do.
+
+    template: its text; a `Path` to a model's folder, to a template, a `tokenizer_config.json` or a GGUF file;
+        or a tokenizer's configuration, as that JSON has it.
+    bos_token, eos_token: what a template that is given as text may call by name.
+
+    Needs jinja2 (`unbraid[server]` brings it).
+    """
+    from .detection import detect as detect_template
+
+    return detect_template(template, bos_token=bos_token, eos_token=eos_token)
+
+
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
     return _render(format if isinstance(format, Format) else find(format), message)
@@ -189,6 +212,7 @@ __all__ = [
     "all_formats",
     "compose",
     "constraint",
+    "detect",
     "diagnostics",
     "find",
     "forced_prefix",

@@ -10,9 +10,16 @@ import sys
 from collections.abc import Sequence
 
 from .. import UnbraidError, __version__
-from . import constrain, formats, parse, serve, transcribe
+from . import constrain, detect, formats, parse, serve, transcribe
 
-_COMMANDS = {"serve": serve, "transcribe": transcribe, "parse": parse, "constrain": constrain, "formats": formats}
+_COMMANDS = {
+    "serve": serve,
+    "transcribe": transcribe,
+    "parse": parse,
+    "constrain": constrain,
+    "detect": detect,
+    "formats": formats,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ from .errors import (
 )
 from .messages import PartHook
 from .shape import Shape
-from .sources import built_in, from_source, load_templates
+from .sources import built_in, from_config, from_source, load_config, load_templates
 from .template import ChatTemplate
 
 __all__ = [
@@ -47,7 +47,9 @@ __all__ = [
     "TextEncoder",
     "built_in",
     "encoder",
+    "from_config",
     "from_source",
+    "load_config",
     "load_templates",
     "supports_tools",
 ]

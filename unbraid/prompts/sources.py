@@ -40,6 +40,12 @@ def load_templates(path: str | Path) -> dict[str, ChatTemplate]:
     return {name: from_source(text, tokens, f"{path} ({name})") for name, text in sources.items()}
 
 
+def from_config(config: Mapping[str, Any], name: str = "the tokenizer's configuration") -> dict[str, ChatTemplate]:
+    """The templates of a tokenizer's configuration that is at hand; none where it has none."""
+    tokens = _tokens_in(config)
+    return {kind: from_source(text, tokens, f"{name} ({kind})") for kind, text in _in_config(config)}
+
+
 def from_source(source: object, special_tokens: Mapping[str, Any] | None = None, name: str = "") -> ChatTemplate:
     """A template given as text, as in the metadata of a GGUF file."""
     if not isinstance(source, str):
@@ -62,7 +68,11 @@ def _in_file(path: Path) -> Iterator[tuple[str, str]]:
     if path.suffix != ".json":
         yield "default", _text(path)
         return
-    found = _json(path).get("chat_template")
+    yield from _in_config(load_config(path))
+
+
+def _in_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    found = config.get("chat_template")
     if isinstance(found, str):
         yield "default", found
     elif isinstance(found, Mapping):
@@ -77,16 +87,18 @@ def _special_tokens(folder: Path) -> dict[str, Any]:
     """`bos_token` and the like, as the tokenizer's configuration has them."""
     tokens: dict[str, Any] = {}
     for name in ("special_tokens_map.json", _CONFIG):
-        if not (folder / name).is_file():
-            continue
-        for key, value in _json(folder / name).items():
-            text = value.get("content") if isinstance(value, Mapping) else value
-            if key.endswith("_token") and isinstance(text, str):
-                tokens[key] = text
+        if (folder / name).is_file():
+            tokens |= _tokens_in(load_config(folder / name))
     return tokens
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _tokens_in(config: Mapping[str, Any]) -> dict[str, Any]:
+    named = ((key, value.get("content") if isinstance(value, Mapping) else value) for key, value in config.items())
+    return {key: text for key, text in named if key.endswith("_token") and isinstance(text, str)}
+
+
+def load_config(path: Path) -> Mapping[str, Any]:
+    """A JSON object in a file, such as `tokenizer_config.json`."""
     try:
         found = json.loads(_text(path))
     except ValueError as error:

@@ -22,7 +22,7 @@ from ..models import DEFAULT
 from ..prompts import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, from_source, load_templates
 from ..prompts.sources import BUILT_IN
 from .audio_input import placeholder_hook
-from .guess import guess_format
+from .default_format import default_format
 from .options import Options
 from .service import Service
 from .tokenizer_files import TokenizerFiles, load_tokenizer
@@ -46,7 +46,7 @@ async def load(options: Options) -> Service:
     if options.record is not None:
         engine = Recorder(engine, options.record)
     templates = _templates(options, files)
-    format = _with_ends(_format(options, templates), files.ends)
+    format = _with_ends(_format(options, templates, files.response_template), files.ends)
     if not templates and options.replay is not None:
         templates = {"default": built_in("step-audio-2" if format.speech is not None else "chatml")}
     texts = None if files.tokenizer is None else encoder(files.tokenizer)
@@ -243,7 +243,7 @@ def _templates(options: Options, files: TokenizerFiles) -> dict[str, ChatTemplat
     return load_templates(options.chat_template)
 
 
-def _format(options: Options, templates: Mapping[str, ChatTemplate]) -> Format:
+def _format(options: Options, templates: Mapping[str, ChatTemplate], response_template: object) -> Format:
     parts = {"reasoning": options.reasoning_parser, "tools": options.tool_call_parser, "audio": options.audio_parser}
     if options.format is not None:
         if any(parts.values()):
@@ -251,7 +251,7 @@ def _format(options: Options, templates: Mapping[str, ChatTemplate]) -> Format:
         return find(options.format)
     if any(parts.values()):
         return compose(**parts)
-    return guess_format(templates)
+    return default_format(templates, response_template)
 
 
 def _with_ends(format: Format, ends: Sequence[str]) -> Format:

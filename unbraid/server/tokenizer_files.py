@@ -30,6 +30,8 @@ class TokenizerFiles:
     """The tokens that end an output."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """How the model's makers would sample."""
+    response_template: object = None
+    """What the tokenizer itself says of the format."""
 
 
 def load_tokenizer(spec: str) -> TokenizerFiles:
@@ -46,7 +48,8 @@ def load_tokenizer(spec: str) -> TokenizerFiles:
     config, generation = _json(folder / "tokenizer_config.json"), _json(folder / "generation_config.json")
     ends = [_content(config.get("eos_token")), *_named(tokenizer, generation.get("eos_token_id"))]
     sampling = {name: generation[name] for name in _SAMPLING if isinstance(generation.get(name), int | float)}
-    return TokenizerFiles(tokenizer, templates, _bos(tokenizer), tuple(filter(None, ends)), sampling)
+    stated = config.get("response_template")
+    return TokenizerFiles(tokenizer, templates, _bos(tokenizer), tuple(filter(None, ends)), sampling, stated)
 
 
 def _from_hub(spec: str) -> Path:

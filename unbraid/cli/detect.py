@@ -1,0 +1,56 @@
+"""`unbraid detect`: which format a chat template speaks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import UnbraidError
+from .. import detect as detect_format
+
+if TYPE_CHECKING:
+    from ..detection import Detection
+
+SUMMARY = "find the format that a model's chat template speaks"
+_USES = {
+    "rendered": "unbraid parse --format {name} …, or unbraid.parser({name!r}, …)",
+    "plain": "any format will do: unbraid parse --format hermes …",
+}
+_MADE = "register it, with the names from unbraid.core.grammar: unbraid.register({definition})"
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "model",
+        metavar="FILE|MODEL_DIR",
+        help="a chat template, a tokenizer_config.json, a GGUF file, or the folder of a model",
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.model).expanduser()
+    if not path.exists():
+        raise UnbraidError(f"there is no file or folder {path}")
+    found = detect_format(path)
+    if arguments.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+    elif found.verified:
+        print(_verdict(found))
+    else:
+        print(f"unbraid: {path}: {found.problem}", file=sys.stderr)
+    return 0 if found.verified else 2
+
+
+def _verdict(found: Detection) -> str:
+    lines = [str(found.name), *(f"- {reason}" for reason in found.reasons)]
+    definition = found.definition
+    if found.how in _USES:
+        lines.append(_USES[found.how].format(name=found.name))
+    elif definition is not None:
+        lines.append(_MADE.format(definition=definition))
+    return "\n".join(lines)
