@@ -292,7 +292,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--format", "hermess"], "did you mean hermes"),
         ([], "which format?"),
         (["--format", "hermes", "--tool-call-parser", "hermes"], "not both"),
-        (["--tool-call-parser", "deepseek-r1"], "has no tools"),
+        (["--tool-call-parser", "think"], "has no tools"),
         (["--format", "hermes", "no/such/file"], "cannot read no/such/file: No such file"),
         (["--format", "hermes", str(EXAMPLES)], "cannot read"),
         (["--format", "hermes", "--tools", "no/such/tools"], "cannot read no/such/tools"),

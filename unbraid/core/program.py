@@ -218,7 +218,7 @@ def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Pro
     return _compile(format, vocabulary)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _compiled(format: grammar.Format, vocabulary: Hashable) -> Program:
     return _compile(format, cast(Vocabulary | None, vocabulary))
 

@@ -17,10 +17,14 @@ _aliases: dict[str, tuple[str, ...]] = {}
 
 
 def register(format: Format, *aliases: str) -> Format:
-    """Make a format known by its name and by others. The grammar is checked here, and the laws test all that is
-    registered."""
+    """Make a format known by its name and by others. The grammar is checked here."""
     for variant in (format, *(variant for _, variant in format.versions)):
         compile_format(variant, None)
+    return add(format, *aliases)
+
+
+def add(format: Format, *aliases: str) -> Format:
+    """The same for the formats of this package, which the laws have tested: they are made ready when they are used."""
     keys = {_key(name): name for name in (format.name, *aliases)}
     for key, name in keys.items():
         if _names.get(key, format.name) != format.name:
