@@ -1,0 +1,1 @@
+"""Drop-ins: unbraid's parsers and constraints inside of other servers."""
