@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -61,19 +61,26 @@ class VLLMProcess:
 
 
 @contextmanager
-def vllm_serve(context: int, logs: Path) -> Iterator[VLLMProcess]:
-    """A server that answers."""
+def vllm_serve(
+    context: int, logs: Path, flags: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[VLLMProcess]:
+    """A server that answers, with more flags and variables than all have."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {name.replace("_", "-"): value for name, value in arguments(context).items()}
     options = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
     options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={NAME}", "--enable-prompt-tokens-details"]
+    options += flags
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint()), *options]
     log = logs / "server.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            command, env={**os.environ, **ENVIRONMENT}, stdout=file, stderr=file, start_new_session=True
+            command,
+            env={**os.environ, **ENVIRONMENT, **(environment or {})},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
     found = VLLMProcess(f"http://127.0.0.1:{port}", process)
     try:

@@ -1,1 +1,1 @@
-"""Drop-ins for engines that have parsers of their own: theirs to call, ours to parse."""
+"""unbraid inside of other engines: drop-ins for SGLang and vLLM."""
