@@ -15,6 +15,7 @@ from typing import cast
 
 from . import calls, grammar
 from .detokenizer import Detokenizer
+from .element_arguments import element_rule
 from .errors import InvalidFormat, MissingTokens, UnbraidError
 from .headers import HeaderRule
 from .markers import Marker, Markers, Role, split_whitespace
@@ -466,6 +467,10 @@ class _StepBuilder:
             self._part(part, literal.strip() if isinstance(literal, str) else "")
         self.steps.append(calls.EndCall())
 
+    def _after(self, following: str) -> list[str]:
+        """What may come after the arguments, as it is looked for: what stands next, and what closes the calls."""
+        return [key for key in (self._key(following), self._close) if key]
+
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         steps = self.steps
         if isinstance(part, str):
@@ -482,10 +487,14 @@ class _StepBuilder:
         elif isinstance(part, grammar.Arguments):
             steps.append(calls.ReadArguments(self._key(following) if following else ""))
         elif isinstance(part, grammar.TaggedArguments):
-            after = [self._key(following)] if following else []
-            steps.append(calls.ReadTagged(tag_rule(part, self._key, [*after, *([self._close] if self._close else [])])))
+            steps.append(calls.ReadTagged(tag_rule(part, self._key, self._after(following))))
         elif isinstance(part, grammar.PythonArguments):
             steps.append(calls.ReadPython())
+        elif isinstance(part, grammar.BareArguments):
+            quotes = Markers([Marker("close", "", self._key(part.quote))])
+            steps.append(calls.ReadBare(self._key(following) if following else "", quotes=quotes))
+        elif isinstance(part, grammar.ElementArguments):
+            steps.append(calls.ReadElements(element_rule(part, self._key, self._after(following))))
         elif isinstance(part, grammar.JsonCall):
             steps.append(calls.ReadJsonCall(part))
         else:

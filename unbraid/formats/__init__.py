@@ -6,7 +6,7 @@ The names are those of the model families, and those that vLLM and SGLang know t
 
 from __future__ import annotations
 
-from . import headed, json_calls, named_calls, python_calls, tagged_calls
+from . import gemma, headed, json_calls, named_calls, python_calls, tagged_calls
 from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import all_formats, compose, find, register
@@ -73,6 +73,8 @@ register(tagged_calls.IQUEST)
 register(tagged_calls.HUNYUAN_3, "hy-v3", "hunyuan")
 register(tagged_calls.HUNYUAN_4, "hy-v4")
 register(tagged_calls.MINIMAX_M2, "minimax")
+register(tagged_calls.MINIMAX_M3)
+register(tagged_calls.MINICPM_5)
 register(tagged_calls.DEEPSEEK_V32)
 register(tagged_calls.DEEPSEEK_V4)
 register(tagged_calls.DEEPSEEK_V41)
@@ -80,6 +82,9 @@ register(tagged_calls.GIGACHAT_35)
 register(tagged_calls.STEP_3)
 register(tagged_calls.DOTS)
 register(tagged_calls.K2_HORIZON)
+
+register(gemma.GEMMA_4)
+register(gemma.FUNCTION_GEMMA)
 
 register(python_calls.PYTHONIC)
 register(python_calls.LLAMA_4_PYTHONIC)
