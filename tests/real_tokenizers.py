@@ -207,11 +207,24 @@ def qwen3_huggingface() -> tokenizers.Tokenizer:
 
 
 @cache
-def lfm2() -> tokenizers.Tokenizer:
-    """Qwen's vocabulary with the tokens of LFM2, whose own is in no package."""
+def qwen3_with(*tokens: str) -> tokenizers.Tokenizer:
+    """Qwen's vocabulary with tokens of another family, whose own is in no package."""
     tokenizer = tokenizers.Tokenizer.from_str(qwen3_huggingface().to_str())
-    tokenizer.add_special_tokens(["<|tool_call_start|>", "<|tool_call_end|>"])
+    tokenizer.add_special_tokens(list(tokens))
     return tokenizer
+
+
+def lfm2() -> tokenizers.Tokenizer:
+    return qwen3_with("<|tool_call_start|>", "<|tool_call_end|>")
+
+
+def gemma_4() -> tokenizers.Tokenizer:
+    turn = ("<turn|>", "<|channel>", "<channel|>")
+    return qwen3_with(*turn, "<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_response>")
+
+
+def minimax_m3() -> tokenizers.Tokenizer:
+    return qwen3_with("]<]minimax[>[", "<mm:think>", "</mm:think>", "[e~[")
 
 
 def mistral_1_huggingface() -> tokenizers.Tokenizer:

@@ -14,7 +14,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
-from unbraid.core import grammar
+from unbraid.core import grammar, xml_text
+from unbraid.core.bare_arguments import is_bare_key
+from unbraid.core.element_arguments import is_element_name
 from unbraid.core.parameters import kind_of
 
 FORMATS = list(all_formats())
@@ -52,18 +54,22 @@ def nodes_in(node: object) -> Iterator[object]:
             yield from nodes_in(getattr(node, item.name))
 
 
-def notation_of(format: Format) -> grammar.TaggedArguments | grammar.PythonArguments | None:
+def notation_of(format: Format) -> grammar.Notation | None:
     """How arguments are written, where they are not JSON."""
     for node in nodes_in(format.tools):
-        if isinstance(node, grammar.TaggedArguments | grammar.PythonArguments):
+        if isinstance(node, grammar.Notation):
             return node
     return None
 
 
 def ends_of_value(format: Format) -> list[str]:
-    """What ends an argument between tags, and so cannot stand in it."""
+    """What ends a string argument that stands in the text as it is, and so cannot stand in it."""
     node = notation_of(format)
-    if not isinstance(node, grammar.TaggedArguments):
+    if isinstance(node, grammar.BareArguments):
+        return [node.quote]
+    if isinstance(node, grammar.ElementArguments):
+        return [node.mark]
+    if not isinstance(node, grammar.TaggedArguments) or node.escaped:
         return []
     assert format.tools is not None
     found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
@@ -133,12 +139,18 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
     key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", ""]) | st.text(max_size=3)
     value, notation = json_values(format), notation_of(format)
     if notation is not None:
+        ends = ends_of_value(format)
         key = key.filter(re.compile(KEYS[type(notation)]).fullmatch)
         if isinstance(notation, grammar.TaggedArguments):
-            ends, typed = ends_of_value(format), bool(notation.kinds)
-            after = notation.open.partition("{key}")[2].replace("{kind}", "").strip()[0]
-            key = key.filter(lambda key: after not in key)
+            typed = bool(notation.kinds)
+            after = "" if notation.escaped else notation.open.partition("{key}")[2].replace("{kind}", "").strip()[0]
+            key = key.filter(lambda key: not after or after not in key)
             value = value.filter(lambda value: not reads_otherwise(value, ends, typed))
+        elif isinstance(notation, grammar.ElementArguments):
+            value = value.filter(lambda value: not any(reads_otherwise(leaf, ends) for leaf in strings_of(value)))
+        else:
+            key = key.filter(lambda key: not any(end in key for end in ends))
+            value = value.filter(lambda value: not any(end in text for text in strings_of(value) for end in ends))
         return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
     indent = draw(st.sampled_from([None, None, 2]))
@@ -148,9 +160,22 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
 
 KEYS: dict[type, str] = {
     grammar.TaggedArguments: r"[^<>\x00-\x1f]*",
+    grammar.BareArguments: r"(?s:.*)",
+    grammar.ElementArguments: r"(?!/)[^<>\"\x00-\x1f]*",
     grammar.PythonArguments: r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+",
 }
 """The keys that can be written."""
+
+
+def strings_of(value: object) -> Iterator[str]:
+    """The strings in a value, its keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value:
+            yield from strings_of(inner)
+        if isinstance(value, dict):
+            yield from strings_of(list(value.values()))
 
 
 def reads_otherwise(value: object, ends: list[str], typed: bool = False) -> bool:
@@ -195,6 +220,54 @@ def _python_char(char: str, quotes: str, plain: bool) -> str:
     if plain and (char >= " " or (len(quotes) == 3 and char == "\n")):
         return char
     return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\U{ord(char):08X}"
+
+
+@st.composite
+def bare_values(draw: st.DrawFn, node: grammar.BareArguments, value: Any) -> str:
+    """A value as an object with bare keys may hold it."""
+    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    last = draw(st.sampled_from(["", "", f"{space},"])) if value else ""
+    if isinstance(value, dict):
+        pairs = [
+            f"{space}{draw(bare_keys(node, key))}{space}:{space}{draw(bare_values(node, item))}"
+            for key, item in value.items()
+        ]
+        return "{" + f"{space},".join(pairs) + f"{last}{space}}}"
+    if isinstance(value, list):
+        return "[" + f"{space},{space}".join(draw(bare_values(node, item)) for item in value) + f"{last}{space}]"
+    if isinstance(value, str):
+        return node.quote + value + node.quote
+    return draw(st.sampled_from(["None", "null"])) if value is None else json.dumps(value)
+
+
+def bare_keys(node: grammar.BareArguments, key: str) -> st.SearchStrategy[str]:
+    quoted = node.quote + key + node.quote
+    return st.sampled_from([key, quoted]) if is_bare_key(key) else st.just(quoted)
+
+
+@st.composite
+def elements(draw: st.DrawFn, node: grammar.ElementArguments, name: str, value: Any) -> str:
+    """A value as elements may say it."""
+    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
+    if isinstance(value, str):
+        return open + value + close
+    if isinstance(value, list) and value:
+        return open + space + "".join(draw(elements(node, node.item, item)) for item in value) + close
+    if isinstance(value, dict) and value and all(map(is_element_name, value)) and next(iter(value)) != node.item:
+        return open + space + "".join(draw(elements(node, key, item)) for key, item in value.items()) + close
+    return open + json.dumps(value, ensure_ascii=False) + close
+
+
+@st.composite
+def xml_texts(draw: st.DrawFn, text: str) -> str:
+    """A text as XML may write it."""
+    pieces = []
+    for piece in draw(st.composite(cuts)(text)):
+        ways = [xml_text.encode(piece), xml_text.encode_attribute(piece), "".join(f"&#{ord(c)};" for c in piece)]
+        ways.append("".join(f"&#x{ord(c):X};" for c in piece))
+        pieces.append(draw(st.sampled_from(ways)))
+    return "".join(pieces)
 
 
 # --- Messages ------------------------------------------------------------------------------------------------------
@@ -332,6 +405,10 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             values = json.loads(call.arguments)
             items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
             return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
+        if isinstance(part, grammar.BareArguments):
+            return draw(bare_values(part, json.loads(call.arguments)))
+        if isinstance(part, grammar.ElementArguments):
+            return "".join(draw(elements(part, *pair)) for pair in json.loads(call.arguments).items())
         if isinstance(part, grammar.JsonCall):
             written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
             pairs = [(part.name, json.dumps(call.name)), (draw(st.sampled_from(part.arguments)), written)]
@@ -349,6 +426,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
         open = node.open if text[:1].isspace() else marker(node.open)
         close = node.close if not text or text[-1].isspace() else marker(node.close)
+        if node.escaped:
+            key, text = xml_text.encode_attribute(key), draw(xml_texts(text))
         words = [word for word, kinds in node.kinds if kind_of(value) in kinds]
         kind = node.kind.format(draw(st.sampled_from(words))) if words else ""
         open = open.replace("{kind}", kind).replace("{key}", key)
@@ -409,12 +488,30 @@ def hostile_notation(format: Format) -> list[str]:
     notation = notation_of(format)
     if isinstance(notation, grammar.TaggedArguments):
         tags = [notation.open.replace("{key}", key) for key in [*TYPES, "x"]]
-        return [*tags, *tags, notation.close, notation.close, "True", "None", "[1, ", ' "a"]', "12", "{}\n"]
+        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n"]
+        if notation.escaped:
+            bits += ["&lt;", "&amp", "&#6", "5;", "&#xD800;", "&quot;", "<![CDATA[", "<![CDATA[", "]]>", "]]", "&"]
+        return [*tags, *tags, notation.close, notation.close, *bits]
+    if isinstance(notation, grammar.BareArguments):
+        keys = [f"{key}:" for key in [*TYPES, "x", ""]]
+        bits = ["call:f{", "{a:", "}", "}", "[", "]", ", ", "tru", "True", "None", "-1.5", "00", "Paris", " x ", "f("]
+        return [*keys, *keys, *bits, notation.quote, notation.quote, f"{notation.quote}k{notation.quote}:"]
+    if isinstance(notation, grammar.ElementArguments):
+        tags = [f"{notation.mark}<{sign}{key}>" for key in [*TYPES, "x", notation.item] for sign in ("", "/")]
+        return [*tags, *tags, notation.mark, f"{notation.mark}<", "True", "None", "[1, ", ' "a"]', "12", "{}\n", ">"]
     if isinstance(notation, grammar.PythonArguments):
         keys = [f"{key}=" for key in [*TYPES, "x"]]
         bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
         return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
     return []
+
+
+def escapes_of(format: Format) -> list[str]:
+    """What stands for something else in the text of a value."""
+    notation = notation_of(format)
+    if not isinstance(notation, grammar.TaggedArguments) or not notation.escaped:
+        return []
+    return [xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
 
 
 def cuts(draw: st.DrawFn, text: str) -> list[str]:

@@ -198,6 +198,10 @@ def closers(format: Format, tokenizer: Any) -> list[list[int]]:
     for node in _nodes(format.tools):
         if isinstance(node, grammar.TaggedArguments):
             texts |= {node.close, node.close.strip()}
+        elif isinstance(node, grammar.BareArguments):
+            texts.add(node.quote)
+        elif isinstance(node, grammar.ElementArguments):
+            texts |= {node.mark, f"{node.mark}</x>", "</x>", "</", "/x>", ">"}
         elif isinstance(node, str) and node.strip():
             texts.add(node.strip())
     words = vocabulary(tokenizer)

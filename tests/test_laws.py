@@ -99,11 +99,13 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
     text = data.draw(strategies.hostile(format))
     options = {"prompt": data.draw(PROMPTS)}
     literals = strategies.literals_of(format)
-    # What may follow an opening marker, so that the marker is one.
+    # What may follow a marker, so that it is one.
     after = [""]
     if format.tools is not None:
         call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
-        after += [call.partition(format.tools.open.strip())[2], call, '[{"name": "f"}', '{"name": "f"}', "f"]
+        opening = [format.tools.open.strip(), *(text.strip() for text in strategies.strings_in(format.tools))]
+        after += dict.fromkeys(call.partition(text)[2] for text in opening if text)
+        after += [call, '[{"name": "f"}', '{"name": "f"}', "f"]
     parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
     emitted = 0
     looked_at = data.draw(st.sets(st.integers(1, max(1, len(text))), max_size=len(text) if LONG else 12))
@@ -162,7 +164,7 @@ def may_wait(format: Format, waiting: str) -> bool:
     if isinstance(notation, grammar.PythonArguments):
         return len(waiting) <= 1
     literals = strategies.markers_of(format) if notation is None else list(strategies.strings_in(format.tools))
-    return any(literal.startswith(waiting) for literal in literals)
+    return any(literal.startswith(waiting) for literal in [*literals, *strategies.escapes_of(format)])
 
 
 @every_format

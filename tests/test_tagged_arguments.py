@@ -210,6 +210,137 @@ def test_round_trip_with_a_schema(data: st.DataObject) -> None:
     assert parsed.diagnostics == ()
 
 
+# --- XML -----------------------------------------------------------------------------------------------------------
+
+
+def xml(value: str, key: str = "a") -> str:
+    return f'<function name="f"><param name="{key}">{value}</param></function>'
+
+
+# Schema, what the model writes, the JSON it is.
+XML: list[tuple[Any, str, str]] = [
+    ("string", "a &lt; b &amp;&amp; c &gt; d", '"a < b && c > d"'),
+    ("string", "&quot;&apos;&#65;&#x1F600;&#10;", '"\\"\'A😀\\n"'),
+    ("string", "&amp;lt;", '"&lt;"'),
+    # An ampersand that begins no entity is one.
+    ("string", "a & b &c; &; &# &#x; &#xD800; &#9999999; &lt", '"a & b &c; &; &# &#x; &#xD800; &#9999999; &lt"'),
+    ("string", "<![CDATA[<a href='x'>&lt;</param></function>]]>", "\"<a href='x'>&lt;</param></function>\""),
+    ("string", "<![CDATA[a]]]]><![CDATA[>b]]>", '"a]]>b"'),
+    ("string", "x<![CDATA[]]>y<![CDATA[ ]] > ]]>\n", '"xy ]] > \\n"'),
+    ("string", "]]> <![CDAT", '"]]> <![CDAT"'),
+    ("integer", "<![CDATA[3]]>", "3"),
+    ("boolean", "<![CDATA[True]]>", "true"),
+    ("array", '[&quot;a&quot;, "&lt;"]', '["a", "<"]'),
+    ("object", '<![CDATA[{"a": "</param>"}]]>', '{"a": "</param>"}'),
+    (None, "3", "3"),
+    (None, "<![CDATA[[1, 2]]]>", "[1, 2]"),
+    (None, "[1, <![CDATA[&]]>]", '"[1, &]"'),
+    (None, "&#51;", "3"),
+    (None, "&#51; apples", '"3 apples"'),
+    (None, "&#32;&#10;", '" \\n"'),
+    (None, "<![CDATA[]]>", '""'),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), XML)
+def test_xml(schema: Any, text: str, value: str) -> None:
+    given = tools() if schema is None else tools(a=schema)
+    message = parse("minicpm-5", xml(text) + "!", tools=given)
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+    assert message.content == "!"
+    assert message.diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value", "complete"),
+    [
+        ("integer", "a &lt; b", '"a < b"', True),
+        ("array", "[1, 2", "[1, 2", False),
+        ("array", "[1, &oops]", "[1, &oops]", False),
+        ("array", "[1]&lt;", "[1]<", False),
+        ("object", "{&quot;a&quot;: &quot;x\ny&quot;}", '{"a": "x\ny"}', False),
+    ],
+)
+def test_xml_that_is_not_what_the_schema_says(schema: str, text: str, value: str, complete: bool) -> None:
+    message = parse("minicpm-5", xml(text), tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}', complete=complete),)
+    assert kinds(message) == [diagnostics.MALFORMED_JSON]
+
+
+def test_xml_calls() -> None:
+    text = (
+        '<think>\nhm\n</think>\n\nLook:\n<function name="f"><param name="s">北京</param><param name="n">3</param>'
+        '</function>\n<function name="g"></function>\n<function name="h"><arguments>\n<param name="a &quot;b&quot;">'
+        "x</param>\n</arguments></function> Done."
+    )
+    message = parse("minicpm-5", text)
+    assert message.reasoning == "hm"
+    assert message.tool_calls == (
+        ToolCall("f", '{"s": "北京", "n": 3}'),
+        ToolCall("g", "{}"),
+        ToolCall("h", '{"a \\"b\\"": "x"}'),
+    )
+    assert message.content == "Look: Done."
+    assert message.diagnostics == ()
+
+
+def test_xml_output_that_ends_inside_a_value() -> None:
+    for text, value in {
+        "a &l": "a &l",
+        "<![CDATA[a]": "a]",
+        "a<![CDA": "a<![CDA",
+        "<![CDATA[a</param>": "a</param>",
+    }.items():
+        message = parse("minicpm-5", f'<function name="f"><param name="a">{text}')
+        assert message.tool_calls == (ToolCall("f", json.dumps({"a": value})),)
+        assert kinds(message) == [diagnostics.UNCLOSED]
+
+
+def test_xml_that_says_nothing_is_not_held_back_for_ever() -> None:
+    limits = Limits(held=50)
+    for text, value in [("<![CDATA[]]>" * 3 + "1", "1"), ("<![CDATA[]]>" * 9 + "1", '"1"')]:
+        message = parse("minicpm-5", xml(text), limits=limits)
+        assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+
+
+@given(data=st.data())
+def test_xml_round_trip_with_a_schema(data: st.DataObject) -> None:
+    """With its type known, a string may look like anything at all."""
+    format = unbraid.find("minicpm-5")
+    bits = ["3", "]]>", "]", ">", "&", "&lt;", "<", "</param>", "</function>", "<![CDATA[", '"', "\n", "é", "&#65;"]
+    text = st.lists(st.sampled_from(bits), max_size=6).map("".join)
+    key = st.text(st.sampled_from('a&<>"; é'), max_size=4)
+    value = data.draw(st.dictionaries(key, text | st.lists(text, max_size=2), max_size=3))
+    given = tools(**{key: "string" if isinstance(inner, str) else "array" for key, inner in value.items()})
+    message = Message((ToolCall("f", json.dumps(value, ensure_ascii=False)),))
+    written = unbraid.render(format, message)
+    parsed, _ = stream(format, data.draw(st.composite(strategies.cuts)(written)), tools=given)
+    assert parsed == message
+    assert parsed.diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        ("string", "a &l", '"a '),
+        ("string", "a &lt;", '"a <'),
+        ("string", "a &x", '"a &x'),
+        ("string", "a <![CDAT", '"a '),
+        ("string", "<![CDATA[a]", '"a'),
+        ("string", "<![CDATA[a]b&lt;</param>", '"a]b&lt;</param>'),
+        ("array", "[1, ", "[1, "),
+        ("array", "<![CDATA[[1, ", "[1, "),
+        (None, "[1, &quot;", ""),
+        (None, "&lt;", '"<'),
+    ],
+)
+def test_of_xml_only_an_entity_or_a_section_waits(schema: Any, text: str, said: str) -> None:
+    parser = unbraid.parser("minicpm-5", tools=tools() if schema is None else tools(a=schema))
+    events = parser.feed(f'<function name="f"><param name="a">{text}')
+    fragments = [event.fragment for event in events if isinstance(event, ToolCallArguments)]
+    assert "".join(fragments) == '{"a": ' + said
+
+
 # --- Promptness ----------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,8 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "hermes on qwen3": ("hermes", real_tokenizers.qwen3_huggingface),
     "qwen3-coder": ("qwen3-coder", real_tokenizers.qwen3_huggingface),
     "lfm2": ("lfm2", real_tokenizers.lfm2),
+    "gemma-4": ("gemma-4", real_tokenizers.gemma_4),
+    "minimax-m3": ("minimax-m3", real_tokenizers.minimax_m3),
     "qwen3 without <think>": ("qwen3", lambda: real_tokenizers.step_audio_2("released", "tiktoken")),
     "mistral v3 sentencepiece": ("mistral", lambda: real_tokenizers.mistral(3)),
     "mistral v3 tekken": ("mistral", lambda: real_tokenizers.mistral(3, tekken=True)),

@@ -6,11 +6,12 @@ order, and only their kinds are held to, so that what is a number by the schema 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 from typing import Any, cast
 
+from ..core import xml_text
 from ..core.errors import InvalidTools
 from ..core.grammar import TaggedArguments
 from ..core.markers import split_whitespace
@@ -36,7 +37,7 @@ from .language import (
 from .schema_algebra import Algebra, AnyOf, Form, Strings, Values, one_pattern
 from .schema_nodes import PLAIN_CHAR, in_order, json_text, other_than
 
-_LONGEST_KEY = 60
+LONGEST_KEY = 60
 # Escapes that JSON and Python read alike.
 _PYTHON_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
 _SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
@@ -80,11 +81,14 @@ class Parameters:
 
     def values(self, key: str | None, kinds: Iterable[str]) -> Json:
         """The values of these kinds that the argument may have; the key None is for those that have no name."""
-        named = sorted(kinds)
         where = f"{self.where}.additionalProperties" if key is None else f"{self.where}.properties.{key}"
-        schema: dict[str, Any] = {"type": named}
-        if self.strict:
-            own = self.others if key is None else self.properties[key]
+        return self.typed([self.others if key is None else self.properties.get(key, True)], kinds, where)
+
+    def typed(self, schemas: Sequence[object], kinds: Iterable[str], where: str) -> Json:
+        """The values of these kinds that one of these schemas admits, where the tool is strict; otherwise all."""
+        schema: dict[str, Any] = {"type": sorted(kinds)}
+        if self.strict and schemas:
+            own = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
             definitions = {name: self.schema[name] for name in ("$defs", "definitions") if name in self.schema}
             schema = {"allOf": [own, schema], **definitions}
         return Json(schema, where)
@@ -153,7 +157,7 @@ class Parameters:
                 self.note(f"{self.where}.properties.{key}", "cannot be written in this format")
         other = None
         if not self.strict or self.others is not False:
-            unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, _LONGEST_KEY))
+            unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, LONGEST_KEY))
             other = argument(Whole(unnamed), value(None))
         if self.strict:
             for keyword in ("patternProperties", "propertyNames", "minProperties", "maxProperties"):
@@ -174,12 +178,21 @@ def tagged(
     trail = after[len(after.rstrip()) :]
     # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
     ends = (text, before.split()[0], *following)
-    every = Free(ends)
+    every: list[Node] = [Free(ends)]
+    if tags.escaped:
+        # Sections, or text that begins none; what is an entity in it is read as one.
+        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
+        every = [Free((*ends, open)), Repeat(sequence(Text(open), Free((close,)), Text(close)), 1)]
+        ends = (*ends, open, xml_text.AMPERSAND)
 
     closing = marker(text)
 
     def argument(key: Node, value: Node) -> Node:
+        if tags.escaped and isinstance(key, Text):
+            key = Text(xml_text.encode_attribute(key.text))
         return sequence(SPACE, marker(before.lstrip()), key, value)
+
+    barred = {"<", ">", (middle + after).strip()[0], *(xml_text.AMPERSAND if tags.escaped else ())}
 
     def opened(kinds: Iterable[str]) -> Node:
         """The rest of the opening tag, which may say that a value of one of these kinds comes."""
@@ -191,12 +204,13 @@ def tagged(
         )
 
     def key_char(taken: Collection[str]) -> Node:
-        return all_but("<", ">", "\x00\x1f", (middle + after).strip()[0], *taken)
+        return all_but(*barred, "\x00\x1f", *taken)
 
     def string(form: Strings | str) -> Node | None:
         """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
         if isinstance(form, str):
-            return None if any(end in form for end in ends) else Text(form)
+            form = xml_text.encode(form) if tags.escaped else form
+            return None if any(end in form for end in ends) and not tags.escaped else Text(form)
         if not form.patterns:
             return Free(ends, least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, parameters.note)
@@ -213,9 +227,10 @@ def tagged(
             held = None
         if held is None and not tags.kinds:
             # Every text is a value, however it is read.
-            return sequence(opened(kinds), _maybe_text(trail), every, _maybe_text(lead), closing)
+            around = sequence(opened(kinds), _maybe_text(trail)), sequence(_maybe_text(lead), closing)
+            return choice(*(sequence(around[0], way, around[1]) for way in every))
         # The tag's own whitespace must be there: the string's would be taken for it.
-        strings = [every] if held is None else held
+        strings = every if held is None else held
         ways = [sequence(opened(["string"]), Text(trail), way, Text(lead), closing) for way in strings]
         if others:
             # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
@@ -224,12 +239,16 @@ def tagged(
             # Each kind that the tag may speak of has a way of its own.
             said = [others & set(kinds) for _, kinds in tags.kinds if others & set(kinds)] or [others]
             for some in said:
-                values = choice(parameters.values(key, some), *words)
+                values = choice(replace(parameters.values(key, some), without=unescaped(some)), *words)
                 ways.append(sequence(opened(some), SPACE, values, SPACE, closing))
         return choice(*ways)
 
+    def unescaped(kinds: Collection[str]) -> tuple[str, ...]:
+        """What JSON of these kinds must not spell."""
+        return ends if tags.escaped and not {"array", "object"}.isdisjoint(kinds) else ()
+
     def fits(key: str) -> bool:
-        return not any(char in "<>" or char < " " or char == (middle + after).strip()[0] for char in key)
+        return not any(char < " " or (char in barred and not tags.escaped) for char in key)
 
     return parameters.each(argument, value, NOTHING, fits, key_char)
 

@@ -12,6 +12,8 @@ from ..core.calls import is_word
 from ..core.errors import InvalidTools, UnbraidError
 from ..core.program import Program, pieces
 from .arguments import Parameters, python, tagged
+from .bare import BareValues, bare
+from .elements import elements
 from .language import (
     NOTHING,
     SOME_SPACE,
@@ -89,6 +91,8 @@ class _Builder:
         self.free = Free(self.markers)
         self.rules: dict[str, Node] = {}
         self.loosened: list[Loosened] = []
+        self.bare_values: dict[str, BareValues] = {}
+        """By their quotes."""
         self.block = self._calls() if request.calls != "none" and format.tools is not None else None
 
     # --- The strands -----------------------------------------------------------------------------------------------
@@ -336,7 +340,7 @@ class _Builder:
     def _call(self, call: grammar.Call) -> Node:
         """A call to one of the tools. Those that take the same arguments share the rest of the call."""
         same: dict[str, list[str]] = {}
-        notation = any(isinstance(part, grammar.TaggedArguments | grammar.PythonArguments) for part in call.parts)
+        notation = any(isinstance(part, grammar.Notation) for part in call.parts)
         for name, schema in self.request.tools.items():
             strict = self.request.tools.strict(name)
             # What is not strict is any JSON object; other notations still need to know what is a string.
@@ -366,16 +370,29 @@ class _Builder:
         if isinstance(part, grammar.Arguments):
             return sequence(SPACE, parameters.json())
         if isinstance(part, grammar.TaggedArguments):
-            assert self.format.tools is not None
-            after = (following if isinstance(following, str) else "", self.format.tools.close)
-            return tagged(parameters, part, self._spelled, [text.strip() for text in after if text.strip()])
+            return tagged(parameters, part, self._spelled, self._after(following))
         if isinstance(part, grammar.PythonArguments):
             return python(parameters)
+        if isinstance(part, grammar.BareArguments):
+            return self._bare(part, parameters)
+        if isinstance(part, grammar.ElementArguments):
+            return elements(parameters, part, self._marker, self._after(following), self.rules)
         if isinstance(part, grammar.JsonCall):
             return self._json_call(part, names, parameters.json())
         if isinstance(part, grammar.Maybe):
             return maybe(SPACE, self._marker(part.marker), *(self._part(one, "", names) for one in part.then))
         raise AssertionError(part)
+
+    def _after(self, following: grammar.CallPart) -> list[str]:
+        """What may stand after the arguments."""
+        assert self.format.tools is not None
+        texts = (following if isinstance(following, str) else "", self.format.tools.close)
+        return [text.strip() for text in texts if text.strip()]
+
+    def _bare(self, part: grammar.BareArguments, parameters: Parameters) -> Node:
+        if part.quote not in self.bare_values:
+            self.bare_values[part.quote] = BareValues(part.quote, self._marker, self.rules, self.loosened)
+        return bare(parameters, self.bare_values[part.quote])
 
     def _parameters(self, name: str) -> Parameters:
         tools = self.request.tools

@@ -75,6 +75,9 @@ _LONGEST_NAME = 60
 class SchemaNodes:
     """Makes schemas into nodes. The rules that these refer to are collected in `rules`."""
 
+    prefix = "json"
+    """What the names of the rules begin with."""
+
     def __init__(self) -> None:
         self.rules: dict[str, Node] = {}
         self.loosened: list[Loosened] = []
@@ -85,13 +88,18 @@ class SchemaNodes:
         key = json.dumps([value.schema, value.without, value.python])
         if key not in self._known:
             try:
-                self._known[key] = _OneSchema(self, value, f"json-{len(self._known)}").root()
+                self._known[key] = self.one(value, f"{self.prefix}-{len(self._known)}").root()
             except RecursionError:
                 raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
         return self._known[key]
 
+    def one(self, value: Json, name: str) -> OneSchema:
+        return OneSchema(self, value, name)
 
-class _OneSchema:
+
+class OneSchema:
+    """Makes one schema into a node."""
+
     def __init__(self, all: SchemaNodes, value: Json, name: str) -> None:
         self._all, self._rules, self._name = all, all.rules, name
         self._algebra = Algebra(value.schema, value.where, self._note)
@@ -130,7 +138,7 @@ class _OneSchema:
             case Numbers():
                 return Whole(self._numbers(form))
             case Strings():
-                return _quoted(self._characters(form))
+                return self._string(form)
             case Arrays():
                 return self._array(form)
             case Objects():
@@ -148,7 +156,7 @@ class _OneSchema:
     def _anything(self) -> Node:
         known = self._all.anything
         if self._spelling not in known:
-            name = f"json-any-{len(known)}"
+            name = f"{self._all.prefix}-any-{len(known)}"
             known[self._spelling] = Rule(name)  # which is found inside it
             self._rules[name] = choice(*(node for node in map(self._node, ANYTHING) if node is not None))
         return known[self._spelling]
@@ -175,6 +183,12 @@ class _OneSchema:
         if (low != 0 and math.isfinite(low)) or math.isfinite(high) or form.open_low:
             self._note(form.where, "the bounds of numbers with a fraction are not enforced")
         return sequence(*([] if low >= 0 else [maybe(Text("-"))]), _NATURAL, _FRACTION, _EXPONENT)
+
+    def _string(self, form: Strings) -> Node:
+        return _quoted(self._characters(form))
+
+    def _key(self, name: str) -> Node:
+        return Text(json.dumps(name, ensure_ascii=False))
 
     def _characters(self, form: Strings) -> Node:
         if self._without and not form.patterns:
@@ -222,9 +236,7 @@ class _OneSchema:
         for name, inner in form.properties.items():
             value = self._node(inner)
             if value is not None:
-                pairs.append(
-                    (sequence(Text(json.dumps(name, ensure_ascii=False)), _COLON, value), name in form.required)
-                )
+                pairs.append((sequence(self._key(name), _COLON, value), name in form.required))
             elif name in form.required:
                 return None
         value = self._node(any_of([form.others, *(inner for _, inner in form.matching)]))

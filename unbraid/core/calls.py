@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from . import diagnostics
+from .bare_arguments import OPENERS, BareArgumentsFrame
+from .element_arguments import ElementArgumentsFrame, ElementRule
 from .errors import InvalidFormat
+from .escaped import EscapedArgumentsFrame
 from .frames import MARKUP, NAME, TEXT, Frame, Malformed
 from .grammar import JsonCall, NameInId
 from .markers import Markers
@@ -300,6 +303,7 @@ class ReadArguments:
     """The arguments as one JSON object; none at all where a marker, or what follows them, comes instead. Here a named
     call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
 
+    opens: ClassVar = ("{", '"')
     following: str = ""
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
@@ -311,15 +315,31 @@ class ReadArguments:
         if marker:
             parser.accept_call()
             parser.no_arguments()
-        elif parser.buffer.startswith(("{", '"'), parser.position):
+        elif parser.buffer.startswith(self.opens, parser.position):
             parser.accept_call()
-            push_arguments(parser, frame.markers)
+            self.begin(parser, frame)
         elif marker is None and not parser.at_end:
             return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
         frame.at += 1
         return True
+
+    def begin(self, parser: Parser, frame: CallsFrame) -> None:
+        push_arguments(parser, frame.markers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBare(ReadArguments):
+    """The arguments as one object with bare keys."""
+
+    opens: ClassVar = OPENERS
+    quotes: Markers
+
+    def begin(self, parser: Parser, frame: CallsFrame) -> None:
+        open = parser.buffer[parser.position]
+        parser.take(1, MARKUP)
+        parser.push(BareArgumentsFrame(self.quotes, frame.markers, open))
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +350,21 @@ class ReadTagged:
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         parser.accept_call()
-        parser.push(TaggedArgumentsFrame(self.rule, frame.markers))
+        kind = EscapedArgumentsFrame if self.rule.escaped else TaggedArgumentsFrame
+        parser.push(kind(self.rule, frame.markers))
+        frame.at += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadElements:
+    """Arguments as elements; here, too, the call starts."""
+
+    rule: ElementRule
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.accept_call()
+        parser.push(ElementArgumentsFrame(self.rule, frame.markers))
         frame.at += 1
         return True
 

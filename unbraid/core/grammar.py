@@ -103,11 +103,32 @@ class TaggedArguments:
     """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON value that each stands for."""
+    escaped: bool = False
+    """Whether keys and values are XML, with entities and CDATA sections in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonArguments:
     """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
+
+
+@dataclass(frozen=True, slots=True)
+class BareArguments:
+    """The arguments as one object whose keys stand bare, and whose strings stand raw between quotes of their own:
+    `{key:<quote>text<quote>,n:1}`."""
+
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementArguments:
+    """The arguments as elements that have their names. An object holds an element for each of its members, an array one
+    for each item; a string is its bare characters, anything else JSON. An empty array or object is an empty element."""
+
+    mark: str
+    """What stands before every tag."""
+    item: str = "item"
+    """The name of an array's elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +154,9 @@ class Maybe:
     written: bool = True
 
 
-CallPart = str | Name | CallId | NameInId | Ordinal | Arguments | TaggedArguments | PythonArguments | JsonCall | Maybe
+Notation = TaggedArguments | PythonArguments | BareArguments | ElementArguments
+"""How arguments are written that are no JSON."""
+CallPart = str | Name | CallId | NameInId | Ordinal | Arguments | Notation | JsonCall | Maybe
 """A part of a call; a `str` is literal text."""
 
 

@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 STRING = "string"
 ANY_KIND = frozenset({STRING, "number", "boolean", "null", "array", "object"})
 """All kinds; also what is assumed where the schema says nothing."""
+ITEMS = "\x00items"
+"""What stands for a key where an array's items are meant."""
 
 
 def kinds_of(parameters: Mapping[str, Any], key: str) -> frozenset[str]:
     """The kinds that the argument `key` may have, by the schema of all the tool's parameters. Integers are numbers."""
     schema = parameters.get("properties", {}).get(key, parameters.get("additionalProperties", True))
     return _Kinds(parameters).of(schema) or ANY_KIND
+
+
+def kinds_at(parameters: Mapping[str, Any], path: Iterable[str]) -> frozenset[str]:
+    """The kinds that a value inside the arguments may have. `path` are the keys that lead to it."""
+    schemas: Sequence[object] = [parameters]
+    for key in path:
+        schemas = schemas_inside(parameters, schemas, key)
+    return kinds_among(parameters, schemas)
+
+
+def kinds_among(parameters: Mapping[str, Any], schemas: Sequence[object]) -> frozenset[str]:
+    """The kinds that one of these schemas admits; all, where there is none."""
+    kinds = _Kinds(parameters)
+    return frozenset[str]().union(*map(kinds.of, schemas)) or ANY_KIND
+
+
+def schemas_inside(parameters: Mapping[str, Any], schemas: Sequence[object], key: str) -> list[object]:
+    """What these schemas say about a member; empty where they say nothing."""
+    found: dict[int, object] = {}
+    for schema in _Kinds(parameters).all_of(schemas):
+        if key == ITEMS:
+            items = schema.get("items")
+            inner = [*schema.get("prefixItems", ()), *(items if isinstance(items, list) else [items])]
+        else:
+            inner = [schema.get("properties", {}).get(key, schema.get("additionalProperties"))]
+        found |= {id(one): one for one in inner if isinstance(one, Mapping)}
+    return list(found.values())
+
+
+def keys_inside(parameters: Mapping[str, Any], schemas: Sequence[object]) -> list[str]:
+    """The members that one of these schemas names."""
+    every = _Kinds(parameters).all_of(schemas)
+    return list(dict.fromkeys(key for schema in every for key in schema.get("properties", {})))
 
 
 class _Kinds:
@@ -44,6 +79,21 @@ class _Kinds:
         for one in schema.get("allOf", ()):
             kinds &= self.of(one)
         return kinds
+
+    def all_of(self, schemas: Iterable[object]) -> Iterator[Mapping[str, Any]]:
+        """These schemas, and all that they refer to or are made of."""
+        seen: set[int] = set()
+        todo = list(schemas)
+        while todo:
+            schema = todo.pop(0)
+            if not isinstance(schema, Mapping) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            yield schema
+            if "$ref" in schema:
+                todo.append(self._at(schema["$ref"]))
+            for parts in ("anyOf", "oneOf", "allOf"):
+                todo += schema.get(parts, ())
 
     def _referred(self, reference: str) -> frozenset[str]:
         if reference not in self.known:

@@ -15,6 +15,7 @@ from typing import cast
 
 from . import calls, grammar
 from .detokenizer import Detokenizer
+from .element_arguments import element_rule
 from .errors import InvalidFormat, MissingTokens, UnbraidError
 from .headers import HeaderRule
 from .markers import Marker, Markers, Role, split_whitespace
@@ -24,7 +25,8 @@ from .vocabulary import Vocabulary
 _FIRST_STAND_IN = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
 _tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
-_json_signs = frozenset('{}[]",')
+_is_tag = re.compile(r"\w|[\ud800-\udfff]").search
+"""Whether a literal is more than signs that JSON has too."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
 
@@ -349,7 +351,7 @@ class _Builder:
         for role, keys in self.inner[strand].items():
             for key in keys:
                 taken = [*(marker.key for marker in stops), *found]
-                if key and not any(key in other or other in key for other in taken) and not _json_signs & set(key):
+                if _is_tag(key) and not any(key in other or other in key for other in taken):
                     found[key] = Marker("end", role, key)
         return list(found.values())
 
@@ -492,6 +494,10 @@ class _StepBuilder:
             self.lasts.append(self._key(last.strip()))
         self.steps.append(calls.EndCall())
 
+    def _after(self, following: str) -> list[str]:
+        """What may come after the arguments, as it is looked for: what stands next, and what closes the calls."""
+        return [key for key in (self._key(following), self._close) if key]
+
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         steps = self.steps
         if isinstance(part, str):
@@ -508,10 +514,14 @@ class _StepBuilder:
         elif isinstance(part, grammar.Arguments):
             steps.append(calls.ReadArguments(self._key(following) if following else ""))
         elif isinstance(part, grammar.TaggedArguments):
-            after = [self._key(following)] if following else []
-            steps.append(calls.ReadTagged(tag_rule(part, self._key, [*after, *([self._close] if self._close else [])])))
+            steps.append(calls.ReadTagged(tag_rule(part, self._key, self._after(following))))
         elif isinstance(part, grammar.PythonArguments):
             steps.append(calls.ReadPython())
+        elif isinstance(part, grammar.BareArguments):
+            quotes = Markers([Marker("close", "", self._key(part.quote))])
+            steps.append(calls.ReadBare(self._key(following) if following else "", quotes=quotes))
+        elif isinstance(part, grammar.ElementArguments):
+            steps.append(calls.ReadElements(element_rule(part, self._key, self._after(following))))
         elif isinstance(part, grammar.JsonCall):
             steps.append(calls.ReadJsonCall(part))
         else:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 
-from . import grammar
+from . import grammar, xml_text
+from .bare_arguments import is_bare_key
+from .element_arguments import is_element_name
 from .errors import UnbraidError
 from .message import Message, Part, Speech, Tag, Text, ToolCall
+from .objects import quote
 from .parameters import STRING, kind_of
 
 
@@ -146,6 +149,11 @@ class _Renderer:
             elif isinstance(part, grammar.PythonArguments):
                 members = _members(call.arguments)
                 written.append(", ".join(f"{key}={_python(value)}" for key, value in members.items()))
+            elif isinstance(part, grammar.BareArguments):
+                written.append(_bare(part, _members(call.arguments)))
+            elif isinstance(part, grammar.ElementArguments):
+                members = _members(call.arguments)
+                written += [_element(part, key, _decode(value)) for key, value in members.items()]
             elif isinstance(part, grammar.JsonCall):
                 name = json.dumps(call.name, ensure_ascii=False)
                 id = f'"{part.id}": "{call.id or self.count}", ' if part.id_first else ""
@@ -165,8 +173,64 @@ def _tagged(tags: grammar.TaggedArguments, key: str, value: str) -> str:
     """An argument between its tags. `value` is JSON."""
     kind = kind_of(json.loads(value))
     words = [word for word, kinds in tags.kinds if kind in kinds]
+    text = json.loads(value) if kind == STRING else value
+    if tags.escaped:
+        key, text = xml_text.encode_attribute(key), xml_text.encode(text)
     open = tags.open.replace("{kind}", tags.kind.format(words[0]) if words else "").replace("{key}", key)
-    return open + (json.loads(value) if kind == STRING else value) + tags.close
+    return open + text + tags.close
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+_decode = json.JSONDecoder(parse_int=_Number, parse_float=_Number).decode
+
+
+def _bare(notation: grammar.BareArguments, members: dict[str, str]) -> str:
+    """An object with bare keys. Its members are JSON."""
+    quote = notation.quote
+
+    def key(text: str) -> str:
+        return text if is_bare_key(text) else quote + text + quote
+
+    def written(value: object) -> str:
+        if isinstance(value, dict):
+            return "{" + ",".join(f"{key(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(written, value)) + "]"
+        if isinstance(value, str):
+            return str(value) if isinstance(value, _Number) else quote + value + quote
+        # The template writes true and false as JSON does, and None as Python.
+        return "None" if value is None else json.dumps(value)
+
+    return "{" + ",".join(f"{key(name)}:{written(_decode(value))}" for name, value in members.items()) + "}"
+
+
+def _element(notation: grammar.ElementArguments, name: str, value: object) -> str:
+    """A value as an element."""
+    inside = ""
+    if isinstance(value, str):
+        inside = str(value)
+    elif isinstance(value, list):
+        inside = "".join(_element(notation, notation.item, item) for item in value)
+    elif isinstance(value, dict) and all(map(is_element_name, value)) and next(iter(value), "") != notation.item:
+        inside = "".join(_element(notation, key, item) for key, item in value.items())
+    # What elements cannot say, and what is empty, is JSON: as a text it reads as what it is.
+    if not inside and not isinstance(value, str):
+        inside = _json(value)
+    return f"{notation.mark}<{name}>{inside}{notation.mark}</{name}>"
+
+
+def _json(value: object) -> str:
+    """JSON, with the numbers as they were written."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quote(key)}: {_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
 def _members(arguments: str) -> dict[str, str]:

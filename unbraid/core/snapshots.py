@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .calls import CallsFrame, PendingCall, ReadJsonCall, ReadTagged
+from .bare_arguments import BareArgumentsFrame
+from .calls import CallsFrame, PendingCall, ReadBare, ReadElements, ReadJsonCall, ReadTagged
+from .element_arguments import ElementArgumentsFrame, LeafFrame
 from .errors import InvalidSnapshot
+from .escaped import EscapedArgumentsFrame, EscapedValueFrame
 from .frames import Frame
 from .headers import HeaderFrame
 from .message import Fold
@@ -108,10 +111,19 @@ def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
     if kind == "json_call":
         assert isinstance(step, ReadJsonCall)
         return JsonCallFrame.load(saved, step.node, markers)
-    assert isinstance(step, ReadTagged)
-    if kind == "tagged":
-        return TaggedArgumentsFrame.load(saved, step.rule, markers)
+    if kind == "bare":
+        assert isinstance(step, ReadBare)
+        return BareArgumentsFrame.load(saved, step.quotes, markers)
+    assert isinstance(step, ReadTagged | ReadElements)
     if kind == "argument":
-        return ArgumentFrame.load(saved, limits, step.rule.ends)
-    assert kind == "tagged_value"
-    return TaggedValueFrame.load(saved, step.rule, limits)
+        return ArgumentFrame.load(saved, limits, step.rule.value.ends)
+    if values := _VALUES.get(kind):
+        return values.load(saved, step.rule.value, limits)
+    if isinstance(step, ReadElements):
+        assert kind == "elements"
+        return ElementArgumentsFrame.load(saved, step.rule, markers)
+    return _TAGGED[kind].load(saved, step.rule, markers)
+
+
+_VALUES = {frame.kind: frame for frame in (TaggedValueFrame, EscapedValueFrame, LeafFrame)}
+_TAGGED = {frame.kind: frame for frame in (TaggedArgumentsFrame, EscapedArgumentsFrame)}

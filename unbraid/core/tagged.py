@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from . import diagnostics
 from .errors import InvalidFormat
@@ -15,9 +15,10 @@ from .grammar import TaggedArguments
 from .json_scanner import JsonScanner
 from .limits import Limits
 from .markers import Marker, Markers, split_whitespace
-from .objects import Keys, escape
+from .objects import Keys, escape, is_number, may_become_number
 from .parameters import STRING, kinds_of
 from .values import ValueFrame
+from .xml_text import AMPERSAND, SECTION_OPEN
 
 if TYPE_CHECKING:
     from .parser import Parser
@@ -31,8 +32,17 @@ _STARTS |= dict.fromkeys("0123456789", "number")
 _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
-_number_so_far = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?").fullmatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueRule:
+    """What ends a value."""
+
+    close: Marker
+    ends: Markers
+    """All that does. Models forget to close a value: then what comes next ends it."""
+    watched: Markers
+    """That, and what else means something in its text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +63,9 @@ class TagRule:
     """The words after that."""
     trail: str
     """Whitespace after it that belongs to it."""
-    close: Marker
-    ends: Markers
-    """All that ends a value. Models forget to close one: then what comes next ends it."""
+    value: ValueRule
+    escaped: bool
+    """Whether keys and values are XML."""
     following: Markers
     """What may come after the last argument."""
 
@@ -80,6 +90,8 @@ def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
     ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((before[0], *following)))]
+    escapes = [Marker("open", "", text) for text in (SECTION_OPEN, AMPERSAND)] if node.escaped else []
+    value = ValueRule(close, Markers(ends), Markers([*ends, *escapes]))
     return TagRule(
         before,
         re.compile(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*").match,
@@ -88,8 +100,8 @@ def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[
         {word: frozenset(kinds) for word, kinds in node.kinds},
         after,
         rest[len(rest.rstrip()) :],
-        close,
-        Markers(ends),
+        value,
+        node.escaped,
         Markers(Marker("end", "", text) for text in following),
     )
 
@@ -140,12 +152,18 @@ class TaggedArgumentsFrame(Frame):
         if end == -1:
             words = " ".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
-        key = buffer[begin:stop]
-        value = TaggedValueFrame(rule, kinds or kinds_of(parser.parameters(), key))
+        key = self._key(buffer[begin:stop])
+        value = self._value(kinds or kinds_of(parser.parameters(), key))
         parser.take(end - start, ARGUMENTS, self.keys.begin(parser, key) + value.written)
         parser.trail = rule.trail
         parser.push(value)
         return True
+
+    def _key(self, written: str) -> str:
+        return written
+
+    def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
+        return TaggedValueFrame(self.rule.value, kinds)
 
     def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
         """The position after the opening tag, as `_after_words` says it, and the kinds of value that the tag speaks of,
@@ -181,7 +199,7 @@ class TaggedArgumentsFrame(Frame):
         return [self.keys.save()]
 
     @classmethod
-    def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> TaggedArgumentsFrame:
+    def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> Self:
         return cls(rule, markers, Keys(saved[0]))
 
 
@@ -201,7 +219,7 @@ class ArgumentFrame(ValueFrame):
 
 
 # What is known of a value so far.
-_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _BROKEN = range(6)
+_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _AS_IS = range(6)
 
 
 class TaggedValueFrame(Frame):
@@ -211,7 +229,7 @@ class TaggedValueFrame(Frame):
     kind = "tagged_value"
     __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
 
-    def __init__(self, rule: TagRule, kinds: frozenset[str]) -> None:
+    def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
         self.rule = rule
         self.kinds = kinds
         self.state = _STRING if kinds == {STRING} else _NOTHING
@@ -230,33 +248,51 @@ class TaggedValueFrame(Frame):
     def in_string(self) -> bool:
         return self.state != _AFTER_JSON
 
+    @property
+    def settled(self) -> bool:
+        """Whether it is told what the value is."""
+        return self.state in (_STRING, _AFTER_JSON, _AS_IS)
+
+    @property
+    def watched(self) -> Markers:
+        """What is looked for in the text that comes."""
+        return self.rule.ends
+
     def step(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
         if self.state == _AFTER_JSON:
             return self._after_json(parser)
-        found = self.rule.ends.find(buffer, start)
+        watched = self.watched
+        found = watched.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else self.rule.ends.settled(buffer, start)
-        if end > start and self._pass_on(parser, buffer[start:end]):
+            end = len(buffer) if parser.at_end else watched.settled(buffer, start)
+        if end > start and self._pass_on(parser, buffer[start:end], end - start):
             return True
-        if found is not None or parser.at_end:
-            self._finish(parser, found)
-            return True
-        return False
+        if found is not None:
+            return self._meet(parser, found)
+        if parser.at_end:
+            self._finish(parser, None)
+        return parser.at_end
 
     def quick(self, parser: Parser, text: str) -> Event | None:
         call = parser.call
-        if self.state != _STRING or not call.accepted or not self.rule.ends.absent(text):
+        if self.state != _STRING or not call.accepted or not self.watched.absent(text):
             return None
         start, parser.offset = parser.offset, parser.offset + len(text)
         if parser.keep:
             call.raw.append(text)
         return ToolCallArguments(call.index, escape(text), start, parser.offset)
 
-    def _pass_on(self, parser: Parser, text: str) -> bool:
-        """Take text of the value, or see what it is first. True where the rest is not of the value as it is now."""
+    def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
+        """Something comes that was looked for. As `step` says whether it could be taken."""
+        self._finish(parser, found)
+        return True
+
+    def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
+        """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
+        is not of the value as it is now."""
         if self.state == _NOTHING:
             rest = text.lstrip(_json_space)
             space = len(text) - len(rest)
@@ -267,13 +303,13 @@ class TaggedValueFrame(Frame):
                 self._begin(parser, rest[0], space)
                 return True
             self.size += space
-            parser.take(space, UNDECIDED)
+            parser.take(size, UNDECIDED)
         elif self.state == _STRING:
-            parser.take(len(text), ARGUMENTS, escape(parser.spell(text)))
-        elif self.state == _BROKEN:
-            parser.take(len(text), ARGUMENTS)
+            parser.take(size, ARGUMENTS, escape(parser.spell(text)))
+        elif self.state == _AS_IS:
+            parser.take(size, ARGUMENTS, None if size == len(text) else text)
         else:
-            parser.take(len(text), UNDECIDED)
+            parser.take(size, UNDECIDED)
             if not (self._may_be_scalar(parser, text) if self.state == _SCALAR else self._may_be_json(parser, text)):
                 self._is_string(parser)
         return False
@@ -290,11 +326,15 @@ class TaggedValueFrame(Frame):
         elif text_too:
             self.state, self.scanner = _JSON, JsonScanner(parser.limits)
         else:
-            parser.settle(str)
-            if space:
-                parser.take(space, ARGUMENTS)
-            self.state = _AFTER_JSON
-            parser.push(ArgumentFrame(parser.limits, ARGUMENTS, self.rule.ends))
+            self._begin_json(parser, space)
+
+    def _begin_json(self, parser: Parser, space: int) -> None:
+        """An array or an object comes for sure, after whitespace."""
+        parser.settle(str)
+        if space:
+            parser.take(space, ARGUMENTS)
+        self.state = _AFTER_JSON
+        parser.push(ArgumentFrame(parser.limits, ARGUMENTS, self.rule.ends))
 
     def _may_be_scalar(self, parser: Parser, text: str) -> bool:
         self.scalar = (self.scalar + text).lstrip(_json_space)
@@ -304,12 +344,12 @@ class TaggedValueFrame(Frame):
         if scalar != self.scalar:
             return self._json_of(scalar) is not None
         words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
-        return bool(_number_so_far(scalar)) or any(word.startswith(scalar) for word in words)
+        return bool(may_become_number(scalar)) or any(word.startswith(scalar) for word in words)
 
     def _json_of(self, scalar: str) -> str | None:
         """A number or a word as JSON; None where it is neither."""
         words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
-        return scalar if _number(scalar) else words.get(scalar)
+        return scalar if is_number(scalar) else words.get(scalar)
 
     def _may_be_json(self, parser: Parser, text: str) -> bool:
         scanner = self.scanner
@@ -321,8 +361,16 @@ class TaggedValueFrame(Frame):
 
     def _is_string(self, parser: Parser) -> None:
         parser.add_arguments('"')
-        parser.settle(escape)
+        parser.settle(lambda text: escape(self._read(text)))
         self.state, self.scalar, self.scanner = _STRING, "", None
+
+    def _pass_as_is(self) -> None:
+        """What comes is no string, and is not looked at any more."""
+        self.state = _AS_IS
+
+    def _read(self, written: str) -> str:
+        """What text of the value says."""
+        return written
 
     def _after_json(self, parser: Parser) -> bool:
         parser.skip_space()
@@ -336,16 +384,17 @@ class TaggedValueFrame(Frame):
         if not parser.call.flawed:
             parser.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
             parser.call.flawed = True
-        self.state = _BROKEN
+        self._pass_as_is()
         return True
 
     def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
         """The value is over: something ends it, or the output does."""
         scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
         if scalar is not None:
-            parser.settle(lambda text: scalar if text.strip(_json_space) in _PYTHON_WORDS else text)
+            is_word = self.scalar.rstrip(_json_space) in _PYTHON_WORDS
+            parser.settle(lambda text: scalar if is_word else self._read(text))
         elif self.state == _JSON and self.scanner is not None and self.scanner.done:
-            parser.settle(str)
+            parser.settle(self._read)
         elif self.state in (_NOTHING, _SCALAR, _JSON):
             self._is_string(parser)
         parser.pop()
@@ -353,6 +402,9 @@ class TaggedValueFrame(Frame):
         if is_string and STRING not in self.kinds:
             kinds = " or ".join(sorted(self.kinds))
             parser.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
+        self._take_close(parser, found, is_string)
+
+    def _take_close(self, parser: Parser, found: re.Match[str] | None, is_string: bool) -> None:
         if found is not None and self.rule.ends.which(found) is self.rule.close:
             size = found.end() - found.start()
             if is_string:
@@ -371,7 +423,7 @@ class TaggedValueFrame(Frame):
         return [sorted(self.kinds), self.state, self.scalar, scanner, self.size]
 
     @classmethod
-    def load(cls, saved: list[Any], rule: TagRule, limits: Limits) -> TaggedValueFrame:
+    def load(cls, saved: list[Any], rule: ValueRule, limits: Limits) -> Self:
         kinds, state, scalar, scanner, size = saved
         frame = cls(rule, frozenset(kinds))
         frame.state, frame.scalar, frame.size = state, scalar, size

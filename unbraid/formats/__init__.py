@@ -6,7 +6,7 @@ The names are those of the model families, and those that vLLM and SGLang know t
 
 from __future__ import annotations
 
-from . import headed, json_calls, named_calls, python_calls, tagged_calls
+from . import gemma, headed, json_calls, named_calls, python_calls, tagged_calls
 from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import add, all_formats, compose, find, register
@@ -74,6 +74,8 @@ add(tagged_calls.HUNYUAN_3, "hy-v3", "hunyuan")
 add(tagged_calls.HUNYUAN_4, "hy-v4")
 add(tagged_calls.MINIMAX_M2, "minimax")
 add(tagged_calls.MINIMAX_M2_APPEND_THINK, "minimax-append-think")
+add(tagged_calls.MINIMAX_M3)
+add(tagged_calls.MINICPM_5)
 add(tagged_calls.DEEPSEEK_V32)
 add(tagged_calls.DEEPSEEK_V4)
 add(tagged_calls.DEEPSEEK_V41)
@@ -81,6 +83,9 @@ add(tagged_calls.GIGACHAT_35)
 add(tagged_calls.STEP_3)
 add(tagged_calls.DOTS)
 add(tagged_calls.K2_HORIZON)
+
+add(gemma.GEMMA_4)
+add(gemma.FUNCTION_GEMMA)
 
 add(python_calls.PYTHONIC)
 add(python_calls.LLAMA_4_PYTHONIC)

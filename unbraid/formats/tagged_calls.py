@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Name, TaggedArguments
+from ..core.grammar import (
+    Between,
+    Call,
+    CallList,
+    Calls,
+    Either,
+    ElementArguments,
+    Format,
+    Maybe,
+    Name,
+    TaggedArguments,
+)
 from ..core.parameters import ANY_KIND, STRING
 from .shapes import NAMED_OBJECT
 from .think import THINK_TAGS
@@ -127,6 +138,42 @@ MINIMAX_M2 = Format(
 # For those who want the reasoning where the model wrote it.
 MINIMAX_M2_APPEND_THINK = replace(
     MINIMAX_M2, name="minimax-m2-append-think", reasoning=None, reasoning_in_content=True, prompt=""
+)
+
+# MiniMax from M3 on: a token of its own before every tag, and the arguments are elements.
+_MARK = "]<]minimax[>["
+MINIMAX_M3 = Format(
+    "minimax-m3",
+    reasoning=Between("<mm:think>", "</mm:think>"),
+    tools=Calls(
+        f"{_MARK}<tool_call>\n",
+        CallList(
+            Call((f'{_MARK}<invoke name="', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>")), separator="\n"
+        ),
+        f"\n{_MARK}</tool_call>",
+    ),
+    ends=("[e~[",),
+)
+
+# MiniCPM 5 writes real XML. The parameters may stand in an element of their own.
+MINICPM_5 = Format(
+    "minicpm-5",
+    reasoning=THINK_TAGS,
+    tools=Calls(
+        "\n<function name=",
+        Call(
+            (
+                '"',
+                Name(),
+                '">',
+                Maybe("<arguments>", written=False),
+                TaggedArguments(open='<param name="{key}">', close="</param>", escaped=True),
+                Maybe("</arguments>", written=False),
+            )
+        ),
+        "</function>",
+    ),
+    ends=_CHATML_ENDS,
 )
 
 

@@ -1,0 +1,22 @@
+"""Google's Gemma: calls with bare keys, and strings between quotes that are tokens."""
+
+from __future__ import annotations
+
+from ..core.grammar import BareArguments, Between, Call, Calls, Format, Name
+
+
+def _calls(open: str, quote: str, close: str) -> Calls:
+    return Calls(open, Call(("call:", Name(), BareArguments(quote))), close)
+
+
+GEMMA_4 = Format(
+    "gemma-4",
+    reasoning=Between("<|channel>thought\n", "\n<channel|>"),
+    tools=_calls("<|tool_call>", '<|"|>', "<tool_call|>"),
+    ends=("<turn|>", "<|tool_response>"),
+)
+FUNCTION_GEMMA = Format(
+    "functiongemma",
+    tools=_calls("<start_function_call>", "<escape>", "<end_function_call>"),
+    ends=("<end_of_turn>", "<start_function_response>"),
+)
