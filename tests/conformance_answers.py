@@ -240,7 +240,7 @@ NUMBERS: dict[str, Number] = {
     "6.c": number(
         *("Nothing where the arguments should be", NOW),
         law=NO_ARGUMENTS,
-        but=families("deepseek_v3 deepseek_v3_1 gemma4 kimi_k2 harmony", all_text(NO_MARKER)),
+        but=families("deepseek_v3 deepseek_v3_1 kimi_k2 harmony", all_text(NO_MARKER)),
     ),
     "7.a": number("Arguments of several types", FLIGHT, law=FIDELITY),
     "7.b": number(
