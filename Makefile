@@ -28,7 +28,8 @@ test: lint ## Run the linters and the tests
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar and vLLM (3 GB, and minutes to install)
 	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py \
-		tests/test_vllm.py tests/test_vllm_clients.py tests/test_plugin_vllm.py tests/test_plugin_vllm_serve.py
+		tests/test_vllm.py tests/test_vllm_clients.py tests/test_plugin_vllm.py tests/test_plugin_vllm_serve.py \
+		tests/test_listeners_rules.py tests/test_listeners_vllm.py
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .

@@ -176,7 +176,20 @@ async def _read_request(first: bytes, reader: asyncio.StreamReader) -> Asked:
     method, path, _ = line.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
     data = await reader.readexactly(int(headers.get("content-length", 0)))
+    kind = headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+        return Asked(method, path, headers, _form(data, kind.partition("boundary=")[2].encode()))
     return Asked(method, path, headers, json.loads(data) if data else None)
+
+
+def _form(data: bytes, boundary: bytes) -> dict[str, Any]:
+    """The fields of a form, as text; a file as its bytes."""
+    found: dict[str, Any] = {}
+    for part in data.split(b"--" + boundary)[1:-1]:
+        head, _, value = part.removesuffix(b"\r\n").partition(b"\r\n\r\n")
+        name = head.partition(b'name="')[2].partition(b'"')[0].decode()
+        found[name] = value if b"filename=" in head else value.decode()
+    return found
 
 
 def _send_json(writer: asyncio.StreamWriter, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:

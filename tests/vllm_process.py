@@ -1,4 +1,4 @@
-"""A real `vllm serve` on SmolLM2, for tests. `scripts/install-vllm` installs it."""
+"""A real `vllm serve`, for tests. `scripts/install-vllm` installs it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 NAME = "smollm2"
 
@@ -62,17 +62,24 @@ class VLLMProcess:
 
 @contextmanager
 def vllm_serve(
-    context: int, logs: Path, flags: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    context: int,
+    logs: Path,
+    flags: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    *,
+    model: Path | None = None,
+    name: str = NAME,
 ) -> Iterator[VLLMProcess]:
-    """A server that answers, with more flags and variables than all have."""
+    """A server that answers, with more flags and variables than all have. `model` is another folder than SmolLM2's."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {name.replace("_", "-"): value for name, value in arguments(context).items()}
     options = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
-    options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={NAME}", "--enable-prompt-tokens-details"]
+    options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={name}", "--enable-prompt-tokens-details"]
     options += flags
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint()), *options]
+    folder = checkpoint() if model is None else model
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(folder), *options]
     log = logs / "server.log"
     with log.open("wb") as file:
         process = subprocess.Popen(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 from .. import UnbraidError
+from ..engines.listeners import ListenerKind
+from ..models.whisper_files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
     from ..transcription.adapters import Wish
@@ -25,7 +28,19 @@ _BAR = 30
 
 def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("files", nargs="+", metavar="FILE", help="flac, mp3, mp4, m4a, ogg, opus, wav, webm, …")
-    command.add_argument("--model", default="whisper-base", help="whisper-tiny, whisper-base, a folder, ORG/REPO, …")
+    command.add_argument(
+        "--model",
+        help=f"whisper-tiny, whisper-base, a folder, ORG/REPO, … (default: {DEFAULT_WHISPER}); with an engine "
+        "elsewhere, what that engine calls its model",
+    )
+    command.add_argument(
+        "--engine",
+        choices=get_args(ListenerKind),
+        default="embedded",
+        help="what runs it: this process, vLLM inside of it, or a server (default: embedded)",
+    )
+    command.add_argument("--url", action="append", default=[], help="a server that has it; may be given several times")
+    command.add_argument("--api-key", metavar="KEY", help="the key for the server")
     command.add_argument("--language", metavar="NAME", help="a code or a name; detected if it is not given")
     command.add_argument("--languages", metavar="NAMES", help="those that it may be, separated by commas")
     command.add_argument("--translate", action="store_true", help="to English")
@@ -40,12 +55,10 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from ..engines.listeners import load_listener
         from ..transcription.adapters import Wish
         from ..transcription.outputs import TIMED
-        from ..transcription.transcriber import Transcriber
     except ImportError as error:
-        raise UnbraidError(f"not installed ({error}): pip install 'unbraid[transcription]'") from error
+        raise _missing(error) from error
     _check(arguments)
     wish = Wish(
         task="translate" if arguments.translate else "transcribe",
@@ -57,9 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
-    transcriber = Transcriber(load_listener(arguments.model))
-    transcriber.check(wish)
-    return asyncio.run(_all_and_close(transcriber, wish, arguments))
+    return asyncio.run(_all_and_close(wish, arguments))
+
+
+def _missing(error: ImportError) -> UnbraidError:
+    extra = "http" if error.name == "httpx" else "transcription"
+    return UnbraidError(f"not installed ({error}): pip install 'unbraid[{extra}]'")
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -79,9 +95,25 @@ def _target(arguments: argparse.Namespace, name: str) -> Path:
     return Path(arguments.output) / f"{Path(name).stem}.{_ENDINGS[arguments.format]}"
 
 
-async def _all_and_close(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespace) -> int:
-    """Closed also after Ctrl-C: a process that ends while the model still computes in its thread is aborted."""
+async def _load(arguments: argparse.Namespace) -> Transcriber:
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # what vLLM logs is no part of a transcript
     try:
+        from ..server.listening import ChosenListener, load_chosen
+        from ..transcription.transcriber import Transcriber
+
+        chosen = ChosenListener(
+            model=arguments.model, engine=arguments.engine, urls=tuple(arguments.url), api_key=arguments.api_key
+        )
+        return Transcriber(await load_chosen(chosen))
+    except ImportError as error:
+        raise _missing(error) from error
+
+
+async def _all_and_close(wish: Wish, arguments: argparse.Namespace) -> int:
+    """Closed also after Ctrl-C: a process that ends while the model still computes in its thread is aborted."""
+    transcriber = await _load(arguments)
+    try:
+        transcriber.check(wish)
         return await _all(transcriber, wish, arguments)
     finally:
         await transcriber.listener.close()

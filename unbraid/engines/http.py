@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -16,6 +17,16 @@ from .sse import EventReader
 
 _LINGER = 1.0
 """How long a server may take to end its answer after it has said that all is said."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A body of fields and a file, where a server does not take JSON."""
+
+    fields: Mapping[str, str]
+    file: bytes = field(repr=False)
+    name: str
+    """Of the file: its ending says what it is."""
 
 
 class Address:
@@ -60,14 +71,18 @@ class Address:
         except ValueError:
             return None
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """The JSON objects that answer `body`, and None once the server has said that there are no more. Closing the
-        generator closes the connection."""
+    async def stream(self, path: str, body: Mapping[str, Any] | Form) -> AsyncGenerator[dict[str, Any] | None, None]:
+        """The JSON objects that answer `body`, and None once the server has said that there are no more; a server that
+        does not stream sends one. Closing the generator closes the connection."""
         with self._errors():
             async with aclosing(await self._send("POST", path, body)) as response:
                 if response.status_code >= 400:
                     await response.aread()
                 self._look(response)
+                if response.headers.get("content-type", "").startswith("application/json"):
+                    yield self._object((await response.aread()).decode("utf-8", "replace"))
+                    yield None
+                    return
                 events = EventReader()
                 chunks = response.aiter_bytes()
                 async for chunk in chunks:
@@ -83,12 +98,15 @@ class Address:
                         return
 
     async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None = None
+        self, method: str, path: str, body: Mapping[str, Any] | Form | None, timeout: float | None = None
     ) -> httpx.Response:
         """The beginning of the answer. A kept connection may be dropped by the server at the moment that it is used:
         then there is a second try, with a new one."""
         waits = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
-        request = self._client.build_request(method, path, json=body, timeout=waits)
+        sent: dict[str, Any] = {"json": body}
+        if isinstance(body, Form):
+            sent = {"data": dict(body.fields), "files": {"file": (body.name, body.file)}}
+        request = self._client.build_request(method, path, **sent, timeout=waits)
         try:
             return await self._client.send(request, stream=True)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):

@@ -1,9 +1,16 @@
-"""Which engine runs a model that listens, by the model's name."""
+"""Which engine runs a model that listens."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 from ..models.moonshine_files import KNOWN_MOONSHINE
-from ..transcription.hearing import Listener
+
+if TYPE_CHECKING:
+    from ..transcription.hearing import Listener
+
+ListenerKind = Literal["embedded", "vllm-local", "vllm", "sglang", "openai"]
+"""Inside this process on ONNX Runtime, or on vLLM; or a server elsewhere: the last three."""
 
 
 def load_listener(model: str, *, threads: int | None = None) -> Listener:

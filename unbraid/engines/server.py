@@ -106,6 +106,10 @@ class Server(ABC):
     def reader(self, request: Generation, body: Mapping[str, Any]) -> Reader:
         """What reads the answer."""
 
+    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
+        """The answer; see `Address.stream`."""
+        return self.address.stream(self.path, body)
+
     async def describe(self) -> tuple[str, int | None]:
         """The server's name for its model, and the context."""
         cards = (await self.address.get("/v1/models", self._check_timeout) or {}).get("data") or [{}]
@@ -142,7 +146,7 @@ class Server(ABC):
         reader = self.reader(request, body)
         stops = StopTexts(request.stop, self.vocabulary) if request.stop and is_whole(self.vocabulary) else None
         ended = False
-        async with aclosing(self.address.stream(self.path, body)) as messages:
+        async with aclosing(self.messages(request, body)) as messages:
             async for message in messages:
                 if message is not None:
                     piece = self._read(reader, message)

@@ -35,10 +35,12 @@ class SGLangEngine(Servers):
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(urls, lambda url: _SGLang(url, dialect, **options), routing)
+        super().__init__(urls, lambda url: SGLangServer(url, dialect, **options), routing)
 
 
-class _SGLang(Server):
+class SGLangServer(Server):
+    """One of them."""
+
     path = "/generate"
     hears = True
 

@@ -1,44 +1,26 @@
-"""vLLM inside the process: its `AsyncLLM`, token ids in, token ids out. Checked against vLLM 0.32."""
+"""vLLM inside the process: token ids in, token ids out."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import tokens
 from ..core.vocabulary import Vocabulary
-from .base import (
-    Audio,
-    EngineDown,
-    EngineError,
-    EngineFailed,
-    Finish,
-    Generation,
-    Load,
-    Piece,
-    Sampling,
-    TokenLogprob,
-    Unsupported,
-)
-from .http import problem
+from .base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, TokenLogprob, Unsupported
 from .server import as_text, biases, finish_reason, token_bytes
 from .spelling import is_whole
 from .stops import StopTexts, as_piece
 from .vllm import Dialect, structured_outputs
+from .vllm_async import AsyncVLLM, vllm
 
 
-class VLLMLocalEngine:
-    """A model that vLLM runs for this process. The work itself is done in processes that vLLM starts: a script that
-    makes an engine needs `if __name__ == "__main__":`.
-
-    It belongs to the event loop in which it is used first.
-    """
+class VLLMLocalEngine(AsyncVLLM):
+    """A model that vLLM runs for this process; see `AsyncVLLM`."""
 
     def __init__(
         self,
@@ -57,95 +39,30 @@ class VLLMLocalEngine:
         name: what to call the model.
         engine_args: what vLLM's `AsyncEngineArgs` take: `max_model_len`, `tensor_parallel_size`, `dtype` and so on.
         """
-        arguments, llm = _vllm("vllm.engine.arg_utils"), _vllm("vllm.v1.engine.async_llm")
-        # What vLLM does not take, it says clearly itself.
-        self._llm: Any = llm.AsyncLLM.from_engine_args(arguments.AsyncEngineArgs(model=str(model), **engine_args))
-        self._context = int(self._llm.model_config.max_model_len)
-        self._name = name or str(model)
+        super().__init__(model, name, engine_args)
         self._vocabulary = _tokens_of(self._llm) if vocabulary is None else vocabulary
         self._dialect: Dialect = dialect
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._running: set[str] = set()
-        self._closed = False
-
-    @property
-    def model(self) -> str:
-        """What the model is called."""
-        return self._name
 
     @property
     def vocabulary(self) -> Vocabulary | None:
         """The model's tokens."""
         return self._vocabulary
 
-    @property
-    def context(self) -> int:
-        """The most tokens that prompt and output can have together."""
-        return self._context
-
-    @property
-    def load(self) -> Load:
-        """Requests here; vLLM does not say which of them wait."""
-        return Load(len(self._running))
-
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`. All tokens that have come in the meantime make one piece."""
-        await self.check()
-        name = uuid.uuid4().hex
-        begun = False
-        self._running.add(name)
-        try:
-            async with aclosing(self._outputs(request, name)) as outputs:
-                async for output in outputs:
-                    begun = True
-                    yield output
-        except EngineError as error:
-            if begun and not isinstance(error, EngineFailed):
-                raise EngineFailed(f"the output broke off: {error}") from error
-            raise
-        except Exception as error:
-            raise _as_error(error, begun) from error
-        finally:
-            self._running.discard(name)
-
-    async def _outputs(self, request: Generation, name: str) -> AsyncGenerator[Piece | Finish, None]:
         reader = _Reader(request, self._vocabulary)
-        prompt = await self._prompt(request)
+
+        async def asked() -> tuple[dict[str, Any], Any]:
+            return await self._prompt(request), self._sampling(request)
+
         options = {"tokenization_kwargs": {"add_special_tokens": False}}
-        # Closing vLLM's generator aborts its request.
-        async with aclosing(self._llm.generate(prompt, self._sampling(request), name, **options)) as results:
+        async with aclosing(self._results(asked, **options)) as results:
             async for result in results:
                 piece = reader.read(result)
                 if piece is not None:
                     yield piece
-        if reader.reason == "error":
-            raise EngineFailed(f"{self._name}: vLLM made an error with this request, which it has logged")
-        if reader.reason == "abort" and self._closed:
-            raise _closed()
         for output in reader.end():
             yield output
-
-    async def check(self) -> None:
-        """Return if the engine can take requests now; raise `EngineDown` if not."""
-        if self._closed:
-            raise _closed()
-        loop = asyncio.get_running_loop()
-        if self._loop not in (None, loop):
-            raise EngineError("this engine was used in another event loop before: make one for each, or use one loop")
-        self._loop = loop
-        if self._llm.errored:
-            raise EngineDown(f"{self._name}: vLLM has broken down, as its log says: make a new engine", 60.0)
-
-    async def close(self) -> None:
-        """Abort what runs, and let the model go."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._loop is asyncio.get_running_loop():
-            with suppress(Exception):  # where vLLM has broken down, there is nothing to abort
-                await self._llm.abort(list(self._running))
-        await asyncio.to_thread(self._llm.shutdown)
-        self._llm = None  # it shuts itself down once more when it is dropped, and should not do so when Python ends
 
     async def _prompt(self, request: Generation) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -159,7 +76,7 @@ class VLLMLocalEngine:
         return found
 
     def _sampling(self, request: Generation) -> Any:
-        library = _vllm("vllm.sampling_params")
+        library = vllm("vllm.sampling_params")
         chosen: Sampling = request.sampling
         constraint = None
         if request.constraint is not None:
@@ -244,18 +161,6 @@ class _Reader:
         return TokenLogprob(token, token_bytes(self._vocabulary, token, value.decoded_token), value.logprob)
 
 
-def _vllm(module: str) -> Any:
-    """A module of vLLM, which is large, and imported only by those who use it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "vllm":
-            raise
-        raise Unsupported(
-            f"vLLM inside the process needs its library (there is no {error.name}): pip install vllm"
-        ) from error
-
-
 def _tokens_of(llm: Any) -> Vocabulary | None:
     try:
         return tokens.vocabulary(llm.get_tokenizer())
@@ -265,27 +170,8 @@ def _tokens_of(llm: Any) -> Vocabulary | None:
 
 def _decode(audio: Sequence[Audio]) -> list[Any]:
     """Recordings as samples, and how many there are a second."""
-    media = _vllm("vllm.multimodal.media.audio").AudioMediaIO()
+    media = vllm("vllm.multimodal.media.audio").AudioMediaIO()
     try:
         return [media.load_bytes(one.data) for one in audio]
     except (ValueError, RuntimeError) as error:
         raise Unsupported(f"the audio cannot be read: {error}") from error
-
-
-def _closed() -> EngineDown:
-    return EngineDown("the engine was closed", retry_after=60.0)
-
-
-def _as_error(error: Exception, begun: bool) -> EngineError:
-    """What vLLM's errors mean."""
-    ours, engine = _vllm("vllm.exceptions"), _vllm("vllm.v1.engine.exceptions")
-    cause = error.__cause__ if isinstance(error, engine.EngineGenerateError) else error
-    message = " ".join(str(cause or error).split()) or type(cause or error).__name__
-    if not begun:
-        if isinstance(cause, (ours.VLLMClientError, ValueError, TypeError)):
-            return problem(400, message)
-        if isinstance(cause, ours.GracefulHTTPError):
-            return EngineDown(message)
-        if isinstance(cause, engine.EngineDeadError):
-            return EngineDown(f"vLLM has broken down, as its log says: {message}", 60.0)
-    return EngineFailed(message)

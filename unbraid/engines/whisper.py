@@ -12,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.vocabulary import Vocabulary
 from ..models.whisper_files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
-from ..prompts.encoding import encoder
 from ..transcription.beams import BeamWriting
 from ..transcription.features import log_mels
 from ..transcription.hearing import Heard, Hearing, TextVocabulary
 from ..transcription.whisper_rules import WhisperRules
-from ..transcription.whisper_tokens import WhisperTokens
 from ..transcription.writing import Writing
 from .base import Load, Piece, PromptTooLong, Unsupported
+from .listening_vocabulary import ListeningVocabulary
 from .listening_worker import Job, ListeningWorker
 from .whisper_onnx import WhisperModel
 
@@ -49,9 +47,9 @@ class WhisperEngine:
 
         self.files = model if isinstance(model, WhisperFiles) else resolve_whisper(model)
         self.parallel = parallel
-        self._vocabulary = _Vocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
-        self.tokens = WhisperTokens(self._vocabulary)
-        self._rules = WhisperRules(self.tokens, self._suppressed("suppress_tokens"), self._not_first())
+        self._vocabulary = ListeningVocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
+        self._rules = WhisperRules.of(self._vocabulary, self.files.config, self.files.generation_config)
+        self.tokens = self._rules.tokens
         self._model = WhisperModel(self.files, threads=threads)
         self._worker = ListeningWorker(
             self.model,
@@ -130,30 +128,3 @@ class WhisperEngine:
         chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
         one = Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
         return one if request.beams == 1 else BeamWriting(one, request.beams)
-
-    def _suppressed(self, name: str) -> tuple[int, ...]:
-        said = self.files.generation_config.get(name) or self.files.config.get(name) or ()
-        known = self.tokens
-        prompts = (known.sot, known.transcribe, known.translate, known.no_speech, known.startofprev, known.startoflm)
-        return tuple(sorted({int(token) for token in said if token >= 0} | {*prompts, *known.languages.values()}))
-
-    def _not_first(self) -> tuple[int, ...]:
-        said = self.files.generation_config.get("begin_suppress_tokens") or ()
-        blank = self._vocabulary.token_id(" ")
-        found = {int(token) for token in said} or {self.tokens.eot, *([] if blank is None else [blank])}
-        return tuple(sorted(found))
-
-
-class _Vocabulary:
-    """The tokens of a tokenizer, and those of a text."""
-
-    def __init__(self, tokenizer: object) -> None:
-        self._encoder = encoder(tokenizer)
-        known: Vocabulary = self._encoder.vocabulary
-        self.version = known.version
-        self.dummy_prefix = known.dummy_prefix
-        self.token_id = known.token_id
-        self.token_bytes = known.token_bytes
-
-    def encode(self, text: str) -> list[int]:
-        return self._encoder.encode(text)

@@ -14,7 +14,6 @@ from ..constraints.constraint import Dialect
 from ..core.errors import UnbraidError
 from ..core.grammar import Format
 from ..engines import Engine, EngineError, Sampling
-from ..engines.http import Address
 from ..engines.recording import Recorder, read_recording
 from ..engines.replay import ReplayEngine
 from ..engines.spelling import is_whole
@@ -23,7 +22,9 @@ from ..prompts import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, f
 from ..prompts.sources import BUILT_IN
 from .audio_input import placeholder_hook
 from .default_format import default_format
+from .listening import ChosenListener, load_chosen
 from .options import Options
+from .remote_models import ask, remote_tokenizer
 from .service import Service
 from .tokenizer_files import TokenizerFiles, load_tokenizer
 from .vocoder import load_vocoder
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
-_ABOUT = {"sglang": "/model_info", "vllm": "/v1/models", "llama_cpp": "/props"}
-_PATIENCE = 10.0
-"""Seconds for a server to say which model it has."""
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
@@ -61,7 +59,7 @@ async def load(options: Options) -> Service:
     else:
         await asyncio.to_thread(builder.prepare)
     dialect = _dialect(options)
-    transcriber = await asyncio.to_thread(_transcriber, options)
+    transcriber = await _transcriber(options)
     return Service(
         engine=engine,
         format=format,
@@ -77,7 +75,7 @@ async def load(options: Options) -> Service:
         unknown_tools=options.unknown_tools,
         reasoning_field=options.reasoning_field,
         transcriber=transcriber,
-        listener_names=() if transcriber is None else (transcriber.listener.model, "whisper-1"),
+        listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
         max_audio=options.max_audio,
         max_audio_seconds=options.max_audio_seconds,
         vocoder=None if options.vocoder is None else load_vocoder(options.vocoder),
@@ -160,38 +158,14 @@ async def _remote_files(kind: str, url: str, options: Options) -> TokenizerFiles
         return await asyncio.to_thread(load_tokenizer, options.tokenizer)
     if kind == "openai":
         return TokenizerFiles(None)
-    try:
-        found = await _ask(kind, url, options.engine_api_key)
-    except EngineError as error:
-        raise UnbraidError(f"which model has {url}? {error}. Start it first, or give --tokenizer") from error
     if kind == "llama_cpp":
+        found = await ask(kind, url, options.engine_api_key, "--tokenizer")
         source = found.get("chat_template")
         tokens = {name: found.get(name) or "" for name in ("bos_token", "eos_token")}
         ends = (tokens["eos_token"],) if tokens["eos_token"] else ()
         templates = {"default": from_source(source, tokens, f"the template of {url}")} if source else {}
         return TokenizerFiles(None, templates, None, ends)
-    place = found.get("tokenizer_path") or found.get("model_path") or found.get("root")
-    if not isinstance(place, str):
-        raise UnbraidError(f"{url} does not say where its model is: give --tokenizer")
-    try:
-        return await asyncio.to_thread(load_tokenizer, place)
-    except UnbraidError as error:
-        raise UnbraidError(f"the tokenizer of {url} cannot be had: {error}. Give --tokenizer") from error
-
-
-async def _ask(kind: str, url: str, key: str | None) -> Mapping[str, Any]:
-    address = Address(url, api_key=key)
-    try:
-        found = await address.get(_ABOUT[kind], _PATIENCE)
-    except EngineError as error:
-        if kind != "sglang" or error.status != 404:
-            raise
-        found = await address.get("/get_model_info", _PATIENCE)  # its older name
-    finally:
-        await address.close()
-    if kind == "vllm":
-        found = next(iter((found or {}).get("data") or []), None)
-    return found if isinstance(found, Mapping) else {}
+    return await remote_tokenizer(kind, url, options.engine_api_key, "--tokenizer")
 
 
 def _replay(options: Options) -> tuple[Engine, TokenizerFiles]:
@@ -208,13 +182,21 @@ def _vocabulary(files: TokenizerFiles) -> Any:
     return None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
 
 
-def _transcriber(options: Options) -> Transcriber | None:
-    if options.transcription_model is None:
+async def _transcriber(options: Options) -> Transcriber | None:
+    chosen = ChosenListener(
+        model=options.transcription_model,
+        engine=options.transcription_engine,
+        urls=options.transcription_url,
+        api_key=options.transcription_api_key,
+        threads=options.threads,
+        flags="--transcription-",
+    )
+    chosen.check()
+    if chosen.model is None and chosen.engine == "embedded":
         return None
-    from ..engines.listeners import load_listener
     from ..transcription.transcriber import Transcriber
 
-    return Transcriber(load_listener(options.transcription_model, threads=options.threads))
+    return Transcriber(await load_chosen(chosen))
 
 
 # What goes with them

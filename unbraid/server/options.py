@@ -48,10 +48,22 @@ class Options:
         "what clients call the model; may be given several times", group="model", kind="list", metavar="NAME"
     )
     transcription_model: str | None = _option(
-        "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …",
-        group="model",
+        "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …; with "
+        "an engine elsewhere, what that engine calls its model",
+        group="transcription",
         metavar="MODEL",
     )
+    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _option(
+        "what runs it: this process, vLLM inside of it, or a server",
+        group="transcription",
+        default="embedded",
+        kind="choice",
+        choices=("embedded", "vllm-local", "vllm", "sglang", "openai"),
+    )
+    transcription_url: tuple[str, ...] = _option(
+        "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
+    )
+    transcription_api_key: str | None = _option("the key for these servers", group="transcription", metavar="KEY")
     chat_template: str | None = _option(
         "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
     )
@@ -132,6 +144,7 @@ class Options:
 
 _GROUPS = {
     "model": "which model",
+    "transcription": "which model transcribes recordings; none, if it is not named",
     "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
     "format": "what it writes, and how that is answered",
     "server": "who may ask",

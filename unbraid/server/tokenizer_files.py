@@ -32,6 +32,8 @@ class TokenizerFiles:
     """How the model's makers would sample."""
     response_template: object = None
     """What the tokenizer itself says of the format."""
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    """All that its file of that name says."""
 
 
 def load_tokenizer(spec: str) -> TokenizerFiles:
@@ -49,7 +51,9 @@ def load_tokenizer(spec: str) -> TokenizerFiles:
     ends = [_content(config.get("eos_token")), *_named(tokenizer, generation.get("eos_token_id"))]
     sampling = {name: generation[name] for name in _SAMPLING if isinstance(generation.get(name), int | float)}
     stated = config.get("response_template")
-    return TokenizerFiles(tokenizer, templates, _bos(tokenizer), tuple(filter(None, ends)), sampling, stated)
+    return TokenizerFiles(
+        tokenizer, templates, _bos(tokenizer), tuple(filter(None, ends)), sampling, stated, generation
+    )
 
 
 def _from_hub(spec: str) -> Path:

@@ -88,7 +88,7 @@ class Adapter(Protocol):
         ...
 
 
-_BUILT_IN = ("whisper", "moonshine")
+_BUILT_IN = ("whisper", "moonshine", "endpoint")
 _adapters: dict[str, Callable[[Vocabulary], Adapter]] = {}
 
 
@@ -98,10 +98,14 @@ def register(name: str, make: Callable[[Vocabulary], Adapter]) -> None:
     _adapters[name] = make
 
 
-def adapter_for(vocabulary: Vocabulary, name: str | None = None) -> Adapter:
+def adapter_for(vocabulary: Vocabulary | None, name: str | None = None) -> Adapter:
     """The adapter of a name, or the first whose vocabulary it is."""
     for module in _BUILT_IN:
         importlib.import_module(f"{__package__}.{module}")
+    if vocabulary is None:
+        from .endpoint import EndpointAdapter
+
+        return EndpointAdapter()
     if name is not None:
         if name not in _adapters:
             raise UnbraidError(f"no transcription adapter {name!r}: there are {', '.join(_adapters)}")

@@ -64,7 +64,8 @@ class Attempt:
     """The output began with something else."""
 
     def __post_init__(self) -> None:
-        self.ends = frozenset(map(self.listener.vocabulary.token_id, self.adapter.format.ends))
+        known = self.listener.vocabulary
+        self.ends = frozenset(map(known.token_id, self.adapter.format.ends) if known is not None else ())
         """The tokens that end an output."""
 
     async def events(self) -> AsyncGenerator[TranscriptEvent, None]:
@@ -80,6 +81,8 @@ class Attempt:
                 if isinstance(output, Opening):
                     self.no_speech = output.no_speech
                 self.logprobs += [one.logprob for one in output.logprobs]
+                for said in segments.read(parser.feed(output.text)) if output.text else ():
+                    yield said
                 for token in output.ids:  # one by one: each segment has its own
                     segments.take(token, in_prefix=self._note(token))
                     for said in segments.read(parser.feed_tokens([token])):
@@ -188,6 +191,8 @@ class _Segments:
                 yield Delta(event.text)
             elif isinstance(event, Language):
                 self._said = event.code
+                if attempt.text and self._language is not None:  # some servers say it last
+                    yield Detected(self._language, attempt.probability)
             elif isinstance(event, Timestamp):
                 self._time(max(self._begin, min(event.seconds, attempt.seconds)))
             self._next = last + 1

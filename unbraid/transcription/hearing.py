@@ -87,8 +87,8 @@ class Listener(Protocol):
         ...
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """Its tokens. A `TextVocabulary` where users may give a prompt."""
+    def vocabulary(self) -> Vocabulary | None:
+        """Its tokens. A `TextVocabulary` where users may give a prompt; None where its pieces are text."""
         ...
 
     @property
