@@ -160,8 +160,8 @@ NUMBERS: dict[str, Number] = {
         law=NOT_WHOLE,
         but={
             **families("jamba mistral phi4", answer(cut('{"location": "NYC"]'))),
-            "deepseek_v3": answer(cut('{"location": "NYC"\n```<｜tool▁call▁end｜>')),
-            "kimi_k2": answer(cut('{"location":"NYC"<|tool_call_end|>')),
+            "deepseek_v3": answer(cut('{"location": "NYC"\n```')),
+            "kimi_k2": answer(cut('{"location":"NYC"')),
             # The quote is missing: then the markers stand in a string, and are data (law 6).
             "deepseek_v3_1": answer(cut('{"location":"NYC<｜tool▁call▁end｜><｜tool▁calls▁end｜>')),
             "harmony": answer(cut('{"location":"NYC<|call|>')),
@@ -240,7 +240,7 @@ NUMBERS: dict[str, Number] = {
     "6.c": number(
         *("Nothing where the arguments should be", NOW),
         law=NO_ARGUMENTS,
-        but=families("deepseek_v3 deepseek_v3_1 kimi_k2 harmony", all_text(NO_MARKER)),
+        but=families("deepseek_v3_1 kimi_k2 harmony", all_text(NO_MARKER)),
     ),
     "7.a": number("Arguments of several types", FLIGHT, law=FIDELITY),
     "7.b": number(

@@ -220,10 +220,10 @@ def tagged(
         kinds = parameters.kinds(key)
         others = kinds - {"string"}
         held = parameters.strings(key, string) if "string" in kinds else []
-        if held and others and any(isinstance(way, Free) for way in held):
-            parameters.note(
-                parameters.values(key, kinds).where, "the length of a string is not enforced beside other types"
-            )
+        # Without whitespace of its own after the tag, a lexer cannot tell a string from what else may come.
+        if held and others and (any(isinstance(way, Free) for way in held) or not (trail or tags.kinds)):
+            where = parameters.values(key, kinds).where
+            parameters.note(where, "what a string may be, or how long, is not enforced beside other types")
             held = None
         if held is None and not tags.kinds:
             # Every text is a value, however it is read.

@@ -179,10 +179,10 @@ class _Builder:
 
         def first(open: str) -> Node:
             rest = open.removeprefix(header)
-            return sequence(SPACE if rest[:1].isspace() else NOTHING, self._marker(rest))
+            return sequence(SPACE if rest[:1].isspace() else NOTHING, self._spelled(rest.lstrip()))
 
         closed = self._marker(answer.close) if answer.close else NOTHING
-        content = self.free if request.answer is None else sequence(SPACE, Json(*request.answer))
+        content = self.free if request.answer is None else sequence(SPACE, self._json_answer())
 
         def rest(open: Callable[[str], Node]) -> Node:
             """All but the reasoning; `open` writes the first header."""
@@ -193,7 +193,7 @@ class _Builder:
             more = NOTHING if request.one_call else Repeat(self.block)
             if request.calls == "required":
                 return sequence(called, more)
-            spoken = sequence(self._marker(answer.open), content)
+            spoken = sequence(self._spelled(answer.open), content)
             if request.answer is not None:
                 return choice(said, sequence(called, more))
             if request.one_call:
@@ -204,7 +204,7 @@ class _Builder:
 
         if reasoning is None:
             return rest(first)
-        thought = sequence(self.free, self._marker(reasoning.close), rest(self._marker))
+        thought = sequence(self.free, self._marker(reasoning.close), rest(self._spelled))
         if opened:
             return thought
         thought = sequence(first(reasoning.open), thought)
@@ -219,11 +219,15 @@ class _Builder:
         if request.calls == "required":
             return self._called()
         if request.answer is not None:
-            # In the content, a marker that is no token is a marker, even inside a JSON string.
-            spelled = tuple(marker for marker in self.markers if marker not in self.tokens)
-            answer = sequence(SPACE, Json(*request.answer, without=spelled))
+            answer = sequence(SPACE, self._json_answer())
             return answer if self.block is None else choice(answer, self._called())
         return self._written("any")
+
+    def _json_answer(self) -> Node:
+        """In the content, a marker that is no token is a marker, even inside a JSON string."""
+        assert self.request.answer is not None
+        spelled = tuple(marker for marker in self.markers if marker not in self.tokens)
+        return Json(*self.request.answer, without=spelled)
 
     def _written(self, calls: Quota) -> Node:
         """Free text, with speech and calls in it.
@@ -352,6 +356,8 @@ class _Builder:
         return alternatives(*(sequence(*(self._part(*part, names) for part in parts)) for names in same.values()))
 
     def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str]) -> Node:
+        if isinstance(part, str) and self.program.headers is not None:
+            return self._spelled(part)  # headers are written as they are
         if isinstance(part, str):
             # Where the template writes whitespace there must be some; elsewhere there may be.
             space = SOME_SPACE if part[:1].isspace() else SPACE

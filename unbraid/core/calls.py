@@ -15,7 +15,7 @@ from .frames import MARKUP, NAME, TEXT, Frame, Malformed
 from .grammar import JsonCall, NameInId
 from .markers import Markers
 from .python_arguments import PythonArgumentsFrame
-from .tagged import TaggedArgumentsFrame, TagRule
+from .tagged import TaggedArgumentsFrame, TagRule, after_words
 from .values import JsonCallFrame, push_arguments
 
 if TYPE_CHECKING:
@@ -223,13 +223,16 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Go on at `at` if `key` comes next, otherwise with the next step."""
+    """Go on at `at` if these words come next, otherwise with the next step. Nothing is taken."""
 
-    key: str
+    words: tuple[str, ...]
     at: int
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        comes = _next_is(parser, frame, self.key)
+        comes = _next_is(parser, frame, self.words[0])
+        if comes and len(self.words) > 1:
+            end = after_words(parser.buffer, parser.position, self.words, parser.limits.name)
+            comes = None if end is None and not parser.at_end else end is not None and end >= 0
         if comes is None:
             return False
         frame.at = self.at if comes else frame.at + 1

@@ -180,7 +180,7 @@ class CallList:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`first` where the text begins with `opening`, otherwise `second`. The renderer writes `second`."""
+    """`first` where the text begins with the words of `opening`, otherwise `second`. The renderer writes `second`."""
 
     opening: str
     first: Call | CallList

@@ -462,7 +462,7 @@ class _StepBuilder:
         self._body(body.second)
         leave = len(self.steps)
         self.steps.append(calls.Jump(0))
-        self.steps[branch] = calls.Branch(self._key(body.opening.strip()), len(self.steps))
+        self.steps[branch] = calls.Branch(tuple(map(self._key, body.opening.split())), len(self.steps))
         self._calls(body.first)
         self.steps[leave] = calls.Jump(len(self.steps))
 

@@ -106,7 +106,7 @@ def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[
     )
 
 
-def _after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
     """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
     the text ends before that can be told."""
     for word in words:
@@ -135,7 +135,7 @@ class TaggedArgumentsFrame(Frame):
         parser.skip_space()
         rule, buffer, start = self.rule, parser.buffer, parser.position
         most = parser.limits.name
-        begin = _after_words(buffer, start, rule.before, most)
+        begin = after_words(buffer, start, rule.before, most)
         if begin == -1 or (parser.at_end and start == len(buffer)):
             return self._end(parser)
         stop = end = None
@@ -166,13 +166,13 @@ class TaggedArgumentsFrame(Frame):
         return TaggedValueFrame(self.rule.value, kinds)
 
     def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
-        """The position after the opening tag, as `_after_words` says it, and the kinds of value that the tag speaks of,
+        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of,
         where it does."""
         rule = self.rule
-        end = _after_words(buffer, at, rule.after_key, most)
+        end = after_words(buffer, at, rule.after_key, most)
         kinds = None
         if end is not None and end >= 0 and rule.kind is not None:
-            said = _after_words(buffer, end, rule.kind[0], most)
+            said = after_words(buffer, end, rule.kind[0], most)
             if said is None:
                 return None, None
             if said >= 0:
@@ -180,9 +180,9 @@ class TaggedArgumentsFrame(Frame):
                 if stop == len(buffer) and stop - said <= most:
                     return None, None
                 kinds = rule.kinds.get(buffer[said:stop].lower())
-                end = _after_words(buffer, stop, rule.kind[1], most)
+                end = after_words(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
-            end = _after_words(buffer, end, rule.after, most)
+            end = after_words(buffer, end, rule.after, most)
         return end, kinds
 
     def _end(self, parser: Parser) -> bool:

@@ -234,14 +234,14 @@ def _output_at(whole: str, prompt: str) -> tuple[bool, int]:
     shared = shared_length(whole, prompt)
     begin = max(0, min(whole.rfind(USER, 0, shared), shared), shared - _LONGEST_TURN)
     cut = max(cuts(whole, begin, shared) & cuts(prompt, begin, shared))
-    if (after := _after_words(whole, cut, prompt[cut:].split())) is not None:
+    if (after := after_words(whole, cut, prompt[cut:].split())) is not None:
         return True, after
     # Some write more before the turn than in a conversation that goes on: then the prompt's end comes a second time.
     ends = [at for at in cuts(prompt, cut, len(prompt)) if prompt[at:].strip() and whole.startswith(prompt[at:], cut)]
     return False, cut + max((len(prompt) - at for at in ends), default=0)
 
 
-def _after_words(text: str, at: int, words: list[str]) -> int | None:
+def after_words(text: str, at: int, words: list[str]) -> int | None:
     """The place after words that come with whitespace of whatever kind between them; None where they do not come, or
     where there are none. Some templates are not careful about whitespace."""
     for word in words:

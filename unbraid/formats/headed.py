@@ -28,20 +28,13 @@ HARMONY = Format(
         Call((Name(), " <|constrain|>json", "<|message|>", Arguments())),
         "<|call|>",
     ),
-    other_tools=(
+    other_tools=tuple(
         Calls(
             "<|start|>assistant to=functions.",
-            Call(
-                (
-                    Name(),
-                    "<|channel|>commentary",
-                    Maybe("<|constrain|>", written=False),
-                    " json<|message|>",
-                    Arguments(),
-                )
-            ),
+            Call((Name(), f"<|channel|>commentary {kind}<|message|>", Arguments())),
             "<|call|>",
-        ),
+        )
+        for kind in ("json", "<|constrain|>json")
     ),
     headers=Headers(
         opens=("<|start|>", "<|channel|>"),

@@ -155,10 +155,9 @@ LLAMA_3 = Format(
 XLAM = Format(
     "xlam",
     reasoning=THINK_TAGS,
-    tools=Calls("[{", json_list(), bare=True),
+    tools=Calls("[", json_list(), bare=True),
     other_tools=(
         Calls("```json", replace(json_list(), close="]\n```")),
-        Calls("[TOOL_CALLS]", json_list()),
         Calls("<tool_call>", Either("[", json_list(), _ONE), "</tool_call>"),
     ),
     ends=("<|eot_id|>", "<|im_end|>"),

@@ -27,6 +27,6 @@ OLMO_3 = Format(
 LFM2 = Format(
     "lfm2",
     reasoning=THINK_TAGS,
-    tools=Calls("<|tool_call_start|>", Either("[{", json_list(), _LIST), "<|tool_call_end|>"),
+    tools=Calls("<|tool_call_start|>", Either("[ {", json_list(), _LIST), "<|tool_call_end|>"),
     ends=("<|im_end|>", "<|endoftext|>"),
 )
