@@ -40,6 +40,7 @@ bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/parse.py
 	$(BIN)/python bench/constrain.py
 	$(BIN)/python bench/serve.py
+	$(BIN)/python bench/transcribe.py
 
 clean: ## Remove .venv and what the tools left behind
 	rm -rf $(VENV) $(ENGINES) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
