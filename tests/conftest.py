@@ -18,6 +18,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("ordinary", _always, max_examples=10, derandomize=True)
+settings.register_profile("ordinary", _always, max_examples=6, derandomize=True)
 settings.register_profile("long", _always, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
