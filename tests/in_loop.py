@@ -16,7 +16,7 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await test(*args, **kwargs)
 
         asyncio.run(bounded())
