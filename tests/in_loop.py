@@ -11,7 +11,7 @@ from unbraid.engines import EngineError
 
 
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an asynchronous test; nothing may take longer than ten seconds."""
+    """Run an asynchronous test; nothing may take longer than a minute."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
