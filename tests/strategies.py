@@ -280,7 +280,10 @@ def texts(format: Format) -> st.SearchStrategy[str]:
     near = [marker.upper() for marker in markers] + [marker.replace("_", "-") for marker in markers]
     hostile = st.sampled_from(["\n", "\n\n", " ", *cut, *near, "<", "[", "{", "}", "é", "天", "😀", "Hello"])
     whole = st.lists(hostile | st.text(max_size=5), min_size=1, max_size=5).map("".join)
-    return whole.filter(lambda text: text != "" and not any(marker in text for marker in markers))
+    # A text that ends as a marker begins may hide the marker that follows it: `>>` and `>>>`.
+    return whole.filter(
+        lambda text: text != "" and all((text + marker).find(marker) == len(text) for marker in markers)
+    )
 
 
 def calls(format: Format) -> st.SearchStrategy[ToolCall]:
@@ -352,9 +355,13 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         kinds += [kind] * (node is not None)
     kinds += ["tag"] * (format.transcript is not None)
     kinds += ["answer"] * (format.answer is not None) + ["ignored"] * bool(format.ignored)
+    # Messages that have headers follow each other: there is none inside another.
+    inside = ("text", "calls") if format.headers is None else ("text",)
 
     def marker(text: str) -> str:
-        # The whitespace at a marker's ends may be there or not.
+        # The whitespace at a marker's ends may be there or not, but not in a header, which is one word.
+        if format.headers is not None:
+            return text
         return draw(st.sampled_from([text, text.strip(), text.lstrip(), text.rstrip()]))
 
     def some_calls() -> None:
@@ -363,7 +370,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         body = tools.body
         while isinstance(body, grammar.Either):
             body = draw(st.sampled_from([body.first, body.second]))
-        space = st.sampled_from(["", "", " ", "\n", " \n\t"])
+        # In a header space would be part of the name.
+        space = st.sampled_from(["", "", " ", "\n", " \n\t"] if format.headers is None else [""])
         if not tools.bare:
             written.append(marker(draw(st.sampled_from([tools.open, *tools.also]))))
         if isinstance(body, grammar.CallList):
@@ -447,14 +455,14 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 both = format.reasoning.open, format.reasoning.close
                 open, close = draw(st.sampled_from([both, *format.reasoning.also]))
                 written.append(marker(open))
-                pieces([k for k in kinds if k in ("text", "calls")], 2)
+                pieces([k for k in kinds if k in inside], 2)
                 written.append(marker(close))
             elif kind == "answer":
                 assert format.answer is not None
                 both = format.answer.open, format.answer.close
                 open, close = draw(st.sampled_from([both, *format.answer.also]))
                 written.append(marker(open))
-                pieces([k for k in kinds if k in ("text", "calls")], 2)
+                pieces([k for k in kinds if k in inside], 2)
                 written.append(draw(st.sampled_from([marker(close), ""])))
             elif kind == "ignored":
                 written.append(marker(draw(st.sampled_from(format.ignored))))

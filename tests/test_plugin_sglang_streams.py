@@ -88,14 +88,13 @@ def test_cuts_do_not_matter(format: Format, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("format", with_reasoning, ids=[format.name for format in with_reasoning])
 @given(data=st.data())
-def test_all_but_the_tags_goes_on(format: Format, data: st.DataObject) -> None:
-    """What is no reasoning goes to the next detector as the model wrote it, in its order."""
+def test_all_but_the_markers_goes_on(format: Format, data: st.DataObject) -> None:
+    """What is no reasoning goes to the next detector as the model wrote it, in its order, calls with their markers."""
     text = data.draw(strategies.hostile(format))
     stream = ReasoningStream(parts_of(format), inside=False)
     reasoning, rest = map("".join, zip(*map(stream.feed, text), stream.finish(), strict=True))
-    assert format.reasoning is not None
-    left, tags = rest, (format.reasoning.open.strip(), format.reasoning.close.strip())
-    if not any(tag in text for tag in tags):
+    left = rest
+    if not any(marker in text for marker in strategies.literals_of(format)):
         assert (reasoning, rest) == ("", text)
     for char in text:
         left = left[1:] if left.startswith(char) else left
@@ -106,6 +105,32 @@ def test_a_call_in_the_reasoning_is_a_call() -> None:
     call = '<tool_call>\n{"name": "f", "arguments": {"tag": "</think>"}}\n</tool_call>'
     stream = ReasoningStream(parts_of(unbraid.find("qwen3")), inside=True)
     assert stream.feed(f"Let me see. {call} And then.\n</think>\n\nDone.") == ("Let me see.  And then.", f"{call}Done.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rest"),
+    [
+        ("qwen3", "<think>\nhm\n</think>\n\nHi", "Hi"),
+        ("ernie-4.5", "<think>\nhm\n</think>\n\n<response>\nHi\n</response>\n", "Hi"),
+        ("hunyuan-a13b", "<think>\nhm\n</think>\n<answer>\nHi\n</answer>", "Hi"),
+        ("k2-horizon", "<ifm|think_fast>hm</ifm|think_fast>Hi", "Hi"),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>",
+            "Hi",
+        ),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant to=functions.f<|channel|>commentary json"
+            "<|message|>{}<|call|>",
+            "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+        ),
+    ],
+)
+def test_no_marker_is_left_in_the_content(name: str, text: str, rest: str) -> None:
+    """Who has no detector of calls sees what the first one leaves."""
+    stream = ReasoningStream(parts_of(unbraid.find(name)), inside=False)
+    assert [*map("".join, zip(*map(stream.feed, text), stream.finish(), strict=True))] == ["hm", rest]
 
 
 def test_a_tag_in_an_argument_is_data() -> None:

@@ -169,7 +169,11 @@ def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
     format = format_of(name, tokenizer)
     text = unbraid.render(format, Message((ToolCall("f", '{"a": 1}', "abcdefghi"),)))
     assert run(name, tokenizer, [encode(tokenizer, text)], prompt="")[0].tool_calls
-    assert not run(name, tokenizer, [encode_plain(tokenizer, text)], prompt="")[0].tool_calls
+    message = run(name, tokenizer, [encode_plain(tokenizer, text)], prompt="")[0]
+    assert format.tools is not None
+    assert format.tools.open.strip() in message.content
+    # Qwen3-Coder's models leave the token out: then the text that follows it begins the call.
+    assert bool(message.tool_calls) == any(calls.open in text for calls in format.other_tools)
 
 
 @every_case

@@ -169,7 +169,8 @@ class _Builder:
         more = NOTHING if self.block is None or request.one_call else Repeat(sequence(SPACE, self.block))
         around = Whole(sequence(SPACE, open)) if isinstance(open, Text) else sequence(SPACE, open)
         # Free text stands right before the marker that ends it.
-        return choice(content, sequence(around, choice(self._content(), sequence(self._content(), close, more))))
+        closed = sequence(self._content(), close, more, _trail(answer.close))
+        return choice(content, sequence(around, choice(self._content(), closed)))
 
     def messages(self, opened: Sequence[str], header: str) -> Node:
         """Messages with headers: reasoning, and then what was asked for. The prompt may have begun the first header."""
@@ -182,25 +183,30 @@ class _Builder:
             return sequence(SPACE if rest[:1].isspace() else NOTHING, self._spelled(rest.lstrip()))
 
         closed = self._marker(answer.close) if answer.close else NOTHING
+
+        def last(message: Node) -> Node:
+            """The output may end with the message or with what closes it."""
+            return choice(message, sequence(message, closed)) if answer.close else message
+
         content = self.free if request.answer is None else sequence(SPACE, self._json_answer())
 
         def rest(open: Callable[[str], Node]) -> Node:
             """All but the reasoning; `open` writes the first header."""
             said = sequence(open(answer.open), content)
             if self.block is None:
-                return said
+                return last(said)
             called = self._calls(open)
             more = NOTHING if request.one_call else Repeat(self.block)
             if request.calls == "required":
                 return sequence(called, more)
             spoken = sequence(self._spelled(answer.open), content)
             if request.answer is not None:
-                return choice(said, sequence(called, more))
+                return choice(last(said), sequence(called, more))
             if request.one_call:
-                return choice(said, called, sequence(said, closed, self.block))
+                return choice(last(said), called, sequence(said, closed, self.block))
             item = choice(sequence(spoken, closed, self.block), self.block)
-            some = sequence(choice(sequence(said, closed, self.block), called), Repeat(item), maybe(spoken))
-            return choice(NOTHING, said, some)
+            some = sequence(choice(sequence(said, closed, self.block), called), Repeat(item), maybe(last(spoken)))
+            return choice(NOTHING, last(said), some)
 
         if reasoning is None:
             return rest(first)
@@ -255,15 +261,11 @@ class _Builder:
         more = NOTHING if self.request.one_call else Repeat(sequence(SPACE, self.block))
         silent = [sequence(SPACE, section, SPACE, self.block) for section in self._section("none")]
         spoken = [sequence(SPACE, section) for section in self._section("some")]
-        return sequence(*before, choice(sequence(SPACE, self.block), *silent, *spoken), more, self._trail())
+        return sequence(*before, choice(sequence(SPACE, self.block), *silent, *spoken), more, self._after_calls())
 
-    def _trail(self) -> Node:
-        """Whitespace after the last call: what the closing marker has of its own. More would be content, and a weak
-        model that has nothing else to write would fill up all that it is allowed."""
+    def _after_calls(self) -> Node:
         assert self.format.tools is not None
-        close = self.format.tools.close
-        trail = close[len(close.rstrip()) :]
-        return maybe(Text(trail)) if trail else NOTHING
+        return _trail(self.format.tools.close)
 
     def _section(self, calls: Quota) -> list[Node]:
         """The spoken sections that there can be; none where the model does not speak."""
@@ -289,7 +291,7 @@ class _Builder:
         called = self._spoken_with_calls()
         if request.calls == "required":
             more = NOTHING if request.one_call else Repeat(sequence(SPACE, self.block))
-            return choice(after, called, sequence(called, close, more, self._trail()))
+            return choice(after, called, sequence(called, close, more, self._after_calls()))
         quiet = self._written("none" if request.one_call else "any")
         return choice(silent, after, called, sequence(called, close, quiet))
 
@@ -339,13 +341,14 @@ class _Builder:
 
     def _body(self, body: grammar.Call | grammar.CallList) -> Node:
         if isinstance(body, grammar.Call):
-            return self._call(body)
+            return self._call(body, headed=self.program.headers is not None)
         call = self._call(body.call)
         more = NOTHING if self.request.one_call else Repeat(sequence(*_literal(body.separator), call))
         return sequence(*_literal(body.open), call, more, *_literal(body.close))
 
-    def _call(self, call: grammar.Call) -> Node:
-        """A call to one of the tools. Those that take the same arguments share the rest of the call."""
+    def _call(self, call: grammar.Call, headed: bool = False) -> Node:
+        """A call to one of the tools. Those that take the same arguments share the rest of the call. What is headed
+        begins inside the header."""
         same: dict[str, list[str]] = {}
         notation = any(isinstance(part, grammar.Notation) for part in call.parts)
         for name, schema in self.request.tools.items():
@@ -353,10 +356,12 @@ class _Builder:
             # What is not strict is any JSON object; other notations still need to know what is a string.
             same.setdefault(json.dumps([schema if strict or notation else ANY_OBJECT, strict]), []).append(name)
         parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
-        return alternatives(*(sequence(*(self._part(*part, names) for part in parts)) for names in same.values()))
+        return alternatives(
+            *(sequence(*(self._part(*part, names, headed) for part in parts)) for names in same.values())
+        )
 
-    def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str]) -> Node:
-        if isinstance(part, str) and self.program.headers is not None:
+    def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str], headed: bool) -> Node:
+        if isinstance(part, str) and headed:
             return self._spelled(part)  # headers are written as they are
         if isinstance(part, str):
             # Where the template writes whitespace there must be some; elsewhere there may be.
@@ -366,7 +371,7 @@ class _Builder:
             return sequence(space, *((self._marker(text), *trail) if text else ()))
         if isinstance(part, grammar.Name):
             # In a header, a name and what stands before it are one word.
-            before: Node = NOTHING if self.program.headers is not None else SPACE
+            before: Node = NOTHING if headed else SPACE
             return sequence(before, choice(*(Text(_bare(name)) for name in names)))
         if isinstance(part, grammar.CallId):
             return sequence(SPACE, self._id())
@@ -389,7 +394,7 @@ class _Builder:
         if isinstance(part, grammar.JsonCall):
             return self._json_call(part, names, parameters.json())
         if isinstance(part, grammar.Maybe):
-            return maybe(SPACE, self._marker(part.marker), *(self._part(one, "", names) for one in part.then))
+            return maybe(SPACE, self._marker(part.marker), *(self._part(one, "", names, headed) for one in part.then))
         raise AssertionError(part)
 
     def _after(self, following: grammar.CallPart) -> list[str]:
@@ -428,6 +433,13 @@ class _Builder:
     def _id(self) -> Node:
         ids = self.format.call_ids
         return sequence(Text(ids.prefix), Repeat(LETTERS_AND_DIGITS, ids.length, ids.length))
+
+
+def _trail(close: str) -> Node:
+    """Whitespace at the end of the output: what the closing marker has of its own. More would be content, and a weak
+    model that has nothing else to write would fill up all that it is allowed."""
+    trail = close[len(close.rstrip()) :]
+    return maybe(Text(trail)) if trail else NOTHING
 
 
 def _literal(text: str) -> tuple[Node, ...]:

@@ -159,6 +159,8 @@ class Markup:
     text: str
     start: int
     end: int
+    of_calls: bool = False
+    """Whether it is a part of tool calls, or stands around them."""
 
     def to_openai(self) -> None:
         return None

@@ -104,10 +104,9 @@ class HeaderFrame(Frame):
         if start < len(buffer) and (not self.before or parser.at_end):
             parser.report(diagnostics.MALFORMED_HEADER, problem)
         parser.pop()
-        markers = self.rule.opens + self.rule.closes
-        opened = next((len(marker) for marker in markers if buffer.startswith(marker, start)), 0)
-        if opened and not self.before:
-            parser.take(opened, TEXT)
+        if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
+            # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
+            parser.take(1, TEXT)
 
     def _take_named(self, parser: Parser, found: re.Match[str], size: int) -> None:
         """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""

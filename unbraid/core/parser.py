@@ -314,7 +314,7 @@ class Parser:
         elif role == NAME:
             out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
         elif self._show_markup:
-            out.append(Markup(text, start, end))
+            out.append(Markup(text, start, end, self._calls is not None))
 
     def report(self, kind: str, message: str, at: int | None = None) -> None:
         at = self.offset if at is None else at

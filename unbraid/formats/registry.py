@@ -89,6 +89,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             format,
             answer=format.answer or source.answer,
             headers=format.headers or source.headers,
+            prompt=format.prompt or (source.prompt if source.headers is not None else ""),
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
         )
         if strand == "reasoning":

@@ -126,7 +126,8 @@ class RawOrder:
 
 
 class ReasoningStream:
-    """The reasoning in one response, and all the rest as the model wrote it: the detector of calls reads it next.
+    """The reasoning in one response, and the rest: the content, and the calls as the model wrote them, since the
+    detector of calls reads them next.
 
     The format has calls too, where its family has: a `<think>` in an argument is no reasoning, and a call in the
     reasoning is a call.
@@ -135,13 +136,15 @@ class ReasoningStream:
     def __init__(self, format: Format, *, inside: bool) -> None:
         """inside: the prompt has opened the reasoning."""
         assert format.reasoning is not None
-        tags = format.reasoning
-        self._parser = unbraid.parser(format, prompt=tags.open if inside else "", keep_message=False, markup=True)
-        self._tags = (tags.open.strip(), tags.close.strip())
+        prompt = format.reasoning.open if inside else ""
+        if format.headers is not None:
+            prompt = format.prompt
+        self._parser = unbraid.parser(format, prompt=prompt, keep_message=False, markup=True)
         self._order = RawOrder()
         self._held: list[str] = []
         """The raw text from there on."""
-        self._after_tag = False
+        self._in_calls = False
+        """Whether the last markup was that of calls."""
 
     def feed(self, text: str) -> tuple[str, str]:
         """The reasoning in the next piece of text, and the rest."""
@@ -161,14 +164,11 @@ class ReasoningStream:
         reasoning: list[str] = []
         rest: list[str] = []
         for event in told:
-            self._after_tag = self._is_tag(event)
-            if not self._after_tag:
+            if isinstance(event, Markup):
+                # The whitespace after a call goes on as well.
+                self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
+            if not isinstance(event, Markup) or self._in_calls:
                 place = reasoning if isinstance(event, Reasoning) else rest
                 place.append(raw[event.start - begin : event.end - begin])
         self._held = [raw[self._order.at - begin :]]
         return "".join(reasoning), "".join(rest)
-
-    def _is_tag(self, event: Event) -> bool:
-        """Whether it is a marker of the reasoning, or the whitespace after one."""
-        text = event.text.strip() if isinstance(event, Markup) else None
-        return text in self._tags or (text == "" and self._after_tag)
