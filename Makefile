@@ -38,6 +38,7 @@ lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 
 bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/parse.py
+	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/constrain.py
 	$(BIN)/python bench/serve.py
 	$(BIN)/python bench/transcribe.py

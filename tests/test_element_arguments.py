@@ -151,6 +151,14 @@ def test_a_call_that_is_not_closed_loses_nothing() -> None:
     assert diagnostics.MALFORMED_CALL in kinds(message)
 
 
+def test_a_closing_marker_that_goes_wrong_is_text() -> None:
+    for rest in ("</tool", "</x>", " "):
+        message = parse("minimax-m3", call("").removesuffix("</tool_call>") + rest)
+        assert message.tool_calls == (ToolCall("f", "{}"),)
+        assert message.content == ("" if rest == "</tool" else MARK + rest)
+        assert kinds(message) == [diagnostics.UNCLOSED]
+
+
 def test_a_section_that_begins_again() -> None:
     text = marked("§<tool_call>oops") + call("§<a>1§</a>")
     message = parse("minimax-m3", text)

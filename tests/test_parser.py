@@ -818,13 +818,27 @@ def test_what_stands_around_a_broken_value_is_kept(format: str, text: str, parts
     assert message.diagnostics
 
 
-@pytest.mark.parametrize("item", ['{"name":"a","arguments":{x}}', '{"arguments":{x},"name":"a"}', '{"name":"a","b":x}'])
-def test_many_broken_values_in_one_piece(item: str) -> None:
+_MISTRAL = "[TOOL_CALLS][{}]"
+
+
+@pytest.mark.parametrize(
+    ("format", "around", "separator", "item", "calls"),
+    [
+        ("mistral", _MISTRAL, ",", '{"name":"a","arguments":{x}}', 1),
+        ("mistral", _MISTRAL, ",", '{"arguments":{x},"name":"a"}', 1),
+        ("mistral", _MISTRAL, ",", '{"name":"a","b":x}', 1),
+        ("pythonic", "[{}]", ", ", "f(a x)", 1),
+        ("lfm2", "{}", "", '<|tool_call_start|>[f(a="x y", b=[1, {"c"', 1),
+        ("harmony", "{}", "", "<|start|>assistant<|channel|>comm", 0),
+        ("inkling", "{}", "", "<|message_model|><|content_invoke_tool_json|>{x<|end_message|>", 0),
+    ],
+)
+def test_many_broken_values_in_one_piece(format: str, around: str, separator: str, item: str, calls: int) -> None:
     """Each is looked at once, not to the end of the piece: quadratic work would not come to an end here."""
     count = 30_000
-    parser = unbraid.parser("mistral", keep_message=False)
-    events = parser.feed("[TOOL_CALLS][" + ",".join([item] * count) + "]") + parser.finish()
-    assert sum(isinstance(event, unbraid.ToolCallEnd) for event in events) == count
+    parser = unbraid.parser(format, keep_message=False)
+    events = parser.feed(around.replace("{}", separator.join([item] * count))) + parser.finish()
+    assert sum(isinstance(event, unbraid.ToolCallEnd) for event in events) == count * calls
 
 
 def test_a_call_without_an_id_is_written_without_one() -> None:

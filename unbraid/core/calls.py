@@ -476,7 +476,7 @@ class Close:
             return False
         elif not frame.rule.close_required:
             parser.leave_calls()
-        elif _closing_bracket(parser.buffer, position):
+        elif _closing_bracket(parser.buffer, position) and not close.key.startswith(parser.buffer[position]):
             # A bracket too many is what models get wrong most often; before the closing marker it is never text.
             parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
             parser.take(1, MARKUP)

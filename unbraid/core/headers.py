@@ -37,9 +37,9 @@ class HeaderRule:
     strands: Sequence[tuple[str, re.Pattern[str]]]
     """Which strand follows, by the first pattern that is found."""
 
-    def close_at(self, text: str, start: int) -> tuple[int, int]:
+    def close_at(self, text: str, start: int, end: int) -> tuple[int, int]:
         """Where the nearest close begins and ends; -1 where none comes."""
-        found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start)) >= 0]
+        found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
         return min(found, default=(-1, -1))
 
     def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
@@ -62,9 +62,12 @@ class HeaderFrame(Frame):
 
     def step(self, parser: Parser) -> bool:
         rule, buffer, start = self.rule, parser.buffer, parser.position
-        begin, end = rule.close_at(buffer, start)
-        broken = rule.breaks.find(buffer, start, len(buffer) if begin < 0 else begin)
-        if broken is not None or self._is_none(parser, begin):
+        # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.
+        limit = min(len(buffer), start + 2 * parser.limits.name)
+        begin, end = rule.close_at(buffer, start, limit)
+        rest = buffer[start : limit if begin < 0 else begin]
+        too_long = begin < 0 and limit < len(buffer)
+        if too_long or rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit]):
             self._give_up(parser, "a header that does not end")
             return True
         if begin < 0:
@@ -85,18 +88,16 @@ class HeaderFrame(Frame):
             parser.take(end - start, MARKUP)
         return True
 
-    def _is_none(self, parser: Parser, close: int) -> bool:
-        """Whether what comes cannot be a header."""
-        rest = parser.buffer[parser.position : close if close >= 0 else len(parser.buffer)]
-        if len(rest) > 2 * parser.limits.name:
+    def _is_none(self, rest: str, text: str) -> bool:
+        """Whether what comes cannot be a header: the rest of one, or the text that it stands in, is not like that."""
+        rule = self.rule
+        opened = next((len(open) for open in rule.opens if not self.before and rest.startswith(open)), 0)
+        if not rule.inside.fullmatch(rest, opened):
             return True
-        opened = next((len(open) for open in self.rule.opens if not self.before and rest.startswith(open)), 0)
-        if not self.rule.inside.fullmatch(rest, opened):
-            return True
-        if not self.before or not self.rule.begins:
+        begun = text.lstrip()
+        if not self.before or not rule.begins or not begun:
             return False
-        begun = parser.buffer[parser.position :].lstrip()
-        return bool(begun) and not any(word.startswith(begun[: len(word)]) for word in self.rule.begins)
+        return not any(word.startswith(begun[: len(word)]) for word in (*rule.begins, *rule.closes))
 
     def _give_up(self, parser: Parser, problem: str) -> None:
         """It is text, and another header may begin in it."""

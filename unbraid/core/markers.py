@@ -49,7 +49,7 @@ class Markers:
         "_partial",
         "_search",
         "at",
-        "find_or_json",
+        "find_or_sign",
         "like_json",
     )
 
@@ -71,8 +71,8 @@ class Markers:
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
         self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
         self._longest = max(map(len, spellings), default=0)
-        self.find_or_json = re.compile("|".join([*map(re.escape, ordered), r'["\\{}\[\],]'])).search
-        """The nearest marker or character that has a meaning in JSON."""
+        self.find_or_sign = re.compile("|".join([*map(re.escape, ordered), r"""(["'\\(){}\[\],])"""])).search
+        """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
         self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
         """The characters that begin a marker as well as a JSON value."""
 
@@ -105,6 +105,12 @@ class Markers:
             return size
         partial = self._partial(text, tail if tail > start else start)
         return size if partial is None else partial.start()
+
+    def judged(self, text: str, start: int) -> int:
+        """Up to where `text` can be searched for markers: neither a whole one nor the beginning of one is cut there.
+        Only the end of the text is looked at, so that who takes little of it may ask often."""
+        found = self._search(text, max(start, len(text) - 2 * self._longest))
+        return self.settled(text, start) if found is None else found.end()
 
 
 def _suffixes(lead: str) -> list[str]:

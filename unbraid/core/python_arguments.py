@@ -27,7 +27,6 @@ _space = re.compile(r"\s*").match
 _name = re.compile(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*").match
 _scalar = re.compile(r"[\w.+-]*").match
 _unescaped = re.compile(r"""[^"'\\]*""").fullmatch
-_followed = re.compile(r"""["'\\()\[\]{}]""").search
 
 
 class PythonArgumentsFrame(Frame):
@@ -217,31 +216,29 @@ class PythonArgumentsFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        marker = self.markers.find(buffer, start)
-        if marker is not None:
-            limit = marker.start()
-        else:
-            limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+        limit = len(buffer) if parser.at_end else self.markers.judged(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, ARGUMENTS)
-        if over or marker is not None:
+        if over:
             parser.pop()
             parser.call.has_arguments = True
             return True
         return self._wait(parser)
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
-        """How far what broke goes, and whether the call's own bracket comes there."""
+        """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""
         while at < limit:
             if self.escaped:
                 self.escaped = False
-                at += 1
+                at += not self.markers.at(buffer, at)
                 continue
-            mark = _followed(buffer, at, limit)
+            mark = self.markers.find_or_sign(buffer, at, limit)
             if mark is None:
                 break
-            char = mark.group()
+            char = mark.group(1)
+            if char is None:
+                return mark.start(), True
             if char == "\\":
                 self.escaped = bool(self.quotes)
             elif self.quotes:
@@ -251,6 +248,8 @@ class PythonArgumentsFrame(Frame):
                 self.quotes = char
             elif char in "([{":
                 self.depth += 1
+            elif char == ",":
+                pass
             elif self.depth == 0:
                 return mark.start(), True
             else:

@@ -21,7 +21,6 @@ _string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
 _plain = re.compile(r'[^"\\]*').match
 _escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match
 _partial_escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
-_BRACKETS_AND_COMMA = frozenset("{}[],")
 _decode = json.JSONDecoder(strict=False).decode
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -92,11 +91,7 @@ class ValueFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        found = self.markers.find(buffer, start)
-        if found is not None:
-            limit = found.end()
-        else:
-            limit = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+        limit = len(buffer) if parser.at_end else self.markers.judged(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, self.role)
@@ -113,19 +108,19 @@ class ValueFrame(Frame):
         while at < limit:
             if self.escaped:
                 self.escaped = False
-                at += 1
+                at += not self.markers.at(buffer, at)
                 continue
-            mark = self.markers.find_or_json(buffer, at, limit)
+            mark = self.markers.find_or_sign(buffer, at, limit)
             if mark is None:
                 return limit, False
-            char = mark.group()
+            char = mark.group(1)
+            if char is None:
+                return mark.start(), True
             if char == '"':
                 self.quoted = not self.quoted
             elif char == "\\":
                 self.escaped = self.quoted
-            elif char not in _BRACKETS_AND_COMMA:
-                return mark.start(), True  # a marker
-            elif self.quoted:
+            elif self.quoted or char in "'()":
                 pass
             elif char in "{[":
                 self.depth += 1
