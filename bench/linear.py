@@ -39,7 +39,9 @@ def main() -> int:
 def floods(format: Format) -> Iterator[tuple[str, str, str]]:
     """A name, what a flood begins with, and what is repeated."""
     one = unbraid.render(format, Message((ToolCall("f", ARGUMENTS, "abcdefghi"),)))
-    two = unbraid.render(format, Message((ToolCall("f", ARGUMENTS, "abcdefgh0"), ToolCall("f", ARGUMENTS, "abcdefgh1"))))
+    two = unbraid.render(
+        format, Message((ToolCall("f", ARGUMENTS, "abcdefgh0"), ToolCall("f", ARGUMENTS, "abcdefgh1")))
+    )
     yield "calls", "", one
     for place in PLACES:
         at = int(len(one) * place)
