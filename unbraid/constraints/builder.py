@@ -9,8 +9,9 @@ from typing import Literal
 
 from ..core import grammar
 from ..core.calls import is_word
+from ..core.compiler import pieces
 from ..core.errors import InvalidTools, UnbraidError
-from ..core.program import Program, pieces
+from ..core.program import Program
 from .arguments import Parameters, python, tagged
 from .bare import BareValues, bare
 from .elements import elements

@@ -9,9 +9,10 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..core.compiler import compile_format
 from ..core.errors import MissingTokens, UnbraidError
 from ..core.grammar import Format
-from ..core.program import Program, compile_format
+from ..core.program import Program
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from .builder import LazyLanguage, build, build_lazy, token_node

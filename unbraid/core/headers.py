@@ -97,7 +97,7 @@ class HeaderFrame(Frame):
         begun = text.lstrip()
         if not self.before or not rule.begins or not begun:
             return False
-        return not any(word.startswith(begun[: len(word)]) for word in (*rule.begins, *rule.closes))
+        return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
 
     def _give_up(self, parser: Parser, problem: str) -> None:
         """It is text, and another header may begin in it."""

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from . import diagnostics, snapshots
 from .call_ids import IdSource
 from .calls import CallsFrame, PendingCall
+from .compiler import compile_format
 from .detokenizer import Detokenizer
 from .errors import UnbraidError
 from .events import (
@@ -37,7 +38,7 @@ from .headers import HeaderFrame
 from .limits import Limits
 from .markers import Marker
 from .message import Fold, Message
-from .program import Code, Program, ScopeRule, compile_format
+from .program import Code, Program, ScopeRule
 from .scopes import AgainFrame, ScopeFrame
 from .tools import Tools
 from .vocabulary import Vocabulary

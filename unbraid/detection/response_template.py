@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.compiler import compile_format
 from ..core.errors import InvalidFormat
 from ..core.grammar import (
     Arguments,
@@ -24,7 +25,6 @@ from ..core.grammar import (
     Name,
     TaggedArguments,
 )
-from ..core.program import compile_format
 from .errors import DetectionError
 from .literal_patterns import SPACE, Group, Item, read_pattern
 

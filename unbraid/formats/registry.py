@@ -7,9 +7,9 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from ..core.compiler import compile_format
 from ..core.errors import UnbraidError, UnknownFormat
 from ..core.grammar import Format
-from ..core.program import compile_format
 
 _formats: dict[str, Format] = {}
 _names: dict[str, str] = {}

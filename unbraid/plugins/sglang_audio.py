@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
 import unbraid
+from unbraid.core.compiler import compile_format
 from unbraid.core.errors import UnbraidError
 from unbraid.core.events import Event, Markup, SpeechAudio, SpeechText
 from unbraid.core.grammar import Format
-from unbraid.core.program import compile_format
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.spelling import is_whole, spell
 from unbraid.tokens import vocabulary

@@ -47,8 +47,7 @@ class _ToolParsing:
         super().__init__()
 
     def has_tool_call(self, text: str) -> bool:
-        assert self.format.tools is not None
-        return bool(text) and self.format.tools.open.strip() in text
+        return bool(text) and bool(unbraid.parse(self.format, text).tool_calls)
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
         """A whole output. A call that is not complete is text: nobody has seen it begin."""

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import tokens
+from ..core.compiler import compile_format
 from ..core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ..core.grammar import Format
 from ..core.parser import Parser
-from ..core.program import Program, compile_format
+from ..core.program import Program
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary
 from ..tokens.remembered import Remembered

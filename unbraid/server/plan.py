@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..constraints import Constraint, constraint
+from ..core.compiler import compile_format
 from ..core.errors import InvalidTools
 from ..core.grammar import Format
 from ..core.parser import Parser
-from ..core.program import compile_format
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from .audio_input import audio_of

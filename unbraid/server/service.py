@@ -13,9 +13,9 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Constraint, Loosened
 from ..constraints.constraint import Dialect
+from ..core.compiler import compile_format
 from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
-from ..core.program import compile_format
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..prompts import Encoder, PromptBuilder, PromptTooLarge
