@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from unbraid import Message, Text, ToolCall, UnknownFormat, find, parse
+from unbraid import Message, Text, ToolCall, parse
 from unbraid.core.parser import UnknownTools
 
 from .shared_data import SHARED
@@ -18,15 +18,7 @@ FOLDER = SHARED / "conformance"
 ENGINES = ("dynamo", "vllm", "sglang")
 
 
-def _known(format: str) -> bool:
-    try:
-        find(format)
-    except UnknownFormat:
-        return False
-    return True
-
-
-_FORMATS = {
+FAMILIES = {
     "deepseek_v3": "deepseek-v3",
     "deepseek_v3_1": "deepseek-v3.1",
     "deepseek_v3_2": "deepseek-v3.2",
@@ -47,8 +39,6 @@ _FORMATS = {
     "qwen25": "qwen2.5",
     "qwen3_coder": "qwen3-coder",
 }
-# Gemma 4 is compared as soon as there is a format of that name.
-FAMILIES = {family: format for family, format in _FORMATS.items() if format != "gemma-4" or _known(format)}
 """Folder to format."""
 NOT_JSON = {"deepseek_v3_2", "deepseek_v4", "gemma4", "glm47", "minimax_m2", "nemotron_nano", "pythonic", "qwen3_coder"}
 """Families whose arguments are not JSON, and become it."""
@@ -66,8 +56,12 @@ class Said:
         """Whether our message says the same. The engines answer without streaming: so a call that never became complete
         counts as text. Most drop the text that follows the first call, and some do not."""
         settled = message.settled()
-        calls = tuple((call.name, _canonical(json.loads(call.arguments))) for call in settled.tool_calls)
-        return self.calls == calls and self.text in (before_calls(settled), settled.content)
+        return self.has_calls_of(message) and self.text in (before_calls(settled), settled.content)
+
+    def has_calls_of(self, message: Message) -> bool:
+        """Whether at least the calls are those of our message."""
+        settled = message.settled()
+        return self.calls == tuple((call.name, _canonical(json.loads(call.arguments))) for call in settled.tool_calls)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ Written by `python -m tests.write_conformance`; do not edit.
 _DIFFERENT_HEAD = """\
 ## Where all three agree, and we differ
 
-In all of these the engines lose something that the model wrote, or take back a call that has begun.
+In all of these the engines lose something that the model wrote, or take back a call that has begun. In {alike} of the
+{count} the calls are theirs, and only text is kept that they drop.
 
 | case | the text | the engines | ours | why |
 | --- | --- | --- | --- | --- |"""
@@ -62,14 +63,20 @@ class _Ours:
     def with_us(self, key: tuple[str, str]) -> tuple[str, ...]:
         return self.cases[key].with_us(self.emitted.get(key, self.messages[key]))
 
+    def same_calls(self, key: tuple[str, str]) -> bool:
+        agreed = self.cases[key].agreed
+        return agreed is not None and agreed.has_calls_of(self.messages[key])
+
     def count(self, family: str, condition: Callable[[Case, int], bool]) -> int:
         return sum(condition(case, len(self.with_us(key))) for key, case in self.cases.items() if key[0] == family)
 
 
 def document() -> str:
     ours = _Ours()
-    lines = [_HEAD, *_summary(ours), "", _DIFFERENT_HEAD]
-    lines += [_difference(ours, *key) for key in ours.cases if key in DIFFERENT]
+    different = [key for key in ours.cases if key in DIFFERENT]
+    alike = sum(ours.same_calls(key) for key in different)
+    lines = [_HEAD, *_summary(ours), "", _DIFFERENT_HEAD.format(alike=alike, count=len(different))]
+    lines += [_difference(ours, *key) for key in different]
     lines += ["", _NUMBERS_HEAD]
     for name, number in NUMBERS.items():
         lines += [*_number(ours, name, number), ""]
