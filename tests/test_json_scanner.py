@@ -212,7 +212,7 @@ def test_depth_limit() -> None:
     limits = Limits(depth=3)
     assert is_valid(both_ways('[{"a": [1]}, [[]]]', limits)[0])
     scanner, end = both_ways('[{"a": [[1]]}]', limits)
-    assert (scanner.error, end, scanner.depth) == (diagnostics.TOO_DEEP, 8, 3)
+    assert (scanner.error, end, len(scanner.open)) == (diagnostics.TOO_DEEP, 8, 3)
 
 
 def test_number_limit() -> None:
@@ -239,10 +239,10 @@ def test_memory_is_bounded(data: st.DataObject) -> None:
     scanner = JsonScanner(limits)
     for piece in data.draw(st.lists(bits, max_size=40)):
         scanner.scan(piece, 0)
-        assert scanner.depth <= limits.depth
+        assert len(scanner.open) <= limits.depth
         assert len(json.dumps(scanner.save())) < 200
 
 
 def test_a_million_brackets() -> None:
     scanner, end = scan(["[" * 100_000] * 10)
-    assert (scanner.error, end, scanner.depth) == (diagnostics.TOO_DEEP, Limits().depth, Limits().depth)
+    assert (scanner.error, end, len(scanner.open)) == (diagnostics.TOO_DEEP, Limits().depth, Limits().depth)

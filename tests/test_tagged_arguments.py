@@ -52,6 +52,12 @@ VALUES: list[tuple[Any, str, str]] = [
     ("array", "[1,  2]", "[1,  2]"),
     ("array", ' ["</parameter>", "</tool_call>"]\n', ' ["</parameter>", "</tool_call>"]'),
     ("object", '{"a": {"b": "<parameter=c>"}}', '{"a": {"b": "<parameter=c>"}}'),
+    # As Python writes it.
+    ("array", "['a', \"b\"]", '["a", "b"]'),
+    ("array", "[1, True]", "[1, true]"),
+    ("array", "[\"a\", 'it\\'s', {'k': ('x', 1.5), 2: []}]", '["a", "it\'s", {"k": ["x", 1.5], "2": []}]'),
+    ("array", "['</parameter>',]", '["</parameter>"]'),
+    ("object", '{\'a\': {"b": [None]}, "c": 2}', '{"a": {"b": [null]}, "c": 2}'),
     # Where it may be a string and more, it is JSON if all of it is; but a string stands bare.
     (None, "3", "3"),
     (None, "3 ", "3 "),
@@ -98,7 +104,11 @@ MISFITS: list[tuple[str, str, str, bool]] = [
     ("array", "[1, 2", "[1, 2\n", False),
     ("array", "[1, oops]", "[1, oops]", False),
     ("array", "[1] [2]", "[1][2]", False),
-    ("object", "{'a': 1}", "{'a': 1}", False),
+    ("array", "['a', oops, 'b']", "[\"a\", oops, 'b']", False),
+    ("array", "['a' 'b']", "[\"a\"'b']", False),
+    ("array", "[Truth]", "[Truth]", False),
+    ("object", "{'a': 1", '{"a": 1', False),
+    ("object", "{a: 1}", "{a: 1}", False),
     ("object", '{"a": "x\ny"}', '{"a": "x\ny"}', False),
 ]
 

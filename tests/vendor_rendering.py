@@ -60,8 +60,8 @@ class Template:
     """Whether it writes a turn in its own way only if another message follows."""
     opens: Callable[[Turn], bool] = _never
     """Turns that it leaves open: a diagnostic says so, and no constraint admits it."""
-    unread: frozenset[str] = frozenset()
-    """Turns that do not come back, for want of something in the format's grammar. The note says what."""
+    unusual: frozenset[str] = frozenset()
+    """Turns that it writes in a way that is read, but no constraint asks for it. The note says what."""
     unsafe: bool = False
     """Whether it does what the sandbox forbids, Hugging Face's as well as ours: it is rendered in a wider one."""
     note: str = ""

@@ -283,8 +283,9 @@ TEMPLATES = {
         arguments=("object",),
         reasoning="field",
         tags=("</parameter>", "</seed:tool_call>"),
-        unread=frozenset({"nested arguments"}),
-        note="Arrays and objects it writes as Python does (`{'a': None}`), and between tags the format reads JSON.",
+        unusual=frozenset({"nested arguments"}),
+        note="Arrays and objects it writes as Python does (`{'a': None}`): read where the tool's schema says that they "
+        "are none but these.",
     ),
 }
 

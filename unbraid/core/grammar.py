@@ -94,7 +94,8 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON."""
+    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON, or as
+    Python's literals where the tool's schema leaves no string."""
 
     open: str
     """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""

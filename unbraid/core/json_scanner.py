@@ -7,7 +7,7 @@ far the value goes. Its whole state is a handful of plain values, however much h
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from . import diagnostics
 from .limits import Limits
@@ -25,6 +25,10 @@ _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')
 _SCALAR_STARTS = frozenset("-0123456789tfn")
+
+Missing = Literal["", "value", "item"]
+"""A value; or an item of what is open, which may also have been at its end."""
+_MISSING: dict[int, Missing] = {_VALUE: "value", _FIRST_ITEM: "item", _FIRST_KEY: "item", _KEY: "item"}
 
 
 class JsonScanner:
@@ -44,6 +48,7 @@ class JsonScanner:
         "flaw",
         "is_object",
         "message",
+        "missing",
         "paused",
     )
 
@@ -63,14 +68,17 @@ class JsonScanner:
         self.flaw = ""
         self.error = ""
         self.message = ""
+        self.missing: Missing = ""
+        """What should have come, where it broke."""
 
     @property
     def in_string(self) -> bool:
         return self._state in (_STRING, _ESCAPE, _HEX)
 
     @property
-    def depth(self) -> int:
-        return len(self._stack)
+    def open(self) -> str:
+        """The brackets that are open."""
+        return "".join(self._stack)
 
     def scan(self, text: str, position: int) -> int:
         """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
@@ -215,13 +223,13 @@ class JsonScanner:
         return True
 
     def _break(self, kind: str, message: str) -> bool:
+        self.missing = _MISSING.get(self._state, "")
         self._state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
         return False
 
     def save(self) -> list[Any]:
-        stack = "".join(self._stack)
         problems = [self.flaw, self.error, self.message]
-        return [self._state, stack, self._in_key, self._hex, self._scalar, self.is_object, *problems]
+        return [self._state, self.open, self._in_key, self._hex, self._scalar, self.is_object, *problems]
 
     @classmethod
     def load(cls, saved: list[Any], limits: Limits, wary: frozenset[str] = frozenset()) -> JsonScanner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from . import diagnostics
 from .events import Event, ToolCallArguments
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
 # or a string, more of a string.
-_ITEM, _VALUE, _COLON, _NEXT, _QUOTES, _STRING = range(6)
+ITEM, VALUE, _COLON, _NEXT, _QUOTES, _STRING = range(6)
 
 _CALL = "c"
 """The outermost level: the arguments themselves, up to the bracket that closes the call."""
@@ -55,7 +55,7 @@ class PythonArgumentsFrame(Frame):
         """How many arguments came without a name."""
         self.open = _CALL
         """The brackets that are open."""
-        self.state = _ITEM
+        self.state = ITEM
         self.lead = ""
         """What is to be written before the next item: the comma, for it may also have been the last."""
         self.quotes = ""
@@ -86,19 +86,19 @@ class PythonArgumentsFrame(Frame):
                 return False
             if marker:
                 return self._break(parser, "a marker in the middle of the arguments")
-        if self.state in (_ITEM, _NEXT) and char == _CLOSERS[self.open[-1]]:
+        if self.state in (ITEM, _NEXT) and char == _CLOSERS[self.open[-1]]:
             self._close(parser, char)
         elif self.state == _NEXT and char == ",":
             parser.take(1, MARKUP)
             # Before the next argument, its key knows of the comma.
-            self.state, self.lead = _ITEM, "" if self.open == _CALL else ", "
+            self.state, self.lead = ITEM, "" if self.open == _CALL else ", "
         elif self.state == _COLON and char == ":":
             parser.take(1, ARGUMENTS, ": ")
-            self.state = _VALUE
+            self.state = VALUE
         elif self.state in (_NEXT, _COLON):
             expected = "':'" if self.state == _COLON else f"',' or '{_CLOSERS[self.open[-1]]}'"
             return self._break(parser, f"'{char}' where {expected} should be")
-        elif self.state == _ITEM and self.open == _CALL:
+        elif self.state == ITEM and self.open == _CALL:
             return self._argument(parser, char)
         else:
             return self._value(parser, char)
@@ -125,6 +125,8 @@ class PythonArgumentsFrame(Frame):
             return
         parser.take(1, ARGUMENTS, "}" if char == "}" else "]")
         self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
+        if not self.open:
+            parser.pop()
 
     def _argument(self, parser: Parser, char: str) -> bool:
         """An argument begins: with its name, or, where the schema says in which order names come, with its value."""
@@ -138,7 +140,7 @@ class PythonArgumentsFrame(Frame):
                 return self._wait(parser)
             if buffer[after] == "=":
                 parser.take(after + 1 - start, ARGUMENTS, self.keys.begin(parser, buffer[start:stop]))
-                self.state = _VALUE
+                self.state = VALUE
                 return True
         elif char not in "\"'([{":
             return self._break(parser, f"'{char}' where an argument should be")
@@ -146,12 +148,12 @@ class PythonArgumentsFrame(Frame):
         if not names or names[0] in self.keys:
             return self._break(parser, "an argument without a name", diagnostics.MALFORMED_CALL)
         self.positional += 1
-        self.state, self.lead = _VALUE, self.keys.begin(parser, names[0])
+        self.state, self.lead = VALUE, self.keys.begin(parser, names[0])
         return True
 
     def _value(self, parser: Parser, char: str) -> bool:
         buffer, start = parser.buffer, parser.position
-        is_key = self.state == _ITEM and self.open[-1] == "{"
+        is_key = self.state == ITEM and self.open[-1] == "{"
         if char in "\"'":
             self._write(parser, 1, '"')
             self.state, self.quotes, self.in_key = _QUOTES, char, is_key
@@ -160,7 +162,7 @@ class PythonArgumentsFrame(Frame):
             if len(self.open) >= parser.limits.depth:
                 return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
             self._write(parser, 1, "{" if char == "{" else "[")
-            self.open, self.state = self.open + char, _ITEM
+            self.open, self.state = self.open + char, ITEM
             return True
         stop = _scalar(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         if stop - start > parser.limits.number:
@@ -258,14 +260,16 @@ class PythonArgumentsFrame(Frame):
         return limit, False
 
     def save(self) -> list[Any]:
-        values = [getattr(self, slot) for slot in self.__slots__ if slot not in ("markers", "keys")]
-        return [self.keys.save(), *values]
+        return [self.keys.save(), *(getattr(self, name) for name in _PLAIN_STATE)]
 
     @classmethod
-    def load(cls, saved: list[Any], markers: Markers) -> PythonArgumentsFrame:
+    def load(cls, saved: list[Any], markers: Markers) -> Self:
         frame = cls(markers)
         keys, *values = saved
         frame.keys = Keys(keys)
-        for slot, value in zip([s for s in cls.__slots__ if s not in ("markers", "keys")], values, strict=True):
-            setattr(frame, slot, value)
+        for name, value in zip(_PLAIN_STATE, values, strict=True):
+            setattr(frame, name, value)
         return frame
+
+
+_PLAIN_STATE = [name for name in PythonArgumentsFrame.__slots__ if name not in ("keys", "markers")]

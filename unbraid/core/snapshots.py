@@ -14,7 +14,7 @@ from .headers import HeaderFrame
 from .message import Fold
 from .python_arguments import PythonArgumentsFrame
 from .scopes import AgainFrame, ScopeFrame
-from .tagged import ArgumentFrame, TaggedArgumentsFrame, TaggedValueFrame
+from .tagged import ArgumentFrame, PythonArgumentFrame, TaggedArgumentsFrame, TaggedValueFrame
 from .values import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
     assert isinstance(step, ReadTagged | ReadElements)
     if kind == "argument":
         return ArgumentFrame.load(saved, limits, step.rule.value.ends)
+    if kind == "python_argument":
+        return PythonArgumentFrame.load(saved, step.rule.value.ends)
     if values := _VALUES.get(kind):
         return values.load(saved, step.rule.value, limits)
     if isinstance(step, ReadElements):

@@ -17,6 +17,7 @@ from .limits import Limits
 from .markers import Marker, Markers, split_whitespace
 from .objects import Keys, escape, is_number, may_become_number
 from .parameters import STRING, kinds_of
+from .python_arguments import ITEM, VALUE, PythonArgumentsFrame
 from .values import ValueFrame
 from .xml_text import AMPERSAND, SECTION_OPEN
 
@@ -32,6 +33,8 @@ _STARTS |= dict.fromkeys("0123456789", "number")
 _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_ONLY_IN_PYTHON = "'TFN("
+"""What values begin with that JSON does not have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,10 +207,19 @@ class TaggedArgumentsFrame(Frame):
 
 
 class ArgumentFrame(ValueFrame):
-    """An argument that is an array or an object by the schema: JSON, passed on as it is."""
+    """An argument that is an array or an object by the schema: JSON, passed on as it is. Models write it as Python does
+    too: `['a', None]`."""
 
     kind = "argument"
     __slots__ = ()
+
+    def _broken(self, parser: Parser) -> None:
+        scanner = self.scanner
+        if scanner.missing and parser.buffer[parser.position] in _ONLY_IN_PYTHON:
+            parser.pop()
+            parser.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
+        else:
+            super()._broken(parser)
 
     def _finish(self, parser: Parser) -> None:
         parser.pop()
@@ -216,6 +228,28 @@ class ArgumentFrame(ValueFrame):
             parser.report(diagnostics.MALFORMED_JSON, scanner.flaw)
         if scanner.flaw or not scanner.done:
             parser.call.flawed = True
+
+
+class PythonArgumentFrame(PythonArgumentsFrame):
+    """The rest of an array or an object that goes on as Python writes it."""
+
+    kind = "python_argument"
+    __slots__ = ()
+
+    def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
+        super().__init__(markers)
+        self.open, self.state = open, state
+
+    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        parser.pop()
+        rest = ArgumentFrame(parser.limits, ARGUMENTS, self.markers)
+        rest.lenient, rest.depth = True, len(self.open)
+        parser.push(rest)
+        parser.report(kind, message)
+        if self.lead:
+            parser.add_arguments(self.lead)
+        parser.call.flawed = True
+        return True
 
 
 # What is known of a value so far.

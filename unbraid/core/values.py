@@ -61,8 +61,7 @@ class ValueFrame(Frame):
         if end > start:
             parser.take(end - start, self.role)
         if scanner.error:
-            parser.report(scanner.error, scanner.message)
-            self.lenient, self.depth = True, scanner.depth
+            self._broken(parser)
         elif scanner.done or (parser.at_end and scanner.finish()):
             self._finish(parser)
         elif parser.at_end:
@@ -83,6 +82,10 @@ class ValueFrame(Frame):
     @property
     def in_string(self) -> bool:
         return self.quoted if self.lenient else self.scanner.in_string
+
+    def _broken(self, parser: Parser) -> None:
+        parser.report(self.scanner.error, self.scanner.message)
+        self.lenient, self.depth = True, len(self.scanner.open)
 
     def _finish(self, parser: Parser) -> None:
         parser.pop()
