@@ -256,6 +256,35 @@ def test_prompt_ids(case: str) -> None:
     assert run("step-audio-2", tokenizer, [speech], prompt=spelled)[0].content == "Hi"
 
 
+@pytest.mark.parametrize(
+    ("turn", "reasoning", "content"),
+    [
+        ("<think>\nI was", " thinking", "Yes"),
+        ("<think>\nI was" + " there" * 200, " thinking", "Yes"),
+        ("<think>\nI was\n</think>\n\nI am", "", " thinkingYes"),
+        ("I am", "", " thinkingYes"),
+    ],
+)
+def test_a_prompt_that_breaks_off(turn: str, reasoning: str, content: str) -> None:
+    """Inside a strand, and by tokens: what a user has said, and turns that are over, mean nothing."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    history = "<|im_start|>assistant\n<think>\nhm<|im_end|>\n<|im_start|>user\nAnd <think>?<|im_end|>\n"
+    prompt = encode(tokenizer, f"{history}<|im_start|>assistant\n{turn}")
+    output = encode(tokenizer, " thinking" + ("\n</think>\n\nYes" if reasoning else "Yes"))
+    message, _ = run("qwen3", tokenizer, grouped(output, [1]), prompt=prompt)
+    assert (message.reasoning, message.content, message.diagnostics) == (reasoning, content, ())
+
+
+def test_a_prompt_that_breaks_off_in_a_message() -> None:
+    tokenizer = real_tokenizers.qwen3_with("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>")
+    begin = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>I was"
+    output = " thinking<|end|><|start|>assistant<|channel|>final<|message|>Yes<|return|>"
+    for prompt in (begin, begin + " there" * 200):
+        ids = encode(tokenizer, prompt)
+        message, _ = run("harmony", tokenizer, grouped(encode(tokenizer, output), [1]), prompt=ids)
+        assert (message.reasoning, message.content, message.diagnostics) == (" thinking", "Yes", ())
+
+
 def test_audio_outside_speech_is_kept() -> None:
     tokenizer = real_tokenizers.step_audio_2()
     message, _ = run("step-audio-2", tokenizer, [encode(tokenizer, "a<audio_1><audio_2>b")])

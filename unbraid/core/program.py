@@ -19,6 +19,8 @@ from .headers import HeaderRule
 from .markers import Marker, Markers
 from .vocabulary import Vocabulary
 
+_MARKER_TOKENS = 64
+"""No markers at the end of a prompt, and no header, have more tokens than this."""
 Code = int | str | float | None
 """What stands out of band: an audio code, a language, a time, or None for what means nothing."""
 
@@ -84,17 +86,18 @@ class Program:
 
     def open_after(self, prompt: str | Sequence[int]) -> tuple[list[str], str]:
         """The strands that a prompt leaves open, outermost first, by the markers that it ends with; and the whitespace
-        of the last marker that the prompt has not written, and the output may."""
-        from_ids = not isinstance(prompt, str)
+        of the last marker that the prompt has not written, and the output may. Tokens also show that it breaks off in
+        the middle of a strand; text does not, for a user may have written it."""
+        ids: Sequence[int] = ()
         if not isinstance(prompt, str):
             if self.vocabulary is None:
                 raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
-            # The markers at its end are all that matters; none has more tokens than this.
-            prompt = Detokenizer(self.vocabulary).text(prompt[-64:], self.stand_ins)
+            ids = prompt
+            prompt = Detokenizer(self.vocabulary).text(self._end_of(ids), self.stand_ins)
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
         if self.headers is not None:
-            return self._message_after(prompt if not from_ids else self._spelled(prompt)), ""
+            return self._message_after(self._spelled(prompt)), ""
         opened: list[str] = []
         trail: str | None = None
 
@@ -102,7 +105,7 @@ class Program:
             """Take one of the markers off the end of the prompt, if it is there."""
             nonlocal rest, trail
             for marker in markers:
-                text = marker.key if from_ids else self._spelled(marker.key)
+                text = marker.key if ids else self._spelled(marker.key)
                 if rest.endswith(text):
                     if trail is None:
                         trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
@@ -122,7 +125,27 @@ class Program:
                     opened.insert(0, strand)
                     going_on = True
                     break
-        return opened, trail or ""
+        return opened or self._inside(ids), trail or ""
+
+    def _end_of(self, prompt: Sequence[int]) -> Sequence[int]:
+        """The tokens that matter, at the end of a prompt: its last markers, or all from its last header on."""
+        begin = len(prompt)
+        if self.headers is not None:
+            opens = {key[0] for key in self.headers.opens}
+            begin = next((at for at in range(begin, 0, -1) if self.stand_ins.get(prompt[at - 1]) in opens), begin)
+        return prompt[max(begin - _MARKER_TOKENS, 0) :]
+
+    def _inside(self, prompt: Sequence[int]) -> list[str]:
+        """The strands that a prompt has opened with tokens, in the turn that it has begun, and not closed."""
+        turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in self.ends), 0)
+        opened: list[str] = []
+        for char in map(self.stand_ins.get, prompt[turn:]):
+            for strand, scope in self.content.inner.items() if char else ():
+                if strand not in opened and any(marker.key == char for marker in scope.opens):
+                    opened.append(strand)
+                elif strand in opened and any(marker.key == char for marker in scope.closes):
+                    del opened[opened.index(strand) :]
+        return opened
 
     def _message_after(self, prompt: str) -> list[str]:
         """The strand of the message that a prompt has begun, and not ended."""
@@ -142,7 +165,7 @@ class Program:
         if not isinstance(prompt, str):
             if self.vocabulary is None:
                 raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
-            prompt = self._spelled(Detokenizer(self.vocabulary).text(prompt[-64:], self.stand_ins))
+            prompt = self._spelled(Detokenizer(self.vocabulary).text(prompt[-_MARKER_TOKENS:], self.stand_ins))
         opens, closes = ([self._spelled(key) for key in keys] for keys in (self.headers.opens, self.headers.closes))
         begin = max(prompt.rfind(open) for open in opens)
         # The first of several that open one header: `<|start|>` comes before `<|channel|>`.
