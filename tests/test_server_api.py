@@ -275,16 +275,17 @@ def test_json_cannot_begin_in_the_middle_of_an_answer(api: Scripted) -> None:
 
 
 @pytest.mark.parametrize("way", ["field", "eot"])
-def test_prefill(api: Scripted, way: str) -> None:
+@pytest.mark.parametrize("begun", ["<think>", "<think>\nThey say hello, and I am"])
+def test_prefill(api: Scripted, way: str, begun: str) -> None:
     """The model goes on where the last message ends, and the parser begins there."""
     api.say("still thinking.\n</think>\n\nHi.<|im_end|>")
-    last = {"role": "assistant", "content": "<think>\n"}
+    last = {"role": "assistant", "content": f"{begun}\n"}
     if way == "field":
         choice = api.chat(messages=[*HELLO, last], continue_final_message=True)
     else:
         choice = api.chat(messages=[*HELLO, {**last, "eot": False}])
     assert choice["message"]["content"] == "Hi."
-    assert api.prompt().rstrip().endswith("<think>")
+    assert api.prompt().rstrip().endswith(begun)
     assert choice["message"]["reasoning_content"] == "still thinking."
 
 
