@@ -107,7 +107,7 @@ GRAMMAR = "the grammar: a well-formed call is a call"
 NO_CALL = "the grammar: without markup, all is content"
 FENCE = "the grammar: the fence may be missing"
 HEADER = "the grammar: a header may lack its beginning, where the prompt has written it"
-NO_OUTER_TAG = "the grammar: models forget the outer tag; its closing tag closes nothing, and is text (law 8)"
+NO_OUTER_TAG = "the grammar: models forget the outer tag, or only that it opens"
 SPACE = "law 3: space before a call is content, and so is text after it"
 FIDELITY = "law 5: arguments byte for byte, other notations by their value"
 ISOLATION = "law 6: markup in a string is data"
@@ -129,7 +129,6 @@ def families(names: str, own: Answer) -> dict[str, Answer]:
 
 _TAGS = "deepseek_v3_2 deepseek_v4 minimax_m2 nemotron_nano qwen3_coder"
 _COMPACT = "deepseek_v3_1 kimi_k2 harmony"
-_STRAY = "\n</tool_call>"
 _UNKNOWN_LA = '{"name": "unknown_tool", "arguments": {"location": "LA"}}'
 
 NUMBERS: dict[str, Number] = {
@@ -191,7 +190,7 @@ NUMBERS: dict[str, Number] = {
         "The first marker missing",
         all_text(KEPT),
         {
-            **families("nemotron_nano qwen3_coder", answer(NYC, _STRAY, law=NO_OUTER_TAG)),
+            **families(_TAGS, answer(NYC, law=NO_OUTER_TAG)),
             "harmony": answer(NYC, law=HEADER),
         },
     ),
@@ -226,14 +225,13 @@ NUMBERS: dict[str, Number] = {
         "A call without its first marker, then a whole one",
         Answer(_stray_call_then_boston, KEPT),
         {
-            **families("deepseek_v4 minimax_m2", Answer(_stray_call_then_boston, f"{KEPT}; {LINE}")),
-            "qwen3_coder": answer(NYC, _STRAY, BOSTON, law=NO_OUTER_TAG),
+            **families("deepseek_v4 minimax_m2 qwen3_coder", answer(NYC, BOSTON, law=NO_OUTER_TAG)),
         },
     ),
     "5.g": Number(
         "Text, then a call without its first marker",
         all_text(KEPT),
-        {"qwen3_coder": answer("I will check that. ", NYC, _STRAY, law=NO_OUTER_TAG)},
+        families("deepseek_v4 minimax_m2 qwen3_coder", answer("I will check that. ", NYC, law=NO_OUTER_TAG)),
     ),
     "6.a": number("No arguments", NOW, law=GRAMMAR),
     "6.b": number("No arguments, with space between", NOW, law=GRAMMAR),

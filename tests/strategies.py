@@ -455,7 +455,9 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 both = format.reasoning.open, format.reasoning.close
                 open, close = draw(st.sampled_from([both, *format.reasoning.also]))
                 written.append(marker(open))
-                pieces([k for k in kinds if k in inside], 2)
+                # Without a marker, there are no calls in reasoning.
+                no_calls = format.tools is not None and format.tools.bare
+                pieces([k for k in kinds if k in inside and not (k == "calls" and no_calls)], 2)
                 written.append(marker(close))
             elif kind == "answer":
                 assert format.answer is not None

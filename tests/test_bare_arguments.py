@@ -80,6 +80,33 @@ def test_arguments(text: str, expected: str) -> None:
         assert message.tool_calls == (ToolCall("f", expected),)
 
 
+# Other notations that models fall into.
+OTHERS: list[tuple[str, str]] = [
+    ('{l:["a, b","c]"],o:{"mode": "fast"}}', '{"l": ["a, b", "c]"], "o": {"mode": "fast"}}'),
+    ("{l:['a', 'it\\'s']}", '{"l": ["a", "it\'s"]}'),
+    ('{"s": "has } brace", "n": 1}', '{"s": "has } brace", "n": 1}'),
+    ('{s:"a\\n\\u00e9\\"",t:""}', '{"s": "a\\né\\"", "t": ""}'),
+    ("{s='a',t=\"b\",n=3}", '{"s": "a", "t": "b", "n": 3}'),
+    ("(s='a', l=['b'])", '{"s": "a", "l": ["b"]}'),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), OTHERS)
+def test_other_quotes(text: str, expected: str) -> None:
+    for schema in (None, tools(s="string", t="string", l="array")):
+        message = parse("gemma-4", CALL.replace("{}", text) + "!", tools=schema)
+        assert message.tool_calls == (ToolCall("f", expected),)
+        assert (message.content, message.diagnostics) == ("!", ())
+
+
+def test_other_quotes_that_do_not_close() -> None:
+    for text, said in (("{s:'tis}", '{"s": "tis}'), ('{s:"a\\u00', '{"s": "a\\u00')):
+        message = parse("gemma-4", f"<|tool_call>call:f{text}<tool_call|>{CALL}!")
+        assert message.tool_calls == (ToolCall("f", said, complete=False), ToolCall("f", "{}"))
+        assert message.content == "!"
+        assert kinds(message) == [diagnostics.MALFORMED_JSON]
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "value"),
     [

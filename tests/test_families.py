@@ -3,6 +3,8 @@ templates are not among the shared ones (`test_templates.py` has those)."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import unbraid
@@ -190,6 +192,155 @@ def test_text_around_calls_is_kept(name: str) -> None:
     message = parse(format.name, f"Before.{CALLS[name]} After.", tools=TOOLS, prompt="")
     assert message.tool_calls == (F, G)
     assert message.content.split() == ["Before.", "After."]
+
+
+_COMMA = _LIST[:-1] + ",\n]"
+_DSML_F = f'<｜DSML｜invoke name="f">\n{_typed("｜DSML｜")}</｜DSML｜invoke>'
+_DSML_G = '<｜DSML｜invoke name="g">\n</｜DSML｜invoke>'
+_INVOKE_F = '<invoke name="f">\n' + _tags('<parameter name="{}">', "</parameter>\n") + "</invoke>"
+_INVOKE_G = '<invoke name="g">\n</invoke>'
+_FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>\n", "\n</parameter>\n") + "</function>"
+_TIGHT_FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>", "</parameter>\n") + "</function>"
+_FUNCTION_G = "<function=g>\n</function>"
+
+# What models write that is not quite their format, as it is reported of them; all of it can be read.
+NEARLY = {
+    "qwen3_coder, only closed": f"{_FUNCTION_F}\n</tool_call>\n{_FUNCTION_G}\n</tool_call>",
+    "qwen3_coder, two in one": f"<tool_call>\n{_FUNCTION_F}\n{_FUNCTION_G}\n</tool_call>",
+    "mimo, only closed": f"{_TIGHT_FUNCTION_F}\n</tool_call>\n{_FUNCTION_G}",
+    "seed_oss, only closed": f"{_TIGHT_FUNCTION_F}\n{_FUNCTION_G}\n</seed:tool_call>",
+    "deepseek_v32, without a section": f"{_DSML_F}\n{_DSML_G}",
+    "deepseek_v4, only closed": f"{_DSML_F}\n{_DSML_G}\n</｜DSML｜tool_calls>",
+    "deepseek_v4, another section": f"<｜DSML｜tool>\n{_DSML_F}\n{_DSML_G}\n</｜DSML｜tool>",
+    "minimax_m2, only closed": f"{_INVOKE_F}\n{_INVOKE_G}\n</minimax:tool_call>",
+    "dots, without a section": f"{_INVOKE_F}\n{_INVOKE_G}",
+    "kimi_k2, another section": (
+        f"<|tool_call_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|>"
+        "<|tool_call_begin|>g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_section_end|>"
+    ),
+    "k2_horizon, JSON in a section": (
+        "<ifm|tool_calls>\n"
+        + "\n".join(f"<ifm|tool_call>{one}</ifm|tool_call>" for one in _OBJECTS)
+        + "\n</ifm|tool_calls>"
+    ),
+    "k2_horizon, with types": (
+        "<ifm|tool_calls>\n<ifm|tool_call>f\n"
+        + "".join(
+            f"<ifm|arg_key>{key}</ifm|arg_key>\n<ifm|arg_type>{_IFM_KINDS[key]}</ifm|arg_type>\n"
+            f"<ifm|arg_value>{value}</ifm|arg_value>\n"
+            for key, value in {"city": 'São "P"', "days": "3", "tags": '[1, "x"]', "dry": "true"}.items()
+        )
+        + "</ifm|tool_call>\n<ifm|tool_call>g</ifm|tool_call>\n</ifm|tool_calls>"
+    ),
+    "llama4_json, with its tags": f"<|python_start|>{'; '.join(_OBJECTS)}<|python_end|>",
+    "llama4_pythonic, as JSON": f"<|python_start|>{'; '.join(_OBJECTS)}<|python_end|>",
+    "lfm2, an object": f"<|tool_call_start|>{', '.join(_OBJECTS)}<|tool_call_end|>",
+    "apertus, over several lines": (
+        f'<|tools_prefix|>[\n  {{\n    "f" : {ARGUMENTS}\n  }},\n  {{ "g": {{}} }}\n]<|tools_suffix|>'
+    ),
+    "jamba, a comma too many": f"<tool_calls>{_COMMA}</tool_calls>",
+    "granite, a comma too many": f"<|tool_call|>{_COMMA}",
+    "pythonic, a comma too many": f"[{', '.join(_PYTHON)},]",
+    "command-r, the fence on a line of its own": (
+        f"Action:\n```json\n{_LIST.replace('name', 'tool_name').replace('arguments', 'parameters')}\n```"
+    ),
+    "xlam, the fence on the same line": f"```json\n{_LIST}```",
+    "muse, in namespaces": (
+        ' to=f<|message|><atem:function_calls>\n<atem:invoke name="f.f">\n'
+        + _tags('<atem:parameter name="{}">', "</atem:parameter>\n")
+        + '</atem:invoke>\n<atem:invoke name="g.g">\n</atem:invoke>\n</atem:function_calls><|eom|>'
+    ),
+    "harmony, the recipient as a type": (
+        f"<|channel|>final <|constrain|>functions.f<|message|>{ARGUMENTS}<|end|>"
+        "<|start|>assistant<|channel|>final <|constrain|>functions.g<|message|>{}<|call|>"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_calls_that_are_nearly_right(name: str) -> None:
+    format = unbraid.find(name.partition(",")[0])
+    prompt = format.prompt if format.headers else ""
+    message = parse(format, NEARLY[name], tools=TOOLS, prompt=prompt)
+    assert message.tool_calls == (F, G)
+    assert not message.content.strip()
+
+
+@pytest.mark.parametrize("name", ["f.f", "other.f", "f"])
+def test_a_namespace_says_nothing_where_the_tool_is_known(name: str) -> None:
+    text = f' to=f<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n</atem:invoke>\n</atem:function_calls>'
+    assert parse("muse", text, tools=TOOLS).tool_calls == (ToolCall("f", "{}"),)
+    assert parse("muse", text).tool_calls == (ToolCall(name, "{}"),)
+    both = [{"name": "f"}, {"name": "f.f"}]
+    assert parse("muse", text.replace(name, "f.f"), tools=both).tool_calls == (ToolCall("f.f", "{}"),)
+    message = parse("muse", text.replace(f'"{name}"', '"f.x"'), tools=TOOLS)
+    assert not message.tool_calls
+
+
+@pytest.mark.parametrize("family", ["minimax_m2", "dots", "minicpm5"])
+def test_a_tag_that_only_begins_like_an_argument(family: str) -> None:
+    """`<parameters>` in a string ends nothing; a forgotten closing tag still does no harm."""
+    format = unbraid.find(family)
+    for value in ("<parameters>x</parameters>", "<parameter>", "<params/>", "a <parameter b"):
+        text = unbraid.render(format, unbraid.Message((ToolCall("f", json.dumps({"city": value, "days": 3})),)))
+        message = parse(format, text, tools=TOOLS, prompt="")
+        assert message.tool_calls == (ToolCall("f", json.dumps({"city": value, "days": 3})),)
+        assert message.diagnostics == ()
+
+
+# --- Answers that look like calls, where calls have no marker ------------------------------------------------------
+
+ANSWERS = [
+    '{"name": "Alice", "age": 3}',
+    '{"name": "Alice"}',
+    '{"name": "Alice", "id": "3", "type": "person"}',
+    '{"id": "x", "name": "Alice", "tags": []}',
+    '{"people": [{"name": "Alice"}, {"name": "Bob", "type": "x"}]}',
+    '{"name": "f", "description": "what it does", "parameters": {"type": "object", "properties": {}}}',
+    '[{"name": "Alice"}, {"name": "Bob", "age": 3}]',
+    '[{"name": "f", "description": "what it does", "arguments": {}}]',
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("family", ["llama3_json", "xlam"])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_an_answer_is_no_call(family: str, answer: str, tools: list[dict[str, object]] | None) -> None:
+    message = parse(family, answer, tools=tools)
+    assert (message.content, message.tool_calls, message.diagnostics) == (answer, (), ())
+
+
+def test_a_call_without_arguments_is_one_where_the_tool_is_known() -> None:
+    for text in ('{"name": "g"}', '{"name": "g", "parameters": null}', '{"type": "function", "name": "g"}'):
+        assert parse("llama3_json", text, tools=TOOLS).tool_calls == (G,)
+
+
+def test_what_is_tried_out_in_reasoning_is_no_call() -> None:
+    message = parse("xlam", f"<think>\nMaybe {_LIST}?\n</think>\n\n{_LIST}", tools=TOOLS)
+    assert message.reasoning == f"Maybe {_LIST}?"
+    assert message.tool_calls == (F, G)
+    format = unbraid.compose(reasoning="deepseek-r1", tools="llama3_json")
+    message = parse(format, f"So {_OBJECTS[0]}.\n</think>\n\n{_OBJECTS[1]}", tools=TOOLS)
+    assert (message.reasoning, message.tool_calls) == (f"So {_OBJECTS[0]}.", (G,))
+
+
+# --- Whitespace without end ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", [" " * 200, "\n" * 300, " " * 5000])
+@pytest.mark.parametrize("family", ["llama3_json", "minimax_m1", "olmo3", "jamba", "pythonic"])
+def test_much_whitespace_between_calls(family: str, space: str) -> None:
+    """Read the same however it is cut, which `parse` sees to."""
+    one, two = {
+        "llama3_json": (_OBJECTS[0], f"; {_OBJECTS[1]}"),
+        "minimax_m1": (f"<tool_calls>\n{_OBJECTS[0]}", f"{_OBJECTS[1]}\n</tool_calls>"),
+        "olmo3": (f"<function_calls>{_PYTHON[0]}", f"{_PYTHON[1]}</function_calls>"),
+        "jamba": (f"<tool_calls>[{_OBJECTS[0]}", f",{space}{_OBJECTS[1]}{space},{space}]</tool_calls>"),
+        "pythonic": (f"[{_PYTHON[0]}", f",{space}{_PYTHON[1]}{space}]"),
+    }[family]
+    message = parse(family, one + space + two, tools=TOOLS)
+    assert message.tool_calls[0] == F
+    assert message.tool_calls == (F, G) or len(space) > 256
 
 
 # The answer and the reasoning, apart; and what is around the answer.

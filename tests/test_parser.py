@@ -220,7 +220,7 @@ OTHER_CASES: dict[str, tuple[str, str, tuple[Part, ...], list[str]]] = {
     "list with a comma at its end": (
         "mistral",
         f"[TOOL_CALLS][{F},]",
-        (call("f"), content(",]")),
+        (call("f"),),
         ["malformed_call"],
     ),
     "empty list": ("mistral", "[TOOL_CALLS][]", (content("[TOOL_CALLS][]"),), ["malformed_call"]),

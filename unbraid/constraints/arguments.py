@@ -177,7 +177,7 @@ def tagged(
     lead, text, _ = split_whitespace(tags.close)
     trail = after[len(after.rstrip()) :]
     # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
-    ends = (text, before.split()[0], *following)
+    ends = (text, before.strip(), *following)
     every: list[Node] = [Free(ends)]
     if tags.escaped:
         # Sections, or text that begins none; what is an entity in it is read as one.

@@ -12,7 +12,7 @@ from .language import SPACE, Free, Json, Loosened, Node, Repeat, Text, Whole, al
 from .schema_algebra import Objects, Strings, one_pattern
 from .schema_nodes import OneSchema, SchemaNodes, other_than
 
-_NOT_IN_KEYS = (*":,{}[]()<>", "\x00\x1f")
+_NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
 # What would be trimmed off a key.
 _SPACES = (" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000")
 _KEY = sequence(all_but(*_NOT_IN_KEYS, " "), Repeat(all_but(*_NOT_IN_KEYS), 0, LONGEST_KEY))

@@ -460,7 +460,7 @@ def _markers(format: grammar.Format) -> Iterable[str]:
                 yield from (text.strip() for text in pair if text)
     for tools in (format.tools, *format.other_tools):
         if tools is not None:
-            yield from (text.strip() for text in (tools.open, *tools.also, tools.close) if text)
+            yield from (text.strip() for text in (tools.open, *tools.also, *tools.closes) if text)
     if format.speech is not None:
         yield from (format.speech.open.strip(), format.speech.close.strip())
     yield from (text.strip() for text in format.ignored)

@@ -11,34 +11,41 @@ from .frames import ARGUMENTS, MARKUP, Frame, Malformed
 from .markers import Markers
 from .objects import Keys, escape, is_number, may_become_number, quote
 from .parameters import STRING, kinds_of
-from .python_values import WORDS
+from .python_values import WORDS, string_as_json, string_run
 
 if TYPE_CHECKING:
     from .parser import Parser
 
-# What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of bare text
-# that is one; anything, since it broke.
-_ITEM, _VALUE, _NEXT, _STRING, _TEXT, _BROKEN = range(6)
+# What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
+# between other quotes, more of bare text that is one; anything, since it broke.
+_ITEM, _VALUE, _NEXT, _STRING, _QUOTED, _TEXT, _BROKEN = range(7)
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 OPENERS = ("{", "(")
-"""What the arguments begin with. Models that have seen much Python write a call's brackets."""
+"""What the arguments begin with. Models that have seen much Python write a call's brackets,"""
+_COLONS, _OTHER_QUOTES = ":=", "\"'"
+"""its sign after a name, and its quotes, or those of JSON."""
 
 _space = re.compile(r"\s*").match
-_key = re.compile(r"[^:,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
+_key = re.compile(r"[^:=,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
 _text = {"{": re.compile(r"[^,}\]]*").match, "(": re.compile(r"[^,})\]]*").match}
 
 
 def is_bare_key(key: str) -> bool:
     """Whether a key can stand bare."""
-    return bool(_key.fullmatch(key)) and key == key.strip()
+    return bool(_key.fullmatch(key)) and key == key.strip() == _unquoted(key)
+
+
+def _unquoted(key: str) -> str:
+    """A key without the quotes that it should not have."""
+    return key[1:-1] if len(key) > 1 and key[0] == key[-1] and key[0] in _OTHER_QUOTES else key
 
 
 class BareArgumentsFrame(Frame):
     """`{key:value, …}`. Where that breaks, all is passed on as it is, and any marker ends it."""
 
     kind = "bare"
-    __slots__ = ("keys", "lead", "markers", "only_text", "open", "quotes", "state")
+    __slots__ = ("keys", "lead", "markers", "only_text", "open", "other_quote", "quotes", "state")
 
     def __init__(self, quotes: Markers, markers: Markers, open: str) -> None:
         self.quotes = quotes
@@ -52,10 +59,12 @@ class BareArgumentsFrame(Frame):
         """What is to be written before the next item: the comma, for it may also have been the last."""
         self.only_text = False
         """Whether the schema says that the value is a string, however it looks."""
+        self.other_quote = ""
+        """What else a string stands between."""
 
     @property
     def in_string(self) -> bool:
-        return self.state == _STRING
+        return self.state in (_STRING, _QUOTED)
 
     def step(self, parser: Parser) -> bool:
         if self.state >= _STRING:
@@ -83,6 +92,9 @@ class BareArgumentsFrame(Frame):
         elif quoted:
             self._write(parser, quoted_size(self.quotes, buffer, at), '"')
             self.state = _STRING
+        elif char in _OTHER_QUOTES:
+            self._write(parser, 1, '"')
+            self.state, self.other_quote = _QUOTED, char
         elif char in "{[":
             return self._nest(parser, char)
         elif char in ",:}])":
@@ -94,6 +106,8 @@ class BareArgumentsFrame(Frame):
     def _go_on(self, parser: Parser) -> bool:
         if self.state == _STRING:
             return self._string(parser)
+        if self.state == _QUOTED:
+            return self._quoted(parser)
         return self._more_text(parser) if self.state == _TEXT else self._to_marker(parser)
 
     def quick(self, parser: Parser, text: str) -> Event | None:
@@ -148,9 +162,9 @@ class BareArgumentsFrame(Frame):
             return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
         if colon == len(buffer):
             return self._wait(parser)
-        if buffer[colon] != ":":
+        if buffer[colon] not in _COLONS:
             return self._break(parser, f"'{buffer[colon]}' where ':' should be")
-        key = parser.spell(buffer[begin:stop]) if quoted else buffer[begin:stop].rstrip()
+        key = parser.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
         self.only_text = len(self.open) == 1 and kinds_of(parser.parameters(), key) == {STRING}
         before = self.keys.begin(parser, key) if len(self.open) == 1 else f"{quote(key)}: "
         self._write(parser, colon + 1 - start, before)
@@ -171,6 +185,28 @@ class BareArgumentsFrame(Frame):
         if found is None:
             return self._wait(parser)
         parser.take(found.end() - end, ARGUMENTS, '"')
+        self.state = _NEXT
+        return True
+
+    def _quoted(self, parser: Parser) -> bool:
+        """A string between quotes that the model should not write, as Python reads it. A marker in it shows that these
+        were none."""
+        buffer, start = parser.buffer, parser.position
+        run = string_run[self.other_quote]
+        end = run(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        found = self.markers.find(buffer, start, end)
+        if found is not None:
+            end = run(buffer, start, found.start()).end()  # type: ignore[union-attr]
+        elif end == len(buffer) and not parser.at_end:
+            end = run(buffer, start, self.markers.settled(buffer, start)).end()  # type: ignore[union-attr]
+        if end > start:
+            value = string_as_json(parser.spell(buffer[start:end]))
+            parser.take(end - start, ARGUMENTS if value else MARKUP, value or None)
+        if found is not None:
+            return self._break(parser, f"a string without {self.other_quote} at its end")
+        if not buffer.startswith(self.other_quote, end):
+            return self._wait(parser)
+        parser.take(1, ARGUMENTS, '"')
         self.state = _NEXT
         return True
 
@@ -245,14 +281,14 @@ class BareArgumentsFrame(Frame):
         return True
 
     def save(self) -> list[Any]:
-        return [self.keys.save(), self.open, self.state, self.lead, self.only_text]
+        return [self.keys.save(), self.open, self.state, self.lead, self.only_text, self.other_quote]
 
     @classmethod
     def load(cls, saved: list[Any], quotes: Markers, markers: Markers) -> BareArgumentsFrame:
         keys, open, *rest = saved
         frame = cls(quotes, markers, open)
         frame.keys = Keys(keys)
-        frame.state, frame.lead, frame.only_text = rest
+        frame.state, frame.lead, frame.only_text, frame.other_quote = rest
         return frame
 
 

@@ -9,6 +9,8 @@ from .element_arguments import element_rule
 from .markers import Marker, Markers
 from .tagged import tag_rule
 
+_BRACKETS = ("]", "}", ")")
+
 
 class CallSteps:
     """The grammar of calls laid out as steps. Jumps are absolute, so the state of a call is one number."""
@@ -40,6 +42,8 @@ class CallSteps:
         self.steps[branch] = calls.Branch(tuple(map(self._key, body.opening.split())), len(self.steps))
         self._calls(body.first)
         self.steps[leave] = calls.Jump(len(self.steps))
+        if self.again in (branch + 1, leave + 1):
+            self.again = branch  # a further call tells again which of the two it is
 
     def _calls(self, node: grammar.Call | grammar.CallList) -> None:
         if isinstance(node, grammar.Call):
@@ -50,10 +54,12 @@ class CallSteps:
         again = len(self.steps)
         self._call(node.call)
         first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
+        # A bracket, and what may come after it on a line of its own: ``]```.
+        closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
         begins = "{" if isinstance(first, grammar.JsonCall) else ""
         if isinstance(first, str):
             begins = self._key(first.strip())
-        self.steps.append(calls.NextInList(separator, close, begins, again))
+        self.steps.append(calls.NextInList(separator, tuple(filter(None, closes)), begins, again))
         if not separator and isinstance(first, str):
             self.again, self.first = again, begins
 
@@ -79,7 +85,7 @@ class CallSteps:
             if part.strip():
                 steps.append(calls.Literal(self._key(part.strip())))
         elif isinstance(part, grammar.Name):
-            steps.append(calls.ReadWord("name"))
+            steps.append(calls.ReadNamespaced("name") if part.namespaced else calls.ReadWord("name"))
         elif isinstance(part, grammar.CallId):
             steps.append(calls.ReadWord("id"))
         elif isinstance(part, grammar.NameInId):

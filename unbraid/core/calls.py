@@ -179,10 +179,12 @@ def _comes_after_space(parser: Parser, key: str) -> int | None:
     told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
     buffer, start = parser.buffer, parser.position
     begin = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+    if begin - start > parser.limits.name:
+        return 0
     rest = buffer[begin : begin + len(key)]
     if rest == key:
         return begin + len(key) - start
-    return None if not parser.at_end and key.startswith(rest) and begin - start <= parser.limits.name else 0
+    return None if not parser.at_end and key.startswith(rest) else 0
 
 
 def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
@@ -271,6 +273,20 @@ class ReadWord:
     def read(self, parser: Parser, word: str) -> None:
         setattr(parser.call, self.field, word)
         parser.take(len(word), NAME if self.field == "name" else MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNamespaced(ReadWord):
+    """The call's name, without what stands before it where that makes it one of the tools'."""
+
+    def read(self, parser: Parser, word: str) -> None:
+        name = word.rpartition(".")[2]
+        if parser.knows(word) or not parser.knows(name):
+            name = word
+        parser.call.name = name
+        if head := len(word) - len(name):
+            parser.take(head, MARKUP)
+        parser.take(len(name), NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +425,8 @@ class NextInList:
     """After a call in a list: another one, which is read from step `again` on, or the end of the list."""
 
     separator: str
-    close: str
+    close: tuple[str, ...]
+    """The words that end the list, where there are any."""
     first: str
     """What each call begins with, where that is known."""
     again: int
@@ -417,19 +434,32 @@ class NextInList:
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         if not self.close:
             return self._open_end(parser, frame)
-        for key in (self.separator or self.first, self.close):
-            comes = _next_is(parser, frame, key)
-            if comes is None:
-                return False
-            if comes:
-                if key == self.close:
-                    frame.at += 1
-                else:
-                    self._begin(parser, frame)
-                if key in (self.separator, self.close):
-                    parser.take(len(key), MARKUP)
-                return True
-        raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{self.close}'")
+        further = _next_is(parser, frame, self.separator or self.first)
+        if further is None or (not further and _next_is(parser, frame, self.close[0]) is None):
+            return False
+        size = self._end_comes(parser, (self.separator, *self.close) if further and self.separator else self.close)
+        if size is None:
+            return False
+        if size:
+            if further:
+                parser.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
+            parser.take(size, MARKUP)
+            frame.at += 1
+        elif further:
+            self._begin(parser, frame)
+            if self.separator:
+                parser.take(len(self.separator), MARKUP)
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
+        return True
+
+    def _end_comes(self, parser: Parser, words: tuple[str, ...]) -> int | None:
+        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
+        start = parser.position
+        end = after_words(parser.buffer, start, words, parser.limits.name)
+        if end is None:
+            return 0 if parser.at_end else None
+        return max(end - start, 0)
 
     def _open_end(self, parser: Parser, frame: CallsFrame) -> bool:
         """The list ends where no other call comes."""
@@ -440,10 +470,11 @@ class NextInList:
             more = bool(size)
         else:
             end = _space(parser.buffer, parser.position).end()  # type: ignore[union-attr]  # an empty match always exists
+            short = end - parser.position <= parser.limits.name
             closes = frame.rule.closers.comes(parser.buffer, end)
-            if (closes is None or end == len(parser.buffer)) and not parser.at_end:
+            if short and (closes is None or end == len(parser.buffer)) and not parser.at_end:
                 return False
-            more = not closes and end < len(parser.buffer)
+            more = short and not closes and end < len(parser.buffer)
         if not more:
             frame.at += 1
             return True

@@ -72,7 +72,7 @@ class _Builder:
         steps = {strand: CallSteps(self.key, node) for strand, node in tools.items()}
         for strand, node in tools.items():
             opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
-            pairs[strand] = opens, (self._marker("close", strand, node.close),) if node.close else ()
+            pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)
         if headers is not None:
             # Whatever ends a message ends what it holds.
             for strand in set(pairs) & {"reasoning", CALLS}:
@@ -103,6 +103,9 @@ class _Builder:
         """The scope of the last of `strands`, inside the others."""
         format = self.format
         openers = [open for name, (opens, _) in pairs.items() if name not in strands for open in opens]
+        if "reasoning" in strands:
+            # There models try out what they will say: without a marker, nothing shows that they say it.
+            openers = [open for open in openers if open.strand not in self.program.calls or not self._bare(open)]
         ends = list(self.ends)
         if self.program.headers is not None and format.headers is not None:
             ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
@@ -126,10 +129,7 @@ class _Builder:
         return ScopeRule(
             strand=strands[-1],
             markers=Markers(admitted),
-            calls_markers={
-                name: Markers([*stops, *pairs[name][1], *self._inner_markers(name, [*stops, *pairs[name][1]])])
-                for name in self.program.calls
-            },
+            calls_markers={name: self._calls_markers(name, [*stops, *pairs[name][1]]) for name in self.program.calls},
             strays=Markers(strays),
             all_markers=Markers([*admitted, *strays]),
             again=Markers(opens),
@@ -159,6 +159,13 @@ class _Builder:
 
     def _bare(self, marker: Marker) -> bool:
         return marker.role == "open" and self.program.calls[marker.strand].bare
+
+    def _calls_markers(self, strand: str, stops: list[Marker]) -> Markers:
+        """What calls stop at. What begins a further call of their list opens no other calls."""
+        further = self.inner[strand][calls.NEXT]
+        inner = self._inner_markers(strand, [stop for stop in stops if stop.role != "open" or stop.key not in further])
+        known = {marker.key for marker in inner}
+        return Markers([*(stop for stop in stops if stop.key not in known), *inner])
 
     def _inner_markers(self, strand: str, stops: list[Marker]) -> list[Marker]:
         """What calls in a list begin with, and end with, where nothing else looks like it."""

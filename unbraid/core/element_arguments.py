@@ -12,7 +12,7 @@ from .frames import ARGUMENTS, MARKUP, Frame, Malformed
 from .grammar import ElementArguments
 from .markers import Marker, Markers
 from .objects import Keys, quote
-from .parameters import ITEMS, STRING, kinds_at
+from .parameters import ITEMS, STRING, kinds_among, schemas_inside
 from .tagged import TaggedValueFrame, ValueRule
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ElementArgumentsFrame(Frame):
     mean, and a grammar cannot hold a model to a name that no schema knows."""
 
     kind = "elements"
-    __slots__ = ("holds", "keys", "markers", "names", "rule")
+    __slots__ = ("holds", "keys", "markers", "names", "rule", "schemas")
 
     def __init__(self, rule: ElementRule, markers: Markers) -> None:
         self.rule = rule
@@ -85,6 +85,8 @@ class ElementArgumentsFrame(Frame):
         self.holds: list[str] = []
         """and what each of them holds: text, an array or an object, with a comma where it is not empty; nothing where
         that is still to be seen."""
+        self.schemas: list[list[object]] = []
+        """What the tool's schema says of each of them, as far as it was asked."""
 
     def step(self, parser: Parser) -> bool:
         if self.names and not self.holds[-1]:
@@ -171,11 +173,13 @@ class ElementArgumentsFrame(Frame):
         return True
 
     def _kinds(self, parser: Parser) -> frozenset[str]:
-        inside = ["", *(holds[:1] for holds in self.holds)]
-        return kinds_at(
-            parser.parameters(),
-            [ITEMS if around == "[" else name for name, around in zip(self.names, inside, strict=False)],
-        )
+        """The kinds of value that the innermost element may hold. Only what is new is looked up: elements nest deep."""
+        parameters, schemas = parser.parameters(), self.schemas
+        while (depth := len(schemas)) < len(self.names):
+            in_array = depth > 0 and self.holds[depth - 1].startswith("[")
+            key = ITEMS if in_array else self.names[depth]
+            schemas.append(schemas_inside(parameters, schemas[-1] if schemas else [parameters], key))
+        return kinds_among(parameters, schemas[-1])
 
     def _close(self, parser: Parser, size: int) -> None:
         """Take the tag that closes the innermost element."""
@@ -195,6 +199,7 @@ class ElementArgumentsFrame(Frame):
         """The innermost element is over: what is to be written of it."""
         self.names.pop()
         holds = self.holds.pop()
+        del self.schemas[len(self.names) :]
         if holds == _LEAF:
             return ""
         return f"{'' if holds.endswith(',') else holds}{_CLOSERS[holds[0]]}"

@@ -65,6 +65,9 @@ class Transcript:
 class Name:
     """The name of the function."""
 
+    namespaced: bool = False
+    """Whether models may write that of a namespace before it, and a dot."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallId:
@@ -203,7 +206,14 @@ class Calls:
     bare: bool = False
     """There is no marker: `open` is what the body itself begins with, and may as well begin something else."""
     also: tuple[str, ...] = ()
-    """Other markers that models open it with."""
+    """Other markers that models open it with,"""
+    also_close: tuple[str, ...] = ()
+    """and close it with."""
+
+    @property
+    def closes(self) -> tuple[str, ...]:
+        """All that closes it."""
+        return (self.close, *self.also_close) if self.close else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from . import diagnostics
@@ -113,7 +114,7 @@ class HeaderFrame(Frame):
         """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
         written = parser.buffer[parser.position : parser.position + size]
         # With tokens, a character of the buffer may stand for several of the header.
-        ends = [len(self.before) + len(parser.spell(written[:at])) for at in range(size + 1)]
+        ends = list(accumulate((len(parser.spell(char)) for char in written), initial=len(self.before)))
         begin, end = (bisect_left(ends, max(at, ends[0])) for at in found.span("name"))
         parser.call.name = found.group("name")
         if begin:

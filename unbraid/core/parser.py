@@ -462,12 +462,12 @@ class Parser:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
         if call.rejected:
             return
+        if not self.may_call(call.name):
+            if not self.is_guess:
+                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
+            self._reject_call()
+            return
         if self._tools is not None and call.name not in self._tools:
-            if not self._emit_unknown:
-                if not self.is_guess:
-                    self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
-                self._reject_call()
-                return
             self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
         if call.id in self._ids:
             self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
@@ -485,6 +485,14 @@ class Parser:
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
             self._say(role, value, start, end)
 
+    def knows(self, name: str) -> bool:
+        """Whether a function is among the tools that were given."""
+        return self._tools is not None and name in self._tools
+
+    def may_call(self, name: str) -> bool:
+        """Whether a call to this function is one."""
+        return self._tools is None or self._emit_unknown or self.knows(name)
+
     @property
     def is_guess(self) -> bool:
         """Whether what is read has no marker, and has not shown to be a call."""
@@ -494,6 +502,8 @@ class Parser:
         """A call without arguments is a call with none."""
         call = self.call
         call.has_arguments = call.complete = True
+        if call.rejected:
+            return
         self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
         self.add_arguments("{}")
 

@@ -25,7 +25,7 @@ _SHORT |= {char: char for char in "\\'\""}
 _pieces = re.compile(rf"\\(?:[0-7]{{1,3}}|x{_HEX}{{2}}|u{_HEX}{{4}}|U{_HEX}{{8}}|[^0-7xuU])|[^\\]+|\\", re.DOTALL).sub
 
 
-def _runs(quotes: str) -> Callable[[str, int], re.Match[str] | None]:
+def _runs(quotes: str) -> Callable[..., re.Match[str] | None]:
     char = quotes[0]
     # Of three quotes that end a string, one or two alone are part of it.
     quoted = f"|{char}{{1,2}}(?=[^{char}])" if len(quotes) == 3 else ""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _space = re.compile(r"\s*").match
 _word = re.compile(r"\w*").match
+_said = re.compile(r"[^\"'<>\x00-\x1f\ud800-\udfff]*").match
 _json_space = " \t\n\r"
 
 _STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
@@ -92,7 +93,9 @@ def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[
     ends_key = re.escape((after_key or after)[0][0])
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
-    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((before[0], *following)))]
+    # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
+    next = find(opening.strip())
+    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((next, *following)))]
     escapes = [Marker("open", "", text) for text in (SECTION_OPEN, AMPERSAND)] if node.escaped else []
     value = ValueRule(close, Markers(ends), Markers([*ends, *escapes]))
     return TagRule(
@@ -179,10 +182,13 @@ class TaggedArgumentsFrame(Frame):
             if said is None:
                 return None, None
             if said >= 0:
-                stop = _word(buffer, said).end()  # type: ignore[union-attr]  # an empty match always exists
-                if stop == len(buffer) and stop - said <= most:
+                stop = _said(buffer, said).end()  # type: ignore[union-attr]  # an empty match always exists
+                if stop - said > most:
+                    return -1, None
+                if stop == len(buffer):
                     return None, None
-                kinds = rule.kinds.get(buffer[said:stop].lower())
+                # Of `array[string]`, the first word.
+                kinds = rule.kinds.get(_word(buffer, said, stop).group().lower())  # type: ignore[union-attr]
                 end = after_words(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
             end = after_words(buffer, end, rule.after, most)

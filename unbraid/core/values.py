@@ -314,8 +314,12 @@ class JsonCallFrame(Frame):
             parser.take(1, MARKUP)
             parser.take(len(string) - 2, NAME)
             parser.take(1, MARKUP)
-            parser.accept_call()
+            # Many an answer has a name, and few have arguments too.
+            if not parser.is_guess or call.has_arguments or not parser.may_call(call.name):
+                parser.accept_call()
         elif key in self.node.arguments and not call.has_arguments and char != "n":
+            if call.name and not call.accepted:
+                parser.accept_call()
             call.has_arguments = True
             push_arguments(parser, self.markers)
         elif key == self.node.id and char == '"' and not call.id and not call.accepted:
@@ -340,6 +344,10 @@ class JsonCallFrame(Frame):
     def _end(self, parser: Parser) -> None:
         if not parser.call.name:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
+        if not parser.call.accepted and not parser.call.rejected:
+            if not parser.knows(parser.call.name):
+                raise Malformed(diagnostics.MALFORMED_CALL, "an object that is no call")
+            parser.accept_call()
         parser.take(1, MARKUP)
         parser.pop()
         if not parser.call.has_arguments:

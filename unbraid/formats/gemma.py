@@ -13,10 +13,10 @@ GEMMA_4 = Format(
     "gemma-4",
     reasoning=Between("<|channel>thought\n", "\n<channel|>"),
     tools=_calls("<|tool_call>", '<|"|>', "<tool_call|>"),
-    ends=("<turn|>", "<|tool_response>"),
+    ends=("<turn|>", "<|tool_response>", "<eos>"),
 )
 FUNCTION_GEMMA = Format(
     "functiongemma",
     tools=_calls("<start_function_call>", "<escape>", "<end_function_call>"),
-    ends=("<end_of_turn>", "<start_function_response>"),
+    ends=("<end_of_turn>", "<start_function_response>", "<eos>"),
 )

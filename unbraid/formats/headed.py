@@ -40,7 +40,8 @@ HARMONY = Format(
         opens=("<|start|>", "<|channel|>"),
         closes=("<|message|>",),
         ends=("<|call|>", "<|end|>", "<|return|>"),
-        calls=r"to=(?:functions\.)?(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
+        # Without the instructions that the vendor's template gives, some write the recipient as a type.
+        calls=r"(?:to=(?:functions\.)?|<\|constrain\|>functions\.)(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis",
         content="",
         body=Call((Arguments(),)),
@@ -75,20 +76,17 @@ BEAM = Format(
     prompt="<|start|>assistant",
 )
 
-_ATEM_CALLS = CallList(
-    Call(
-        (
-            '<atem:invoke name="',
-            Name(),
-            '">\n',
-            TaggedArguments(open='<atem:parameter name="{key}">', close="</atem:parameter>\n"),
-            "</atem:invoke>",
-        )
-    ),
-    open="<atem:function_calls>\n",
-    separator="\n",
-    close="\n</atem:function_calls>",
+# The prompt shows each tool as a namespace with one function in it: models write `name.name`.
+_ATEM_CALL = Call(
+    (
+        '<atem:invoke name="',
+        Name(namespaced=True),
+        '">\n',
+        TaggedArguments(open='<atem:parameter name="{key}">', close="</atem:parameter>\n"),
+        "</atem:invoke>",
+    )
 )
+_ATEM_CALLS = CallList(_ATEM_CALL, open="<atem:function_calls>\n", separator="\n", close="\n</atem:function_calls>")
 MUSE = Format(
     "muse",
     reasoning=Between("<|start|>assistant to=self<|message|>", "<|eom|>"),

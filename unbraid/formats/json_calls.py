@@ -109,7 +109,7 @@ APERTUS = Format(
     reasoning=Between("<|inner_prefix|>", "<|inner_suffix|>"),
     tools=Calls(
         "<|tools_prefix|>",
-        CallList(Call(('{"', Name(), '": ', Arguments(), "}")), open="[", separator=", ", close="]"),
+        CallList(Call(("{", '"', Name(), '"', ": ", Arguments(), "}")), open="[", separator=", ", close="]"),
         "<|tools_suffix|>",
     ),
     ends=("<|assistant_end|>",),
@@ -149,8 +149,8 @@ _LLAMA_CALLS = CallList(Call((PARAMETERS_OBJECT,)), separator="; ")
 LLAMA_3 = Format(
     "llama-3",
     tools=Calls("{", _LLAMA_CALLS, bare=True),
-    other_tools=(Calls("<|python_tag|>", _LLAMA_CALLS),),
-    ends=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+    other_tools=(Calls("<|python_tag|>", _LLAMA_CALLS), Calls("<|python_start|>", _LLAMA_CALLS, "<|python_end|>")),
+    ends=("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>"),
 )
 XLAM = Format(
     "xlam",

@@ -24,6 +24,7 @@ KIMI_K2 = Format(
         CallList(_KIMI_CALL),
         "<|tool_calls_section_end|>",
         also=("<|tool_call_section_begin|>",),
+        also_close=("<|tool_call_section_end|>",),
     ),
     ends=("<|im_end|>",),
 )

@@ -21,7 +21,7 @@ from .shapes import NAMED_OBJECT
 from .think import THINK_TAGS
 
 _TIGHT_THINK = Between("<think>", "</think>")
-_CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
+_CHATML_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>")
 
 # Qwen3-Coder and its kin: `<function=name>`, `<parameter=key>`.
 
@@ -32,22 +32,32 @@ def _function(open: str, close: str, tags: TaggedArguments) -> Calls:
 
 _LINES = TaggedArguments(open="<parameter={key}>\n", close="\n</parameter>\n")
 _TIGHT = TaggedArguments(open="<parameter={key}>", close="</parameter>\n")
-# Models forget the outer tag.
-_WITHOUT_TAG = Calls("<function=", Call((Name(), ">\n", _LINES, "</function>")))
+
+
+def _lone_function(close: str, tags: TaggedArguments) -> Calls:
+    """The same where models forget the outer tag, or only that it opens."""
+    return Calls("\n<function=", Call((Name(), ">\n", tags, "</function>")), f"\n{close}\n", close_written=False)
+
 
 QWEN_3_CODER = Format(
     "qwen3-coder",
     reasoning=THINK_TAGS,
     tools=_function("<tool_call>", "</tool_call>", _LINES),
-    other_tools=(_WITHOUT_TAG,),
+    other_tools=(_lone_function("</tool_call>", _LINES),),
     ends=_CHATML_ENDS,
 )
-MIMO = replace(QWEN_3_CODER, name="mimo", tools=_function("<tool_call>", "</tool_call>", _TIGHT), other_tools=())
+MIMO = replace(
+    QWEN_3_CODER,
+    name="mimo",
+    tools=_function("<tool_call>", "</tool_call>", _TIGHT),
+    other_tools=(_lone_function("</tool_call>", _TIGHT),),
+)
 STEP_35 = replace(QWEN_3_CODER, name="step-3.5", prompt="<think>\n")
 SEED_OSS = Format(
     "seed-oss",
     reasoning=Between("<seed:think>", "</seed:think>\n"),
     tools=_function("<seed:tool_call>", "</seed:tool_call>", _TIGHT),
+    other_tools=(_lone_function("</seed:tool_call>", _TIGHT),),
     ends=("<seed:eos>",),
 )
 
@@ -112,8 +122,15 @@ _IFM = TaggedArguments(
 
 def _invokes(mark: str, section: str, tags: TaggedArguments, lead: str = "\n") -> Calls:
     """`<invoke name="…">` with parameters in it, any number of them in a section. `mark` stands before each name."""
-    call = Call((f'<{mark}invoke name="', Name(), '">\n', tags, f"</{mark}invoke>"))
+    call = Call((f"<{mark}invoke name=", '"', Name(), '">\n', tags, f"</{mark}invoke>"))
     return Calls(f"{lead}<{mark}{section}>\n", CallList(call, separator="\n"), f"\n</{mark}{section}>")
+
+
+def _lone_invoke(mark: str, section: str, tags: TaggedArguments) -> Calls:
+    """The same where models forget the section, or only that it begins."""
+    call = Call(('"', Name(), '">\n', tags, f"</{mark}invoke>"))
+    # No quote in the marker: it would be the one that ends a string of a JSON answer.
+    return Calls(f"\n<{mark}invoke name=", call, f"\n</{mark}{section}>", close_written=False)
 
 
 def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
@@ -132,6 +149,7 @@ MINIMAX_M2 = Format(
     "minimax-m2",
     reasoning=THINK_TAGS,
     tools=_invokes("", "minimax:tool_call", _parameters("")),
+    other_tools=(_lone_invoke("", "minimax:tool_call", _parameters("")),),
     ends=("[e~[",),
     prompt="<think>\n",
 )
@@ -178,9 +196,14 @@ MINICPM_5 = Format(
 
 
 def _dsml(name: str, mark: str, section: str, *ends: str, also: tuple[str, ...] = ()) -> Format:
-    tools = _invokes(mark, section, _parameters(mark, typed=True), "\n\n")
-    others = tuple(f"<{mark}{other}>\n" for other in also)
-    return Format(name, reasoning=_TIGHT_THINK, tools=replace(tools, also=others), ends=ends)
+    parameters = _parameters(mark, typed=True)
+    tools = replace(
+        _invokes(mark, section, parameters, "\n\n"),
+        also=tuple(f"<{mark}{other}>\n" for other in also),
+        also_close=tuple(f"\n</{mark}{other}>" for other in also),
+    )
+    lone = replace(_lone_invoke(mark, section, parameters), also_close=tools.also_close)
+    return Format(name, reasoning=_TIGHT_THINK, tools=tools, other_tools=(lone,), ends=ends)
 
 
 _DEEPSEEK_END = "<｜end▁of▁sentence｜>"
@@ -217,6 +240,7 @@ DOTS = Format(
     "dots",
     reasoning=THINK_TAGS,
     tools=replace(_DOTS, body=Either("{", Call((NAMED_OBJECT,)), _DOTS.body)),
+    other_tools=(_lone_invoke("", "dots_function_call", _parameters("")),),
     ends=("<|endofassistant|>", "<|endoftext|>"),
 )
 K2_HORIZON = Format(
@@ -228,7 +252,11 @@ K2_HORIZON = Format(
     ),
     tools=Calls(
         "<ifm|tool_calls>\n",
-        CallList(Call(("<ifm|tool_call>", Name(), "\n", _IFM, "</ifm|tool_call>")), separator="\n"),
+        Either(
+            "<ifm|tool_call> {",
+            CallList(Call(("<ifm|tool_call>", NAMED_OBJECT, "</ifm|tool_call>")), separator="\n"),
+            CallList(Call(("<ifm|tool_call>", Name(), "\n", _IFM, "</ifm|tool_call>")), separator="\n"),
+        ),
         "\n</ifm|tool_calls>",
     ),
     other_tools=(Calls("<ifm|tool_call>", Call((NAMED_OBJECT,)), "</ifm|tool_call>"),),
