@@ -425,8 +425,10 @@ class Parser:
     def _start(self, program: Program) -> None:
         """Begin where the prompt leaves off."""
         prompt = self._prompt
+        inside: list[str] = []
         if not isinstance(prompt, str) and program.vocabulary is None and self._vocabulary is not None:
             # Ids could have come, and text does: then the prompt's markers are text as well.
+            inside, _ = compile_format(self.format, self._vocabulary).open_after(prompt)
             prompt = Detokenizer(self._vocabulary).text(prompt, {})
         header = program.header_after(prompt)
         if header:
@@ -434,6 +436,7 @@ class Parser:
             self.push(HeaderFrame(self._program.headers, header))
             return
         strands, trail = program.open_after(prompt)
+        strands = strands or inside
         for strand in strands:
             if strand in self.scope().inner:
                 self._enter(strand)

@@ -85,9 +85,14 @@ class Program:
     """How codes are found where there is only text."""
 
     def open_after(self, prompt: str | Sequence[int]) -> tuple[list[str], str]:
-        """The strands that a prompt leaves open, outermost first, by the markers that it ends with; and the whitespace
-        of the last marker that the prompt has not written, and the output may. Tokens also show that it breaks off in
-        the middle of a strand; text does not, for a user may have written it."""
+        """The strands that a prompt leaves open, outermost first; and the whitespace of its last marker that the prompt
+        has not written, and the output may. Tokens also show that it breaks off in the middle of a strand; text does
+        not, for a user may have written it."""
+        opened, trail = self.opened_at_end(prompt)
+        return opened if opened or isinstance(prompt, str) else self._inside(prompt), trail
+
+    def opened_at_end(self, prompt: str | Sequence[int]) -> tuple[list[str], str]:
+        """The same, by nothing but the markers that the prompt ends with."""
         ids: Sequence[int] = ()
         if not isinstance(prompt, str):
             if self.vocabulary is None:
@@ -125,7 +130,7 @@ class Program:
                     opened.insert(0, strand)
                     going_on = True
                     break
-        return opened or self._inside(ids), trail or ""
+        return opened, trail or ""
 
     def _end_of(self, prompt: Sequence[int]) -> Sequence[int]:
         """The tokens that matter, at the end of a prompt: its last markers, or all from its last header on."""
@@ -137,6 +142,8 @@ class Program:
 
     def _inside(self, prompt: Sequence[int]) -> list[str]:
         """The strands that a prompt has opened with tokens, in the turn that it has begun, and not closed."""
+        if self.headers is not None:
+            return []  # the header of the last message has told it
         turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in self.ends), 0)
         opened: list[str] = []
         for char in map(self.stand_ins.get, prompt[turn:]):

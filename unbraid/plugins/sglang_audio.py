@@ -59,7 +59,7 @@ class AudioParser:
 
     def is_tts_output(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt leaves the model inside of speech, so that its output begins with what is spoken."""
-        return "speech" in self._program.open_after(prompt_ids)[0]
+        return "speech" in self._program.opened_at_end(prompt_ids)[0]
 
     def extract_tts_content_nonstreaming(
         self, output_token_ids: Iterable[int], is_tts_ta4_output: bool = False
