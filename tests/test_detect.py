@@ -426,6 +426,8 @@ HOSTILE = {
     "nothing": ("", "no chat template"),
     "broken": ("{% for m in messages %}", "Unexpected end of template"),
     "reaches out": ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    "a number without end": ("{{ " + "9" * 50_000 + " }}", "digits"),
+    "constants without end": ("{{''|center(999999)}}" * 2_000, "characters"),
 }
 
 
@@ -572,6 +574,11 @@ def calls(**changed: Any) -> dict[str, Any]:
         (stated({"open_pattern": r"<c>(?P<name>\w+", "transform": {"function": FUNCTION}}), "is not closed"),
         (stated({"open_pattern": "<c>.*?", "transform": {"function": FUNCTION}}), "'tool_calls': open_pattern: '.*?'"),
         (stated({"close": "</c>", "transform": {"function": FUNCTION}}), "'tool_calls' needs an open"),
+        (
+            stated({"open_pattern": "", "transform": {"function": FUNCTION}}),
+            "'tool_calls' needs a text as open_pattern",
+        ),
+        (stated(thinking={"open_pattern": "", "close": "</t>"}), "'thinking' needs a text as open_pattern"),
     ],
 )
 def test_a_response_template_that_is_no_format(response: Any, said: str) -> None:

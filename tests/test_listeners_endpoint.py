@@ -205,6 +205,14 @@ async def test_segments_of_a_reply() -> None:
 
 
 @in_loop
+async def test_a_time_that_is_no_number() -> None:
+    """Some servers' JSON has NaN in it, and so has Python's."""
+    segment = {"id": 0, "start": float("nan"), "end": 1.27, "text": "Weasels."}
+    found = await asked_of(FakeEndpoint({**VERBOSE, "segments": [segment]}, whole=True), Wish(timestamps=True))
+    assert times(found) == [(0.0, 1.28, " Weasels.")]
+
+
+@in_loop
 async def test_a_reply_without_segments_is_one() -> None:
     found = await asked_of(FakeEndpoint({"text": "Weasels."}, whole=True), Wish(timestamps=True))
     assert times(found) == [(0.0, round(len(speech()) / 16000, 2), " Weasels.")]

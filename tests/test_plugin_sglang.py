@@ -73,7 +73,10 @@ def a_turn(format: Format) -> Message:
         parts.append(Text("reasoning", "They ask for Paris."))
     parts.append(Text("content", "Let me look."))
     if format.tools is not None:
-        arguments = json.dumps({"city": f"a {format.tools.open.strip()} in a string"})
+        marker = format.tools.open.strip()
+        # Where strings stand bare between tags, some markers end them.
+        marker = "marker" if format.name in ("minimax-m3", "deepseek-v4.1") else marker
+        arguments = json.dumps({"city": f"a {marker} in a string"}, ensure_ascii=False)
         parts += [ToolCall("get_weather", arguments, "abcdefghi"), ToolCall("search", "{}", "abcdefghj")]
     return Message(tuple(parts))
 
@@ -144,6 +147,34 @@ def test_reasoning_in_the_place_of_sglangs_own(sglang: Any) -> None:
     call = '<tool_call>\n{"name": "f", "arguments": {"a": "</think>"}}\n</tool_call>'
     assert sglang.ReasoningParser("qwen3").parse_non_stream(f"<think>\nA {call}") == ("A ", call)
     assert sglang.ReasoningParser("deepseek-r1").parse_non_stream("A\n</think>\n\nB") == ("A", "B")
+
+
+def test_what_sglang_says_goes_to_its_own_class(sglang: Any) -> None:
+    """It has defaults of its own, and options that no other has."""
+    theirs = dict(sglang.ReasoningParser.DetectorMap)
+    names = [name for name in plugin.install(replace=True).reasoning_parsers if name in theirs]
+    assert {"deepseek-r1", "k2_horizon", "gpt-oss", "ling3"} <= set(names)
+    for name in names:
+        ours, own = sglang.ReasoningParser(name).detector, theirs[name]()
+        assert ours._must_answer == own._force_nonempty_content
+        assert ours.reasoning_default == own.reasoning_default
+        assert ours._inside or not own.force_reasoning
+    # `step3` reasons whatever the guess is, as DeepSeek-R1 does.
+    assert sglang.ReasoningParser("step3", force_reasoning=False).parse_non_stream("A</think>B") == ("A", "B")
+    asked = sglang.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}], reasoning_effort="low")
+    quick = sglang.ReasoningParser("k2_horizon", request=asked, force_reasoning=True)
+    assert quick.detector.think_end_token == "</ifm|think_faster>"
+    assert quick.parse_non_stream("A</ifm|think_faster>B") == ("A", "B")
+
+
+def test_detectors_that_ask_the_tokenizer_stay(sglang: Any) -> None:
+    """What `hunyuan` reads depends on it, and of `beam` the server knows the class."""
+    registries = (sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap)
+    kept = [{name: registry[name] for name in ("hunyuan", "beam")} for registry in registries]
+    plugin.install(replace=True)
+    for registry, before in zip(registries, kept, strict=True):
+        assert {name: registry[name] for name in before} == before
+        assert not any(issubclass(registry[f"unbraid-{name}"], before["beam"]) for name in ("beam", "hunyuan-3"))
 
 
 def test_the_environment_asks_for_it(sglang: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,6 +259,27 @@ def test_a_call_to_an_unknown_tool_is_text(installed: Any, monkeypatch: pytest.M
     ]
     _, [item] = installed.FunctionCallParser(known, "step_audio_2").parse_non_stream(STEP_CALL)
     assert (item.tool_index, item.name) == (-1, "get_weather")
+
+
+@pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
+def test_an_answer_without_a_call(installed: Any, name: str) -> None:
+    """The markers around it are taken off, streamed or not, whether or not there are tools."""
+    text = unbraid.render(name, Message((Text("content", "Hi."),)))
+    assert text != "Hi."
+    known = tools(installed)
+    assert streamed(installed.FunctionCallParser(known, f"unbraid-{name}"), text) == ("Hi.", [])
+    assert installed.FunctionCallParser(known, f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
+    assert installed.FunctionCallParser([], f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
+
+
+@pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
+def test_an_answer_through_the_server(installed: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text = unbraid.render(name, Message((Text("content", "Hi."),)))
+    chat = Chat(monkeypatch, f"unbraid-{name}", None)
+    for request in ({}, {"tools": [tool.model_dump() for tool in tools(installed)]}):
+        assert asyncio.run(chat.stream([*text], **request))["content"] == "Hi."
+        assert chat.whole(text, **request)["content"] == "Hi."
+        assert chat.whole(text, **request)["finish_reason"] == "stop"
 
 
 # --- Reasoning -----------------------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ ChatCompletionRequest = vllm("vllm.entrypoints.openai.chat_completion.protocol")
 ResponsesRequest = vllm("vllm.entrypoints.openai.responses.protocol").ResponsesRequest
 ParserManager = vllm("vllm.parser").ParserManager
 DelegatingParser = vllm("vllm.parser.abstract_parser").DelegatingParser
+HarmonyParser = vllm("vllm.parser.harmony").HarmonyParser
+VLLMValidationError = vllm("vllm.exceptions").VLLMValidationError
 ReasoningParserManager = vllm("vllm.reasoning").ReasoningParserManager
 ToolParserManager = vllm("vllm.tool_parsers").ToolParserManager
 MistralTokenizer = vllm("vllm.tokenizers.mistral").MistralTokenizer
@@ -172,15 +174,34 @@ def test_every_format_is_known_by_every_name() -> None:
 
 def test_one_parser_of_the_two() -> None:
     tokenizer = qwen3()
-    for tool, reasoning, base in (
-        ("unbraid-hermes", "unbraid-deepseek-r1", WholeParser),
-        ("unbraid-hermes", None, WholeParser),
-        (None, "unbraid-qwen3", WholeParser),
-        ("unbraid-hermes", "qwen3", DelegatingParser),
-        ("hermes", "unbraid-qwen3", DelegatingParser),
-        ("hermes", "qwen3", DelegatingParser),
+    importlib.import_module("unbraid.plugins.vllm").register()  # a second time changes nothing
+    for tool, reasoning, whole in (
+        ("unbraid-hermes", "unbraid-deepseek-r1", True),
+        ("unbraid-hermes", None, True),
+        (None, "unbraid-qwen3", True),
+        ("unbraid-hermes", "qwen3", False),
+        ("hermes", "unbraid-qwen3", False),
+        ("hermes", "qwen3", False),
     ):
-        assert _composed(tool, reasoning, tokenizer).__bases__ == (base,)
+        made = _composed(tool, reasoning, tokenizer)
+        assert issubclass(made, DelegatingParser)
+        assert issubclass(made, WholeParser) is whole
+        assert sum(issubclass(base, WholeParser) for base in made.__mro__) == (2 if whole else 0)
+    assert ParserManager.get_parser() is None
+
+
+def test_a_parser_that_the_server_relies_on_stays() -> None:
+    """For gpt-oss vLLM takes the outputs apart by itself."""
+    made = ParserManager.get_parser("unbraid-hermes", "unbraid-harmony", True, is_harmony=True)
+    try:
+        assert made is HarmonyParser
+    finally:
+        HarmonyParser.tool_parser_cls = HarmonyParser.reasoning_parser_cls = None
+
+
+def test_what_others_make_of_our_parsers_is_theirs() -> None:
+    parts = {"tool_parser_cls": ToolParserManager.get_tool_parser("unbraid-hermes")}
+    assert type("Own", (DelegatingParser,), parts).__bases__ == (DelegatingParser,)
 
 
 def test_a_tokenizer_without_the_tokens_is_refused_at_the_start() -> None:
@@ -420,6 +441,9 @@ def test_tokens_of_the_reasoning() -> None:
     ids = encode(tokenizer, "one two</think>three")
     parser.parse_delta("", ids, request, encode(tokenizer, "<think>"), finished=True)
     assert parser.count_reasoning_tokens(tuple(ids)) == 2
+    # Where vLLM runs tools itself, the next output has a prompt of its own.
+    parser.set_prompt_token_ids(encode(tokenizer, "<think>"))
+    assert parser.count_reasoning_tokens(encode(tokenizer, "one</think>")) == 1
 
 
 # Beside the parsers of others
@@ -652,3 +676,21 @@ def test_the_other_api() -> None:
         assert request.extract_structured_outputs() is request.structured_outputs
     said = qwen().said(["<think>", "hm", "</think>", '<tool_call>{"name": "get_weather", "arguments": {}}'], request)
     assert said == Said("hm", "", [("get_weather", "{}")])
+
+
+def test_tools_that_are_shown_as_functions() -> None:
+    """A tool that takes a text, and functions in a namespace: vLLM tells the model of them as of any other."""
+    custom = {"type": "custom", "name": "shell"}
+    member = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+    space = {"type": "namespace", "name": "ns", "description": "Some.", "tools": [member]}
+    for tool, name, arguments in ((custom, "shell", '{"input": "ls"}'), (space, "ns__f", '{"a": 1}')):
+        made = f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+        assert qwen().said([made], ResponsesRequest(input="Hi", tools=[tool])) == Said("", "", [(name, arguments)])
+        required = qwen().adjusted(ResponsesRequest(input="Hi", tools=[tool], tool_choice="required"))
+        assert name in required.structured_outputs.structural_tag
+    choice = {"type": "custom", "name": "shell"}
+    named = qwen().adjusted(ResponsesRequest(input="Hi", tools=[custom, space], tool_choice=choice))
+    assert "shell" in named.structured_outputs.structural_tag
+    assert "ns__f" not in named.structured_outputs.structural_tag
+    with pytest.raises(VLLMValidationError, match="no function tool the model can call"):
+        qwen().adjusted(ResponsesRequest(input="Hi", tools=[{"type": "web_search_preview"}], tool_choice="required"))

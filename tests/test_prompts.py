@@ -519,6 +519,29 @@ ENDLESS = {
     "deep brackets": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
     "deep blocks": "{% if 1 %}" * 300 + "{% endif %}" * 300,
     "many bytes": "{{ (5).to_bytes(10**9, 'big') }}",
+    "many wide numbers": "{{ ('%(a)99999d' * 9999) % {'a': 1} }}",
+    "many wide numbers, a filter": "{{ ('%(a)99999d' * 9999) | format(a=1) }}",
+    "many wide fields": "{{ ('{0:99999}' * 9999).format(1) }}",
+    "a width in a list": "{{ '{0:{1[0]}}'.format(1, [10**10]) }}",
+    "a width in a text": "{{ '{0:{1}{1}}'.format(1, '99999') }}",
+    "many widths": "{{ ('%*d' * 4) % (99999, 1, 99999, 1, 99999, 1, 99999, 1) }}",
+    "replacing, by name": "{% set a = 'a' * 9999 %}{{ a | replace(old='a', new=a) }}",
+    "replacing, half by name": "{% set a = 'a' * 9999 %}{{ a | replace('a', new=a) }}",
+    "views that double": "{% set n=namespace(x=1) %}"
+    "{% for i in range(99) %}{% set n.x={'a': n.x, 'b': n.x}.items() %}{% endfor %}{{ n.x }}",
+    "views in lists": "{% set n=namespace(x=1) %}"
+    "{% for i in range(99) %}{% set n.x=[{'a': n.x}.values(), {'a': n.x}.values()] %}{% endfor %}{{ n.x == 1 }}",
+    "constants": "{{ '' | center(999999) }}" * 1000,
+    "searching": "{{ range(9999) | select('in', ([1.5] * 9999)) | list }}" * 9,
+    "a long path": "{{ range(9999) | map(attribute='" + "a." * 9999 + "a', default=1) | list }}",
+    "a long path to sort by": "{{ range(9999) | sort('" + "a," * 9999 + "a') }}",
+    "JSON with much between": "{{ ([1] * 999) | tojson(separators=('x' * 9999, ':')) }}",
+    "JSON with much before": "{{ ([1] * 999) | tojson(indent='x' * 9999) }}",
+    "a slow codec": "{% set s %}{% for i in range(9999) %}{{ '%c' % (i + 19968) }}{% endfor %}{% endset %}"
+    "{{ s.encode('punycode') }}",
+    "looking from the end": "{{ ('a' * 99999).rfind('b' + 'a' * 49999) }}",
+    "many digits": "{{ 1.5 | round(99999, 'ceil') }}",
+    "a long date": "{{ strftime_now('%9999Y' * 9999) }}",
 }
 
 
@@ -528,6 +551,13 @@ def test_a_template_that_does_too_much_ends_soon(name: str) -> None:
     with pytest.raises(TemplateTooMuch, match="vendor"):
         ChatTemplate(ENDLESS[name], name="vendor's", limits=SMALL).render([])
     assert time.perf_counter() - started < 3
+
+
+def test_namespaces_do_not_tell_what_they_hold() -> None:
+    """It may be other namespaces, twice each, and so on."""
+    doubled = "{% for i in range(99) %}{% set n.x=namespace(a=n.x, b=n.x) %}{% endfor %}"
+    source = "{% set n=namespace(x=1) %}" + doubled + "{{ n }}{{ n.x ~ '' }}{{ '%s' % n }}"
+    assert ChatTemplate(source, limits=SMALL).render([]) == "<Namespace>" * 3
 
 
 def test_a_template_can_be_too_large() -> None:
@@ -551,6 +581,7 @@ def test_a_long_conversation_is_not_too_much() -> None:
         ("{{ ''.__class__.__mro__ }}", 1, "unsafe"),
         ("{{ messages.append(1) }}", 1, "unsafe"),
         ("{{ namespace(__class__=1) }}", 1, "__class__"),
+        ("{{ '{'.format(1) }}", 1, "Single '{'"),
     ],
 )
 def test_a_broken_template_says_where(source: str, line: int, says: str) -> None:
@@ -560,7 +591,36 @@ def test_a_broken_template_says_where(source: str, line: int, says: str) -> None
     assert f"vendor's, line {line}" in str(caught.value)
 
 
+def test_a_number_that_python_does_not_read() -> None:
+    with pytest.raises(TemplateBroken, match=r"vendor's: .*4300 digits"):
+        ChatTemplate("{{ " + "9" * 5000 + " }}", name="vendor's").render([])
+
+
+def test_what_templates_write_is_written() -> None:
+    """What is not too much."""
+    source = (
+        "{{ 'Name: {}, {b:>4}'.format('x', b=3) }}|{{ '%-4s%03d' % ('a', 7) }}|{{ 'aXa' | replace(old='X', new='b') }}|"
+        "{{ {'a': [1, 2]} | tojson(indent=1) }}|{{ {'a': 1} | tojson(separators=(',', ':')) }}|"
+        "{{ 'é'.encode('UTF-8').decode() }}|{{ {'a': 1}.items() | list }}|{{ 'a b'.rsplit(' ', 1)[-1] }}|"
+        "{{ [{'a': {'b': 2}}] | map(attribute='a.b') | first }}|{{ [1, 2] | select('in', [2]) | list }}"
+    )
+    assert ChatTemplate(source).render([]).split("|") == [
+        "Name: x,    3",
+        "a   007",
+        "aba",
+        '{\n "a": [\n  1,\n  2\n ]\n}',
+        '{"a":1}',
+        "é",
+        "[('a', 1)]",
+        "b",
+        "2",
+        "[2]",
+    ]
+
+
 def test_a_template_refuses_in_its_own_words() -> None:
+    with pytest.raises(TemplateRefused, match=r"^x{1000}…$"):
+        ChatTemplate("{{ raise_exception('x' * 9999) }}").render([])
     with pytest.raises(TemplateRefused, match=r"^No <s> for you$"):
         ChatTemplate("{{ raise_exception('No <s> for you') }}").render([])
     source = "{% if messages[0].content == 'no' %}{{ raise_exception('No <|im_end|> for you') }}{% endif %}"

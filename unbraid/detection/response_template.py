@@ -114,7 +114,7 @@ class _Field:
 
     def _pattern(self, key: str) -> list[Item]:
         given = self.field[key]
-        if not isinstance(given, str):
+        if not isinstance(given, str) or not given:
             raise self.error(f"needs a text as {key}")
         return read_pattern(given, f"response_template: the field {self.name!r}: {key}")
 

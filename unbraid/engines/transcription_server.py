@@ -147,7 +147,8 @@ class _Reader:
 
 
 def _time(seconds: float) -> str:
-    return f"<|{round(min(max(seconds, 0.0), _LATEST) / _STEP) * _STEP:.2f}|>"
+    # In this order, what is no number (some servers' JSON has NaN) becomes 0.
+    return f"<|{round(min(max(0.0, seconds), _LATEST) / _STEP) * _STEP:.2f}|>"
 
 
 def _spaced(text: str) -> str:

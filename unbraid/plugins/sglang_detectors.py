@@ -7,6 +7,7 @@ constrain the output, whether requests reason by default) stays as it is. Where 
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Mapping
 from functools import cache
@@ -47,7 +48,16 @@ class _ToolParsing:
         super().__init__()
 
     def has_tool_call(self, text: str) -> bool:
-        return bool(text) and bool(unbraid.parse(self.format, text).tool_calls)
+        """Whether there is anything to be taken out of the text: calls, or markers around its content. Where there is
+        not, SGLang leaves the text of a whole reply as it is."""
+        found = unbraid.parse(self.format, text)
+        return bool(found.tool_calls) or found.content != text
+
+    @classmethod
+    def parses_without_tools(cls) -> bool:
+        """Where content has markers of its own, it has them in every reply."""
+        theirs: Any = super()
+        return cls.format.headers is not None or cls.format.answer is not None or bool(theirs.parses_without_tools())
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
         """A whole output. A call that is not complete is text: nobody has seen it begin."""
@@ -119,27 +129,17 @@ class _ReasoningParsing:
     greedy: ClassVar[bool] = True
     """Whether SGLang's guess that the prompt has opened the reasoning is followed."""
 
-    def __init__(
-        self,
-        stream_reasoning: bool = True,
-        force_reasoning: bool = False,
-        continue_final_message: bool = False,
-        previous_content: str = "",
-        force_nonempty_content: bool = False,
-    ) -> None:
+    def __init__(self, **options: Any) -> None:
+        """What SGLang says goes to its own class, which has defaults of its own and knows what they mean for its model:
+        `deepseek-r1` always reasons, whatever the guess."""
         begin: Any = super().__init__
-        begin(
-            stream_reasoning=stream_reasoning,
-            force_reasoning=force_reasoning,
-            continue_final_message=continue_final_message,
-            previous_content=previous_content,
-            force_nonempty_content=force_nonempty_content,
-        )
-        self._inside = bool(self.format.prompt) or (self.greedy and force_reasoning)
-        if continue_final_message and isinstance(previous_content, str):
-            self._inside = _left_open(self.format, previous_content, self._inside)
-        self._in_one_piece = not stream_reasoning
-        self._must_answer = force_nonempty_content
+        begin(**options)
+        state: Any = self
+        self._inside = bool(self.format.prompt) or (self.greedy and bool(state.force_reasoning))
+        if state.continue_final_message and isinstance(state.previous_content, str):
+            self._inside = _left_open(self.format, state.previous_content, self._inside)
+        self._in_one_piece = not state.stream_reasoning
+        self._must_answer = bool(state._force_nonempty_content)
         self._answered = False
         self._stream: ReasoningStream | None = None
         self._unsaid: list[str] = []
@@ -279,7 +279,8 @@ def register(replace: bool) -> Installed:
 
 def _detectors(registry: Mapping[str, type], parsing: type, own: type, replace: bool) -> dict[str, type]:
     """Our detectors of one kind, by their names."""
-    theirs = {name: _original(detector, parsing) for name, detector in registry.items()}
+    originals = {name: _original(detector, parsing) for name, detector in registry.items()}
+    theirs = {name: detector for name, detector in originals.items() if not _asks_the_tokenizer(detector)}
     known = {name: format for name in theirs if (format := _known(name, parsing)) is not None}
     made: dict[str, type] = {}
     for format in unbraid.all_formats():
@@ -305,6 +306,12 @@ def _detector(format: Format, parsing: type, base: type) -> type:
 def _original(detector: type, parsing: type) -> type:
     """SGLang's own class, where we have put ours in its place."""
     return detector.__bases__[1] if issubclass(detector, parsing) else detector
+
+
+def _asks_the_tokenizer(detector: type) -> bool:
+    """Whether what SGLang's class reads depends on the tokenizer (`hunyuan`: two generations, and tags with suffixes;
+    `beam`: a response template, with which the server does much more). One format cannot take the place of that."""
+    return "tokenizer" in inspect.signature(detector).parameters
 
 
 def _known(name: str, parsing: type) -> Format | None:

@@ -16,7 +16,7 @@ def register() -> None:
     """Make the formats known to vLLM. Once more does no harm."""
     try:
         parsers = importlib.import_module("unbraid.plugins.vllm_parsers")
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         try:
             found = f"vLLM {version('vllm')}, which does not have what the plug-in needs"
         except PackageNotFoundError:

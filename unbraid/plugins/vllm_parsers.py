@@ -23,16 +23,16 @@ from ..core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ..core.grammar import Format
 from ..formats import all_formats
 from .vllm_deltas import as_delta
-from .vllm_reading import PROMPT_END, Reading, program_of, start_of_output, tools_of, vocabulary_of
+from .vllm_reading import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
 from .vllm_reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
-from .vllm_requests import constrain, show_markers
-from .vllm_whole import PartOfWhole
+from .vllm_requests import constrain, show_markers, tools_of
+from .vllm_whole import read_once
 
 START = 16
 """As many tokens of the output as show that it does not begin with reasoning."""
 
 
-class UnbraidToolParser(ToolParser, metaclass=PartOfWhole):  # type: ignore[misc]
+class UnbraidToolParser(ToolParser):  # type: ignore[misc]
     """The calls of one response; all else is content."""
 
     format: Format
@@ -111,7 +111,7 @@ class UnbraidToolParser(ToolParser, metaclass=PartOfWhole):  # type: ignore[misc
         return as_delta(events, self.format)
 
 
-class UnbraidReasoningParser(ReasoningParser, metaclass=PartOfWhole):  # type: ignore[misc]
+class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     """The reasoning of one response, up to its first words of content. These, and all that follows, are left to the
     tool parser as the model wrote them."""
 
@@ -216,17 +216,18 @@ def _delta(reasoning: str, content: str) -> Any:
 @cache
 def tool_parser(format: Format) -> Any:
     """The class for one format; always the same one."""
-    return PartOfWhole(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format})
+    return type(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format})
 
 
 @cache
 def reasoning_parser(format: Format) -> Any:
     """The class for one format; always the same one."""
-    return PartOfWhole(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format})
+    return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format})
 
 
 def register() -> None:
     """Make all formats known to vLLM, as `unbraid-<name>`, under each of their names."""
+    read_once()
     for format, aliases in all_formats().items():
         names = [f"unbraid-{name}" for name in (format.name, *aliases)]
         if format.tools is not None:

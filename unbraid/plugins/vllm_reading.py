@@ -45,14 +45,6 @@ def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
     return compile_format(format.for_version(version), vocabulary)
 
 
-def tools_of(request: Any) -> Tools:
-    """The functions that the request lets the model call."""
-    if request.tool_choice == "none":
-        return Tools([])
-    tools = [tool if isinstance(tool, dict) else tool.model_dump() for tool in request.tools or ()]
-    return Tools([tool for tool in tools if tool.get("type", "function") == "function"])
-
-
 def cuts_text(request: Any) -> bool:
     """Whether vLLM cuts a stop text off the output. It does so from the text, and leaves the ids as they are."""
     return bool(request.stop) and not request.include_stop_str_in_output

@@ -9,16 +9,25 @@ from typing import Any, cast, get_args
 
 import vllm.envs as envs
 from vllm.sampling_params import StructuredOutputsParams
+from vllm.tool_parsers.utils import get_function_tools, require_function_tools
 
 from ..constraints import constraint
 from ..core.errors import UnbraidError
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..engines.vllm import Dialect, structured_outputs
-from .vllm_reading import program_of, special_tokens, tools_of, vocabulary_of
+from .vllm_reading import program_of, special_tokens, vocabulary_of
 
 DIALECT = "UNBRAID_VLLM_DIALECT"
 """The environment variable that says how constraints are told to vLLM; `VLLMEngine` says why one would change it."""
+
+
+def tools_of(request: Any) -> Tools:
+    """The functions that the request lets the model call: those that vLLM tells it of. In `/v1/responses`, tools that
+    take a text (`custom`) and those in namespaces are shown to it as functions, too."""
+    if request.tool_choice == "none":
+        return Tools([])
+    return Tools([tool.model_dump() for tool in get_function_tools(request.tools or [])])
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
@@ -38,6 +47,8 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     """
     tools = tools_of(request)
     choice = _choice(request.tool_choice)
+    if not tools and choice not in ("auto", "none"):
+        require_function_tools(request.tools or [])  # which says that no call can be made
     given = request.extract_structured_outputs()
     answer = _answer(given) if choice == "auto" else None
     if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):

@@ -2,8 +2,8 @@
 
 vLLM makes one `Parser` of a reasoning parser and a tool parser. Its usual one, the `DelegatingParser`, passes on what
 the first leaves to the second, as text: then their order decides what is nested in what, and whether a marker was a
-token nobody knows. Where both are ours, or there is but one, that parser becomes a `WholeParser`. vLLM has no setting
-for this; but Python tells the values of a class's attributes which class they were put in.
+token nobody knows. Where both are ours, or there is but one, a `WholeParser` takes its place. vLLM has no setting for
+this, so the function that puts the two together is wrapped.
 """
 
 from __future__ import annotations
@@ -15,25 +15,15 @@ from typing import Any
 from vllm.entrypoints.generate.base.protocol import FunctionCall
 from vllm.parser.abstract_parser import DelegatingParser
 from vllm.parser.metrics import record_tool_parser_invocation
+from vllm.parser.parser_manager import ParserManager
 
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..formats import compose
 from .vllm_deltas import as_delta
-from .vllm_reading import Reading, cuts_text, start_of_output, tools_of, vocabulary_of
+from .vllm_reading import Reading, cuts_text, start_of_output, vocabulary_of
 from .vllm_reasoning import ReasoningTokens
-from .vllm_requests import constrain, show_markers
-
-
-class PartOfWhole(type):
-    """The type of our parser classes, which are told here what vLLM makes them a part of."""
-
-    format: Format
-
-    def __set_name__(cls, owner: type, name: str) -> None:
-        parts = (getattr(owner, part, None) for part in ("reasoning_parser_cls", "tool_parser_cls"))
-        if owner.__bases__ == (DelegatingParser,) and all(isinstance(part, PartOfWhole | None) for part in parts):
-            owner.__bases__ = (WholeParser,)
+from .vllm_requests import constrain, show_markers, tools_of
 
 
 class WholeParser(DelegatingParser):  # type: ignore[misc]
@@ -58,7 +48,8 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
         return request
 
     def set_prompt_token_ids(self, prompt_token_ids: Sequence[int]) -> None:
-        self._prompt = prompt_token_ids
+        """Where tools run in the server, there is another output after each call, with a prompt of its own."""
+        self._prompt, self._tokens = prompt_token_ids, None
 
     def parse(
         self,
@@ -130,3 +121,22 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
         assert format is not None
         return format
     return compose(reasoning=reasoning.name, tools=tools.name)
+
+
+_compose = ParserManager._compose_parser
+"""What vLLM puts two parsers together with."""
+
+
+def read_once() -> None:
+    """Have vLLM make `WholeParser`s. Once more does no harm."""
+    ParserManager._compose_parser = staticmethod(_compose_whole)
+
+
+def _compose_whole(*args: Any, **kwargs: Any) -> Any:
+    made = _compose(*args, **kwargs)
+    # Some models have a class of their own (gpt-oss), on which vLLM's server relies.
+    if made is None or (made.parse, made.parse_delta) != (DelegatingParser.parse, DelegatingParser.parse_delta):
+        return made
+    parts = (made.reasoning_parser_cls, made.tool_parser_cls)
+    ours = all(part is None or isinstance(getattr(part, "format", None), Format) for part in parts)
+    return type(made.__name__, (WholeParser, made), {}) if ours else made

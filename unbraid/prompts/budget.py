@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -59,6 +59,17 @@ class Budget:
             raise TemplateTooMuch(f"it makes a list of more than {self.limits.items:,} items")
         self.step(items)
 
+    def collected(self, texts: Iterable[str]) -> str:
+        """The texts as one; no more of them are taken than it may have."""
+        kept, size = [], 0
+        for text in texts:
+            kept.append(text)
+            size += len(text)
+            if size > self.limits.output:
+                break
+        self.step(size)
+        return "".join(kept)
+
     def weigh(self, value: Any) -> None:
         """Spend what `value` would have as text, roughly, before anything is made of it. Lists that hold the same list
         again and again are small to have and endless to write."""
@@ -74,7 +85,7 @@ class Budget:
             elif isinstance(one, dict):
                 stack.extend(one)
                 stack.extend(one.values())
-            elif isinstance(one, list | tuple | set | frozenset | range):
+            elif isinstance(one, list | tuple | set | frozenset | range | KeysView | ValuesView | ItemsView):
                 stack.extend(one)
             elif isinstance(one, int):
                 total += one.bit_length() // 3
@@ -85,12 +96,13 @@ class Budget:
 
 
 _current: ContextVar[Budget | None] = ContextVar("unbraid_template_budget", default=None)
-_WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
+WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
+"""Jinja works out constants while it compiles. Where that is too much, they are left for when the template runs."""
 
 
 def current() -> Budget:
-    """The budget of what runs now. Jinja works out constants while it compiles, when nothing runs yet."""
-    return _current.get() or Budget(_WHILE_COMPILING)
+    """The budget of what runs now."""
+    return _current.get() or Budget(WHILE_COMPILING)
 
 
 @contextmanager

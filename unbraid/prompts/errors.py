@@ -39,3 +39,11 @@ class TemplateTooMuch(TemplateError):
 
 class TemplateNotFound(TemplateError):
     """No template where one was looked for."""
+
+
+_LONGEST = 1_000
+
+
+def clipped(words: str) -> str:
+    """What a template says, which may be a book."""
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

@@ -4,8 +4,10 @@ second and a gigabyte, and no clock can stop Python in the middle of it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
+from string import Formatter
 from typing import Any
 
 from .budget import Budget, current
@@ -46,7 +48,13 @@ _NO_TEXT_MADE = frozenset(
 """Filters that do not write their value out."""
 UNUSED_FILTERS = ("pprint", "urlize", "wordwrap", "xmlattr")
 _MOST_BITS = 100_000
+_MOST_DIGITS = 1_000
+_LONGEST_PATH = 16
+_FROM_THE_END = frozenset({"rfind", "rindex", "rpartition", "rsplit"})
+"""Python compares all of what is looked for at every place."""
+_CODECS = frozenset({"utf-8", "utf8", "ascii", "latin-1"})
 _number = re.compile(r"\d+").findall
+_path_marks = re.compile(r"[.,]").findall
 
 
 def spend(made: Any, budget: Budget) -> Any:
@@ -92,14 +100,16 @@ def _check_bits(left: Any, right: Any, bits: Callable[[int, int], int]) -> None:
 def check_percent(pattern: str, values: Any, budget: Budget) -> None:
     values = values if isinstance(values, tuple) else (values,)
     budget.weigh(list(values))
-    _check_widths(pattern, values, budget)
-    expect(pattern.count("%") * max(map(_length, values), default=0), budget)
+    _check_fields(pattern, pattern.count("%"), values, budget)
 
 
-def _check_widths(pattern: str, values: Iterable[Any], budget: Budget) -> None:
-    for digits in _number(pattern):
-        expect(int(digits) if len(digits) < 10 else 1 << 60, budget)
+def _check_fields(pattern: str, fields: int, values: Sequence[Any], budget: Budget) -> None:
+    """What the fields of a pattern make: each the longest of the values, and whatever widths the pattern has."""
     check_numbers(values, budget)
+    values = [each for value in values for each in (value.values() if isinstance(value, dict) else [value])]
+    widths = sum(int(digits) if len(digits) < 10 else 1 << 60 for digits in _number(pattern))
+    widths += pattern.count("*") * max((abs(each) for each in values if isinstance(each, int)), default=0)
+    expect(widths + fields * max(map(_length, values), default=0), budget)
 
 
 def check_numbers(values: Iterable[Any], budget: Budget) -> None:
@@ -121,6 +131,8 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
         return args
     if name == "translate":
         raise TemplateTooMuch("it calls str.translate, which is not for templates")
+    if name in ("encode", "decode"):
+        _check_codec((*args, *kwargs.values()))
     if name in ("format", "format_map"):
         _check_format(str(text), (*args, *kwargs.values()), budget)
     elif name == "join" and args:
@@ -133,7 +145,16 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
         args = [sought(value, text) for value in args]
         if name == "replace" and len(args) > 1:
             check_replace(text, args[0], args[1], budget)
+        elif name in _FROM_THE_END and args and len(text) * _length(args[0]) > budget.limits.work:
+            raise TemplateTooMuch("it looks for too long a text from the end of another")
     return args
+
+
+def _check_codec(options: Iterable[Any]) -> None:
+    """Some of Python's codecs (punycode) take a time that grows with the square of the text."""
+    codec = next(iter(options), "utf-8")
+    if not isinstance(codec, str) or codec.lower() not in _CODECS:
+        raise TemplateTooMuch(f"it encodes as {str(codec)[:64]!r}, which is not for templates")
 
 
 def sought(value: Any, text: str) -> Any:
@@ -148,9 +169,12 @@ def sought(value: Any, text: str) -> Any:
 
 def _check_format(pattern: str, values: Sequence[Any], budget: Budget) -> None:
     budget.weigh(list(values))
-    _check_widths(pattern, values, budget)
-    values = [each for value in values for each in (value.values() if isinstance(value, dict) else [value])]
-    expect(pattern.count("{") * max(map(_length, values), default=0), budget)
+    nested = False
+    with suppress(ValueError):  # `format` says itself what is wrong with a pattern
+        nested = any("{" in (spec or "") for _, _, spec, _ in Formatter().parse(pattern))
+    if nested:
+        raise TemplateTooMuch("it lets one value say how wide another is written")
+    _check_fields(pattern, pattern.count("{"), values, budget)
 
 
 def _length(value: Any) -> int:
@@ -175,7 +199,18 @@ def check_replace(text: str, old: Any, new: Any, budget: Budget) -> None:
         expect(len(text) + text.count(old) * len(new), budget)
 
 
-# Filters
+# Tests and filters
+
+
+def guarded_test(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A test that is paid for: filters (`select`) try it on all that a list holds."""
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        current().step()
+        return function(*args, **kwargs)
+
+    return guarded
 
 
 def guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,24 +230,37 @@ def guarded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
 def _check_filter(name: str, args: list[Any], first: int, kwargs: Mapping[str, Any], budget: Budget) -> list[Any]:
     value, options = args[first], (*args[first + 1 :], *kwargs.values())
     check_numbers(options, budget)
+    if any(len(_path_marks(path)) > _LONGEST_PATH for path in _paths(name, args[first + 1 :], kwargs)):
+        raise TemplateTooMuch("it looks for an attribute of an attribute, and so on, of all that a list holds")
     if name == "join":
         separator = next((option for option in options if isinstance(option, str)), "")
         args[first] = _joinable(separator, value, budget)
     elif name not in _NO_TEXT_MADE:
         budget.weigh(value)
-    if name == "replace" and len(args) > first + 2:
-        args[first + 1] = sought(args[first + 1], str(value))
-        check_replace(str(value), args[first + 1], args[first + 2], budget)
+    if name == "replace":
+        if len(args) > first + 1:
+            args[first + 1] = sought(args[first + 1], str(value))
+        old, new = (*args[first + 1 :], *(kwargs[key] for key in ("old", "new") if key in kwargs), None, None)[:2]
+        check_replace(str(value), old, new, budget)
     elif name == "indent":
         width = max((_width(option) for option in options), default=4)
         expect(len(str(value)) + (str(value).count("\n") + 1) * width, budget)
     elif name == "format":
         check_percent(str(value), (*options, dict(kwargs)) if kwargs else tuple(options), budget)
-    elif name == "tojson" and any(isinstance(option, int) and option > 64 for option in options):
-        raise TemplateTooMuch("it indents JSON by more than 64")
+    elif name == "round" and any(isinstance(option, int) and option > _MOST_DIGITS for option in options):
+        raise TemplateTooMuch(f"it rounds to more than {_MOST_DIGITS:,} digits")
     elif name == "sum" and any(isinstance(option, list | tuple) for option in options):
         raise TemplateTooMuch("it adds up lists with the filter `sum`: use `+`")
     return args
+
+
+_BY_ATTRIBUTE = frozenset({"groupby", "rejectattr", "selectattr", "sort", "unique"})
+
+
+def _paths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """The attributes that a filter looks for in each item."""
+    given = [kwargs.get("attribute"), *(args if name in _BY_ATTRIBUTE else ())]
+    return (each for each in given if isinstance(each, str))
 
 
 def _width(option: Any) -> int:

@@ -19,8 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from .budget import current
-from .errors import TemplateRefused
-from .guards import UNUSED_FILTERS, check_call, check_operator, guarded_filter, sought, spend
+from .errors import TemplateRefused, TemplateTooMuch, clipped
+from .guards import UNUSED_FILTERS, check_call, check_operator, guarded_filter, guarded_test, sought, spend
 from .marks import END, MARK, Controls
 
 
@@ -73,13 +73,7 @@ class Environment(ImmutableSandboxedEnvironment):
         return bool(one == other)
 
     def concat(self, texts: Iterable[str]) -> str:
-        budget = current()
-        kept = []
-        for text in texts:
-            budget.step(len(text))
-            kept.append(text)
-        budget.step(sum(map(len, kept)))
-        return "".join(kept)
+        return current().collected(texts)
 
 
 class _Code(CodeGenerator):
@@ -141,12 +135,16 @@ class _Generation(Extension):
 
 # What templates may call
 
+_LONGEST_DATE = 1_000
+
 
 def _refuse(message: object) -> NoReturn:
-    raise TemplateRefused(str(message).replace(MARK, "").replace(END, ""))
+    raise TemplateRefused(clipped(str(message).replace(MARK, "").replace(END, "")))
 
 
 def _now(format: str) -> str:
+    if len(format) > _LONGEST_DATE:  # it may ask for numbers of any width
+        raise TemplateTooMuch(f"it asks for a date in more than {_LONGEST_DATE:,} characters")
     return datetime.datetime.now().strftime(format)
 
 
@@ -155,7 +153,7 @@ def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
 
 
 class _Namespace(Namespace):
-    """Without names of Python's own."""
+    """Without names of Python's own. As text it does not tell what it holds, which may be others without end."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, rest = args[0], args[1:]
@@ -167,6 +165,9 @@ class _Namespace(Namespace):
     def __setitem__(self, name: str, value: Any) -> None:
         _check_name(name)
         super().__setitem__(name, value)
+
+    def __repr__(self) -> str:
+        return "<Namespace>"
 
 
 def _check_name(name: object) -> None:
@@ -185,7 +186,11 @@ def _json(
     sort_keys: bool = False,
 ) -> str:
     """`tojson` as Hugging Face has it, without the escapes for HTML."""
-    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if indent is None and separators is None:
+        text = encoder.encode(value)
+    else:  # what stands between the values may be longer than all of them
+        text = current().collected(encoder.iterencode(value))
     return _escaped_marks(lambda found: found[1] + chr(int(found[2], 16)), text) if ensure_ascii else text
 
 
@@ -210,6 +215,9 @@ def environment() -> Environment:
         del made.filters[name]
     for name, function in made.filters.items():
         made.filters[name] = guarded_filter(name, function)
+    tests: dict[str, Any] = made.tests
+    for name, test in tests.items():
+        tests[name] = guarded_test(test)
     del made.globals["lipsum"]
     made.globals.update(raise_exception=_refuse, strftime_now=_now, dict=_dict, namespace=_Namespace)
     return made

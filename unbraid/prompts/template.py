@@ -7,8 +7,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .budget import TemplateLimits, spending
-from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch
+from .budget import WHILE_COMPILING, TemplateLimits, spending
+from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clipped
 from .marks import END, NO_CONTROLS, Controls, cleaned, unmark
 
 if TYPE_CHECKING:
@@ -134,19 +134,20 @@ def _compile(template: ChatTemplate, controls: Controls) -> jinja2.Template:
     except ImportError as error:
         raise PromptError(_WITHOUT_JINJA) from error
     try:
-        return environment().from_string(marked_tree(template.source, controls))
+        with spending(WHILE_COMPILING):
+            return environment().from_string(marked_tree(template.source, controls))
     except jinja2.TemplateSyntaxError as error:
         raise _broken(template.name, error.lineno, str(error.message), error) from error
     except (RecursionError, MemoryError):
         raise TemplateTooMuch(f"{template.name} nests too deep") from None
-    except SyntaxError as error:  # Python's own limits on how code may nest
+    except (SyntaxError, ValueError) as error:  # Python's own limits: on how code may nest, on the digits of a number
         raise _broken(template.name, None, str(error), error) from error
 
 
 def _broken(name: str, line: int | None, message: str, error: Exception) -> TemplateBroken:
     where = f"{name}, line {line}" if line else name
     kind = type(error).__name__
-    return TemplateBroken(f"{where}: {message or kind} ({kind})", line)
+    return TemplateBroken(f"{where}: {clipped(message) or kind} ({kind})", line)
 
 
 def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
