@@ -14,7 +14,7 @@ class Limits:
     number: int = 4096
     """Characters of one number."""
     arguments: int = 1024
-    """Arguments of one call whose names are remembered, to report one that comes twice."""
+    """Arguments of one call whose names are remembered, to tell which one a value without a name is for."""
     held: int = 4 * 1024 * 1024
     """Characters that are held back: of a call while its name has not come yet, of an argument that may still be JSON
     or a string."""

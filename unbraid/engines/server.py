@@ -112,7 +112,8 @@ class Server(ABC):
 
     async def describe(self) -> tuple[str, int | None]:
         """The server's name for its model, and the context."""
-        cards = (await self.address.get("/v1/models", self._check_timeout) or {}).get("data") or [{}]
+        models = await self.address.get("/v1/models", self._check_timeout)
+        cards = (models.get("data") if isinstance(models, dict) else None) or [{}]
         card = next((card for card in cards if card.get("id") == self.model), cards[0])
         return str(card.get("id") or ""), card.get("max_model_len")
 
