@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,12 @@ import pytest
 
 
 class _Stub(ModuleType):
-    """Stands for a module of which SGLang's parsers only name types."""
+    """Stands for a module of which SGLang only names types here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -27,10 +33,14 @@ class _Stub(ModuleType):
         return Any
 
 
+_PARSERS_NAME = ("IPython", "IPython.display", "xgrammar", "xgrammar.structural_tag")
+_SERVER_NAMES = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional")
+"""For pictures; there is no build of it for a torch without CUDA."""
+
+
 @contextmanager
-def _with_stubs() -> Iterator[None]:
+def _with_stubs(names: Sequence[str]) -> Iterator[None]:
     """Only while SGLang is imported: another test may ask whether the real ones are there."""
-    names = ("IPython", "IPython.display", "xgrammar", "xgrammar.structural_tag")
     stubs = [name for name in names if importlib.util.find_spec(name.partition(".")[0]) is None]
     sys.modules.update({name: _Stub(name) for name in stubs})
     try:
@@ -68,7 +78,7 @@ def _import_without_torch(spec: Any) -> None:
         del sys.modules[name]
     sys.modules["sglang"] = package
     try:
-        with _with_stubs():
+        with _with_stubs(_PARSERS_NAME):
             importlib.import_module("sglang.srt.function_call.function_call_parser")
             importlib.import_module("sglang.srt.parser.reasoning_parser")
     except ImportError as error:
@@ -89,7 +99,8 @@ class Chat:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tool_call_parser: str | None, reasoning_parser: str | None):
         name = "sglang.srt.entrypoints.openai.serving_chat"
         try:
-            module: Any = importlib.import_module(name)
+            with _with_stubs(_SERVER_NAMES):
+                module: Any = importlib.import_module(name)
         except (ImportError, RuntimeError, AttributeError) as error:
             pytest.skip(f"SGLang's server cannot be imported: {error}")
         monkeypatch.setattr(module, "get_serving", lambda: _Settings(incremental_streaming_output=True))
