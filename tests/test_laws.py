@@ -115,7 +115,8 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
             continue
         held = text[emitted:count]
         begun = unfinished(literals, held)
-        rests = [rest for _, rest in begun] + (literals if held.isspace() else [])
+        # What is held back may also be whole: a comma, after which another call comes, or none.
+        rests = ["", *(rest for _, rest in begun), *(literals if held.isspace() else ())]
         rests += format.headers.closes if format.headers is not None else ()
         # What goes on after an audio code, too: codes may stand inside a marker.
         for size, code in begun if format.speech or format.transcript else ():
