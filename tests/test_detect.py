@@ -22,9 +22,10 @@ from unbraid.detection.definition import definition
 from unbraid.prompts import ChatTemplate, built_in
 
 from .grammar_engines import smollm2_gguf
-from .shared_data import SHARED, absent
+from .prompt_models import TEMPLATES as FOLDER
+from .prompt_models import template_source
+from .shared_data import absent
 
-FOLDER = SHARED / "templates"
 needs_templates = pytest.mark.skipif(not FOLDER.is_dir(), reason=absent(FOLDER))
 
 # What each template speaks, by reading it. The first name is the family; others write just the same.
@@ -77,22 +78,8 @@ BY_MARKERS = {
     "ibm-granite-granite-3.3-2B-Instruct": "granite-3",
 }
 PLAIN = ("google-gemma-2-2b-it", "microsoft-Phi-3.5-mini-instruct")
-# Each has a notation of its own, and is found only where the format is there.
+# Each has a notation of its own.
 OWN_NOTATION = {"google-gemma-4-31B-it": "gemma-4", "MiniMax-M3": "minimax-m3"}
-
-
-def known(name: str) -> bool:
-    try:
-        return bool(unbraid.find(name))
-    except UnbraidError:
-        return False
-
-
-def source(template: str) -> str:
-    path = FOLDER / f"{template}.jinja"
-    if not path.is_file():
-        pytest.skip(absent(path))
-    return path.read_text(encoding="utf-8")
 
 
 @needs_templates
@@ -103,7 +90,7 @@ def test_every_template_is_in_a_table() -> None:
 
 @pytest.mark.parametrize("template", RENDERED)
 def test_a_template_shows_its_format(template: str) -> None:
-    found = unbraid.detect(source(template))
+    found = unbraid.detect(template_source(template))
     assert (found.name, found.verified, found.how) == (RENDERED[template], True, "rendered")
     assert found.format == unbraid.find(RENDERED[template])
     assert found.required() is found.format
@@ -113,17 +100,13 @@ def test_a_template_shows_its_format(template: str) -> None:
 
 @pytest.mark.parametrize("template", OWN_NOTATION)
 def test_a_notation_of_its_own(template: str) -> None:
-    found = unbraid.detect(source(template))
-    if known(OWN_NOTATION[template]):
-        assert (found.name, found.verified) == (OWN_NOTATION[template], True)
-    else:
-        assert (found.format, found.verified, found.how) == (None, False, "none")
-        assert found.alternatives
+    found = unbraid.detect(template_source(template))
+    assert (found.name, found.verified) == (OWN_NOTATION[template], True)
 
 
 @pytest.mark.parametrize("template", BY_MARKERS)
 def test_words_alone_verify_nothing(template: str) -> None:
-    found = unbraid.detect(source(template))
+    found = unbraid.detect(template_source(template))
     assert (found.name, found.verified, found.how) == (BY_MARKERS[template], False, "markers")
     assert "its text has `" in found.reasons[-1]
     with pytest.raises(unbraid.UnknownFormat, match="could not be verified"):
@@ -132,13 +115,13 @@ def test_words_alone_verify_nothing(template: str) -> None:
 
 @pytest.mark.parametrize("template", PLAIN)
 def test_nothing_but_content(template: str) -> None:
-    found = unbraid.detect(source(template))
+    found = unbraid.detect(template_source(template))
     assert (found.name, found.verified, found.how) == ("plain", True, "plain")
 
 
 @pytest.mark.parametrize("template", ["Qwen-Qwen3-0.6B", "openai-gpt-oss-120b", "GLM-4.7-Flash", "moonshotai-Kimi-K2"])
 def test_the_same_for_the_same_template_however_it_is_given(template: str, tmp_path: Path) -> None:
-    text = source(template)
+    text = template_source(template)
     (tmp_path / "chat_template.jinja").write_text(text)
     config = {"chat_template": text, "eos_token": {"content": "<eos>"}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -155,14 +138,14 @@ def test_the_same_for_the_same_template_however_it_is_given(template: str, tmp_p
 
 def test_families_that_write_the_same() -> None:
     """The choice between them is said, and the others with it."""
-    found = unbraid.detect(source("Qwen-Qwen2.5-7B-Instruct"))
+    found = unbraid.detect(template_source("Qwen-Qwen2.5-7B-Instruct"))
     assert {"qwen2.5", "granite-4", "qwen3"} <= set(found.alternatives)
     assert "hermes was preferred to qwen2.5" in found.reasons[-1]
 
 
 def test_a_fine_tune_of_a_family() -> None:
     """Other words around the turns, other ends, other whitespace: it is still the family's."""
-    text = source("Qwen3-Coder").replace("<|im_start|>", "<|begin|>").replace("<|im_end|>", "<|done|>")
+    text = template_source("Qwen3-Coder").replace("<|im_start|>", "<|begin|>").replace("<|im_end|>", "<|done|>")
     assert unbraid.detect(text.replace("'\\n<tool_call>", "' <tool_call>")).name == "qwen3-coder"
 
 
@@ -223,7 +206,7 @@ def renamed(marker: str) -> str:
 @pytest.mark.parametrize("template", RENAMED)
 def test_a_template_that_nobody_has_seen(template: str) -> None:
     """The same templates with other markers: a format is made for each, and it is one like any other."""
-    text = source(template)
+    text = template_source(template)
     for marker in RENAMED[template]:
         assert marker in text
         text = text.replace(marker, renamed(marker))
@@ -324,7 +307,7 @@ def test_what_a_derived_format_is_made_of() -> None:
 
 def test_calls_of_a_family_with_reasoning_of_its_own() -> None:
     """Calls of a family are read in all the spellings that the family is known for."""
-    text = source("Qwen-Qwen3-0.6B").replace("<think>", "<muse>").replace("</think>", "</muse>")
+    text = template_source("Qwen-Qwen3-0.6B").replace("<think>", "<muse>").replace("</think>", "</muse>")
     found = unbraid.detect(text)
     assert found.how == "derived"
     assert found.required().tools == unbraid.find("qwen3").tools
@@ -507,7 +490,7 @@ RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_response_template_reads_what_the_template_writes(template: str) -> None:
     """Beside a registered format it is a second witness; where there is none, it is the format."""
     response, name = RESPONSES[template]
-    config = {"chat_template": source(template), "response_template": response, "eos_token": "<|im_end|>"}
+    config = {"chat_template": template_source(template), "response_template": response, "eos_token": "<|im_end|>"}
     found = unbraid.detect(config)
     assert (found.name, found.how) == (name, "rendered")
     assert found.reasons[-1] == "the tokenizer's response_template reads it too"
@@ -668,7 +651,7 @@ def test_the_command_says_why_and_what_to_do(capsys: pytest.CaptureFixture[str],
 
 
 def test_the_command_names_a_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "chat_template.jinja").write_text(source("Qwen-Qwen3-0.6B"))
+    (tmp_path / "chat_template.jinja").write_text(template_source("Qwen-Qwen3-0.6B"))
     code, out, _ = command(capsys, str(tmp_path / "chat_template.jinja"))
     assert code == 0
     assert out.startswith("qwen3\n- ")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.constraints.clear import MOST_WAYS
+from unbraid.constraints.clear_items import MOST_WAYS
 from unbraid.constraints.gbnf import to_ebnf, to_gbnf, too_open
 from unbraid.constraints.language import Json, Language
 from unbraid.constraints.schemas import InvalidSchema

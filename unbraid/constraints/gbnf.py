@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from .avoid import machine
-from .clear import ENDED, MOST_TIMES, MOST_WORK, Item, Items, Leaf, State, States, Times, TooOpen, Unspelled
+from .clear import ENDED, MOST_WORK, State, States
+from .clear_items import MOST_TIMES, Item, Items, Leaf, Times, TooOpen, Unspelled
 from .language import (
     Chars,
     Choice,

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from . import diagnostics
-from .events import Event, ToolCallArguments
-from .frames import ARGUMENTS, MARKUP, Frame, Malformed
+from .events import Event
+from .frames import ARGUMENTS, MARKUP, Frame, wait
 from .markers import Markers
 from .objects import Keys, escape, is_number, may_become_number, quote
 from .parameters import STRING, kinds_of
@@ -72,7 +72,7 @@ class BareArgumentsFrame(Frame):
         parser.skip_space()
         buffer, at = parser.buffer, parser.position
         if at == len(buffer):
-            return self._wait(parser)
+            return wait(parser)
         quoted, marker = self.quotes.comes(buffer, at), self.markers.comes(buffer, at)
         if (quoted is None or marker is None) and not parser.at_end:
             return False
@@ -111,18 +111,9 @@ class BareArgumentsFrame(Frame):
         return self._more_text(parser) if self.state == _TEXT else self._to_marker(parser)
 
     def quick(self, parser: Parser, text: str) -> Event | None:
-        call = parser.call
-        if self.state != _STRING or not call.accepted or not self.quotes.absent(text):
+        if self.state != _STRING or not parser.call.accepted or not self.quotes.absent(text):
             return None
-        start, parser.offset = parser.offset, parser.offset + len(text)
-        if parser.keep:
-            call.raw.append(text)
-        return ToolCallArguments(call.index, escape(text), start, parser.offset)
-
-    def _wait(self, parser: Parser) -> bool:
-        if parser.at_end:
-            raise Malformed(diagnostics.UNFINISHED_CALL, "")
-        return False
+        return parser.pass_arguments(text, escape(text))
 
     def _write(self, parser: Parser, size: int, value: str) -> None:
         parser.take(size, ARGUMENTS, self.lead + value)
@@ -161,7 +152,7 @@ class BareArgumentsFrame(Frame):
         if stop - begin > most or colon - end > most:
             return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
         if colon == len(buffer):
-            return self._wait(parser)
+            return wait(parser)
         if buffer[colon] not in _COLONS:
             return self._break(parser, f"'{buffer[colon]}' where ':' should be")
         key = parser.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
@@ -183,7 +174,7 @@ class BareArgumentsFrame(Frame):
         if end > start:
             parser.take(end - start, ARGUMENTS, escape(parser.spell(buffer[start:end])))
         if found is None:
-            return self._wait(parser)
+            return wait(parser)
         parser.take(found.end() - end, ARGUMENTS, '"')
         self.state = _NEXT
         return True
@@ -205,7 +196,7 @@ class BareArgumentsFrame(Frame):
         if found is not None:
             return self._break(parser, f"a string without {self.other_quote} at its end")
         if not buffer.startswith(self.other_quote, end):
-            return self._wait(parser)
+            return wait(parser)
         parser.take(1, ARGUMENTS, '"')
         self.state = _NEXT
         return True
@@ -275,7 +266,7 @@ class BareArgumentsFrame(Frame):
         if end > start:
             parser.take(end - start, ARGUMENTS)
         if found is None:
-            return self._wait(parser)
+            return wait(parser)
         parser.pop()
         parser.call.has_arguments = True
         return True

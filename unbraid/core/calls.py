@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -361,42 +362,49 @@ class ReadBare(ReadArguments):
         parser.push(BareArgumentsFrame(self.quotes, frame.markers, open))
 
 
+class ReadNotation(ABC):
+    """Arguments that are no JSON. What stands before them has shown that this is a call; so it starts here."""
+
+    __slots__ = ()
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.accept_call()
+        parser.push(self.frame(frame.markers))
+        frame.at += 1
+        return True
+
+    @abstractmethod
+    def frame(self, markers: Markers) -> Frame:
+        """What reads them."""
+
+
 @dataclass(frozen=True, slots=True)
-class ReadTagged:
-    """Arguments between tags. What stands before them has shown that this is a call; so it starts here."""
+class ReadTagged(ReadNotation):
+    """Arguments between tags."""
 
     rule: TagRule
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.accept_call()
+    def frame(self, markers: Markers) -> Frame:
         kind = EscapedArgumentsFrame if self.rule.escaped else TaggedArgumentsFrame
-        parser.push(kind(self.rule, frame.markers))
-        frame.at += 1
-        return True
+        return kind(self.rule, markers)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadElements:
-    """Arguments as elements; here, too, the call starts."""
+class ReadElements(ReadNotation):
+    """Arguments as elements."""
 
     rule: ElementRule
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.accept_call()
-        parser.push(ElementArgumentsFrame(self.rule, frame.markers))
-        frame.at += 1
-        return True
+    def frame(self, markers: Markers) -> Frame:
+        return ElementArgumentsFrame(self.rule, markers)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPython:
-    """Arguments in Python's notation; here, too, the call starts."""
+class ReadPython(ReadNotation):
+    """Arguments in Python's notation."""
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.accept_call()
-        parser.push(PythonArgumentsFrame(frame.markers))
-        frame.at += 1
-        return True
+    def frame(self, markers: Markers) -> Frame:
+        return PythonArgumentsFrame(markers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from . import diagnostics
+
 if TYPE_CHECKING:
     from .events import Event
     from .parser import Parser
@@ -25,6 +27,13 @@ class Malformed(Exception):
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
         self.message = message
+
+
+def wait(parser: Parser) -> bool:
+    """False, since more input is needed; and where none comes, the call is not finished."""
+    if parser.at_end:
+        raise Malformed(diagnostics.UNFINISHED_CALL, "")
+    return False
 
 
 class Frame(ABC):

@@ -246,6 +246,13 @@ class Parser:
         self.offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
+    def pass_arguments(self, text: str, fragment: str) -> Event:
+        """Take a delta that is all arguments, past the buffer: what `Frame.quick` is for."""
+        start, self.offset = self.offset, self.offset + len(text)
+        if self.keep:
+            self.call.raw.append(text)
+        return ToolCallArguments(self.call.index, fragment, start, self.offset)
+
     def take_name(self, size: int) -> None:
         """Take the call's name; of size 0 where it stands in the prompt."""
         if size:

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, Self
 
 from . import diagnostics
-from .events import Event, ToolCallArguments
-from .frames import ARGUMENTS, MARKUP, Frame, Malformed
+from .events import Event
+from .frames import ARGUMENTS, MARKUP, Frame, wait
 from .markers import Markers
 from .objects import Keys, escape, quote
 from .python_values import scalar_as_json, string_as_json, string_run
@@ -77,7 +77,7 @@ class PythonArgumentsFrame(Frame):
         parser.skip_space()
         buffer, at = parser.buffer, parser.position
         if at == len(buffer):
-            return self._wait(parser)
+            return wait(parser)
         char = buffer[at]
         if char in self.markers.like_json:
             # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
@@ -105,18 +105,9 @@ class PythonArgumentsFrame(Frame):
         return True
 
     def quick(self, parser: Parser, text: str) -> Event | None:
-        call = parser.call
-        if self.state != _STRING or self.lenient or not call.accepted or not _unescaped(text):
+        if self.state != _STRING or self.lenient or not parser.call.accepted or not _unescaped(text):
             return None
-        start, parser.offset = parser.offset, parser.offset + len(text)
-        if parser.keep:
-            call.raw.append(text)
-        return ToolCallArguments(call.index, escape(text), start, parser.offset)
-
-    def _wait(self, parser: Parser) -> bool:
-        if parser.at_end:
-            raise Malformed(diagnostics.UNFINISHED_CALL, "")
-        return False
+        return parser.pass_arguments(text, escape(text))
 
     def _close(self, parser: Parser, char: str) -> None:
         if self.open == _CALL:
@@ -137,7 +128,7 @@ class PythonArgumentsFrame(Frame):
             if after - start > most:
                 return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
             if after == len(buffer):
-                return self._wait(parser)
+                return wait(parser)
             if buffer[after] == "=":
                 parser.take(after + 1 - start, ARGUMENTS, self.keys.begin(parser, buffer[start:stop]))
                 self.state = VALUE
@@ -169,7 +160,7 @@ class PythonArgumentsFrame(Frame):
             most = parser.limits.number
             return self._break(parser, f"a number has more than {most} characters", diagnostics.TOO_LONG)
         if stop == len(buffer):
-            return self._wait(parser)
+            return wait(parser)
         scalar = scalar_as_json(buffer[start:stop])
         if scalar is None:
             return self._break(parser, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
@@ -203,7 +194,7 @@ class PythonArgumentsFrame(Frame):
             else:
                 parser.take(end - start, MARKUP)
         if not buffer.startswith(self.quotes, end):
-            return self._wait(parser)
+            return wait(parser)
         parser.take(len(self.quotes), ARGUMENTS, '"')
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
         return True
@@ -226,7 +217,7 @@ class PythonArgumentsFrame(Frame):
             parser.pop()
             parser.call.has_arguments = True
             return True
-        return self._wait(parser)
+        return wait(parser)
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import diagnostics
 from .errors import InvalidFormat
-from .events import Event, ToolCallArguments
-from .frames import ARGUMENTS, MARKUP, UNDECIDED, Frame, Malformed
+from .events import Event
+from .frames import ARGUMENTS, MARKUP, UNDECIDED, Frame, Malformed, wait
 from .grammar import TaggedArguments
 from .json_scanner import JsonScanner
 from .limits import Limits
@@ -152,9 +152,7 @@ class TaggedArgumentsFrame(Frame):
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
             end, kinds = self._after_key(buffer, stop, most)
         if end is None:
-            if parser.at_end:
-                raise Malformed(diagnostics.UNFINISHED_CALL, "")
-            return False
+            return wait(parser)
         if end == -1:
             words = " ".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
@@ -317,13 +315,9 @@ class TaggedValueFrame(Frame):
         return parser.at_end
 
     def quick(self, parser: Parser, text: str) -> Event | None:
-        call = parser.call
-        if self.state != _STRING or not call.accepted or not self.watched.absent(text):
+        if self.state != _STRING or not parser.call.accepted or not self.watched.absent(text):
             return None
-        start, parser.offset = parser.offset, parser.offset + len(text)
-        if parser.keep:
-            call.raw.append(text)
-        return ToolCallArguments(call.index, escape(text), start, parser.offset)
+        return parser.pass_arguments(text, escape(text))
 
     def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""

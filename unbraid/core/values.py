@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import diagnostics
-from .events import Event, ToolCallArguments
-from .frames import ARGUMENTS, MARKUP, NAME, Frame, Malformed
+from .events import Event
+from .frames import ARGUMENTS, MARKUP, NAME, Frame, Malformed, wait
 from .grammar import JsonCall
 from .json_scanner import JsonScanner
 from .limits import Limits
@@ -71,13 +71,9 @@ class ValueFrame(Frame):
         return True
 
     def quick(self, parser: Parser, text: str) -> Event | None:
-        call = parser.call
-        if self.lenient or self.role != ARGUMENTS or not call.accepted or not self.scanner.pass_string(text):
+        if self.lenient or self.role != ARGUMENTS or not parser.call.accepted or not self.scanner.pass_string(text):
             return None
-        start, parser.offset = parser.offset, parser.offset + len(text)
-        if parser.keep:
-            call.raw.append(text)
-        return ToolCallArguments(call.index, text, start, parser.offset)
+        return parser.pass_arguments(text, text)
 
     @property
     def in_string(self) -> bool:
@@ -101,9 +97,7 @@ class ValueFrame(Frame):
         if over:
             self._finish(parser)
             return True
-        if parser.at_end:
-            raise Malformed(diagnostics.UNFINISHED_CALL, "")
-        return False
+        return wait(parser)
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
@@ -173,9 +167,7 @@ class QuotedArgumentsFrame(Frame):
             self._check(buffer[start:end])
             parser.take(end - start, ARGUMENTS)
         elif start == len(buffer):
-            if parser.at_end:
-                raise Malformed(diagnostics.UNFINISHED_CALL, "")
-            return False
+            return wait(parser)
         elif buffer[start] == '"':
             parser.take(1, MARKUP)
             self._finish(parser)
@@ -277,9 +269,7 @@ class JsonCallFrame(Frame):
     def step(self, parser: Parser) -> bool:
         parser.skip_space()
         if parser.position == len(parser.buffer):
-            if parser.at_end:
-                raise Malformed(diagnostics.UNFINISHED_CALL, "")
-            return False
+            return wait(parser)
         char, state = parser.buffer[parser.position], self.state
         if (state, char) in self._MOVES:
             parser.take(1, MARKUP)
