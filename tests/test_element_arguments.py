@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Limits, Message, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
-from unbraid.core.parameters import ANY_KIND, ITEMS, kinds_at
+from unbraid.core.parameters import ANY_KIND, ITEMS, kinds_among, schemas_inside
 
 from . import strategies
 from .parsing import kinds, parse, stream
@@ -286,7 +286,7 @@ def test_an_audio_code_in_a_text_is_data() -> None:
 # --- Schemas and constraints ---------------------------------------------------------------------------------------
 
 
-def test_kinds_at() -> None:
+def test_kinds_inside() -> None:
     schema = {
         "properties": {
             "o": {"allOf": [POINT, {"properties": {"y": {"type": "boolean"}}}]},
@@ -306,7 +306,10 @@ def test_kinds_at() -> None:
         (["loop", "x"], ANY_KIND),
         (["unknown", ITEMS, "x"], ANY_KIND),
     ]:
-        assert kinds_at(schema, path) == expected, path
+        schemas: list[object] = [schema]
+        for key in path:
+            schemas = schemas_inside(schema, schemas, key)
+        assert kinds_among(schema, schemas) == expected, path
 
 
 def test_the_constraint_knows_the_types_inside() -> None:

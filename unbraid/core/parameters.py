@@ -18,14 +18,6 @@ def kinds_of(parameters: Mapping[str, Any], key: str) -> frozenset[str]:
     return _Kinds(parameters).of(schema) or ANY_KIND
 
 
-def kinds_at(parameters: Mapping[str, Any], path: Iterable[str]) -> frozenset[str]:
-    """The kinds that a value inside the arguments may have. `path` are the keys that lead to it."""
-    schemas: Sequence[object] = [parameters]
-    for key in path:
-        schemas = schemas_inside(parameters, schemas, key)
-    return kinds_among(parameters, schemas)
-
-
 def kinds_among(parameters: Mapping[str, Any], schemas: Sequence[object]) -> frozenset[str]:
     """The kinds that one of these schemas admits; all, where there is none."""
     kinds = _Kinds(parameters)
