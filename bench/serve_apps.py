@@ -24,9 +24,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.running_server import service_of
-from unbraid.engines.replay import ReplayEngine, Script, script
-from unbraid.prompts import built_in
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.server.app import create_app
+from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
 PIECES = 256

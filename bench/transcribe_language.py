@@ -13,15 +13,15 @@ import numpy as np
 
 from tests.real_speech import Recording
 from tests.whisper_models import files
-from unbraid.engines.listening_worker import Job
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.audio import Samples
-from unbraid.transcription.cutting import cut
-from unbraid.transcription.hearing import Heard, Hearing
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.whisper_rules import WhisperRules
-from unbraid.transcription.writing import Writing
+from unbraid.speech.adapters import Wish
+from unbraid.speech.audio.chunking import cut
+from unbraid.speech.audio.decode import Samples
+from unbraid.speech.decoding.decoding import Writing
+from unbraid.speech.decoding.worker import Job
+from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.rules import WhisperRules
 
 FUSED, FIXED, TWICE = "fused", "fixed", "two passes"
 MOST_TRIES = 20  # until the chunks of a round were decoded together

@@ -31,11 +31,11 @@ System = Callable[[str, str | None, bool], Heard]
 
 def unbraid(options: dict[str, Any]) -> System:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from unbraid.engines.whisper import WhisperEngine
-    from unbraid.models.whisper_files import resolve_whisper
-    from unbraid.transcription.adapters import Wish
-    from unbraid.transcription.audio import read
-    from unbraid.transcription.transcriber import Transcriber
+    from unbraid.speech.adapters import Wish
+    from unbraid.speech.audio.decode import read
+    from unbraid.speech.transcriber import Transcriber
+    from unbraid.speech.whisper.files import resolve_whisper
+    from unbraid.speech.whisper.listener import WhisperEngine
 
     files = resolve_whisper(Path(options["weights"]))
     transcriber = Transcriber(WhisperEngine(files, threads=options["threads"], parallel=BATCH))

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from unbraid import Message, Text, ToolCall, parse
-from unbraid.core.parser import UnknownTools
+from unbraid.core.machine.machine import UnknownTools
 
 from .shared_data import SHARED
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from unbraid.constraints import schema_nodes
+from unbraid.constraints import schema_grammar as schema_nodes
 from unbraid.constraints.language import (
     Chars,
     Choice,
@@ -22,7 +22,7 @@ from unbraid.constraints.language import (
     Token,
     Whole,
 )
-from unbraid.constraints.schema_nodes import SchemaNodes
+from unbraid.constraints.schema_grammar import SchemaNodes
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
 _DEEP, _DEEPEST = 60, 150

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.constraints.token_sets import TokenSets
+from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
-from unbraid.engines.replay import ReplayEngine, script
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.audio import RATE, Samples
-from unbraid.transcription.features import log_mels
-from unbraid.transcription.hearing import Hearing
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.whisper_rules import WhisperRules
-from unbraid.transcription.writing import Writing
+from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.decoding.decoding import Writing
+from unbraid.speech.listening import Hearing
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper.features import log_mels
+from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.rules import WhisperRules
 
 from .fake_servers import SGLANG_SAMPLING, Asked, FakeServer, FakeSGLang, _send_json
 from .listening import TINY

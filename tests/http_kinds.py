@@ -12,7 +12,7 @@ from unbraid.engines.openai import OpenAIEngine
 from unbraid.engines.routing import Routing
 from unbraid.engines.server import Servers
 from unbraid.engines.sglang import SGLangEngine
-from unbraid.engines.vllm import VLLMEngine
+from unbraid.engines.vllm.server import VLLMEngine
 
 from .byte_vocabulary import END, MARKER, VOCABULARY
 from .fake_servers import FakeServer, FakeSGLang, FakeVLLM

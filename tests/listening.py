@@ -8,11 +8,11 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from unbraid.engines.routing import Routing
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.audio import Samples
-from unbraid.transcription.hearing import Listener
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Delta, Transcript, TranscriptEvent
+from unbraid.speech.adapters import Wish
+from unbraid.speech.audio.decode import Samples
+from unbraid.speech.listening import Listener
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Transcript, TranscriptEvent
 
 from .real_speech import recording
 

@@ -13,9 +13,9 @@ import uvicorn
 from unbraid import find
 from unbraid.core.grammar import Format
 from unbraid.engines import Engine
-from unbraid.prompts import ChatTemplate, PromptBuilder, built_in, encoder
 from unbraid.server.app import create_app
 from unbraid.server.service import Service
+from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
 
 class RunningServer:

@@ -14,10 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
-from unbraid.core import grammar, xml_text
-from unbraid.core.bare_arguments import is_bare_key
-from unbraid.core.element_arguments import is_element_name
-from unbraid.core.parameters import kind_of
+from unbraid.core import grammar
+from unbraid.core.notations import xml_text
+from unbraid.core.notations.bare import is_bare_key
+from unbraid.core.notations.elements import is_element_name
+from unbraid.schema.kinds import kind_of
 
 FORMATS = list(all_formats())
 

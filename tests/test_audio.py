@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from unbraid import UnbraidError
-from unbraid.transcription import audio
-from unbraid.transcription.audio import RATE, AudioLimits, BadAudio, TooMuchAudio, read
+from unbraid.speech.audio import decode as audio
+from unbraid.speech.audio.decode import RATE, AudioLimits, BadAudio, TooMuchAudio, read
 
 from .real_speech import recording
 

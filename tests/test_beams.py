@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.token_sets import TokenSets
+from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.adapters import BadWish, Wish
-from unbraid.transcription.beams import BeamWriting
-from unbraid.transcription.hearing import Heard, Hearing, Opening
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Delta, Detected, Transcript
-from unbraid.transcription.whisper import WhisperAdapter
-from unbraid.transcription.writing import Logits, Writing, logprobs_of
+from unbraid.speech.adapters import BadWish, Wish
+from unbraid.speech.decoding.beams import BeamWriting
+from unbraid.speech.decoding.decoding import Logits, Writing, logprobs_of
+from unbraid.speech.listening import Heard, Hearing, Opening
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Detected, Transcript
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .in_loop import collect, collect_until_error
 from .real_speech import recording

@@ -16,7 +16,7 @@ pytest.importorskip("xllamacpp")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    from unbraid.engines.embedded import EmbeddedEngine
+    from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 
     engine = EmbeddedEngine(smollm2(), context=CONTEXT, name=MODEL)
     with serving(service_of(engine, "hermes", tokenizer=engine.vocabulary, constrain_auto=True)) as running:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from unbraid.engines.replay import ReplayEngine, script
-from unbraid.prompts import built_in
+from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
 from .client_suite import essence, written

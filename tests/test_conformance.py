@@ -20,7 +20,7 @@ import pytest
 
 import unbraid
 from unbraid import Message, Text, ToolCall
-from unbraid.core.parser import UnknownTools
+from unbraid.core.machine.machine import UnknownTools
 
 from .conformance_answers import DIFFERENT, EMITTED, NUMBERS, Part, Parts
 from .conformance_cases import FAMILIES, FOLDER, NOT_JSON, Case, cases, read

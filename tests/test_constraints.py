@@ -33,7 +33,7 @@ from unbraid import (
     UnbraidError,
 )
 from unbraid.constraints.constraint import Dialect
-from unbraid.constraints.lark import to_lark
+from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.masks import Masks
 from unbraid.core import diagnostics, grammar
 from unbraid.core.vocabulary import WholeVocabulary

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from unbraid import UnbraidError
-from unbraid.transcription.audio import RATE, read
-from unbraid.transcription.cutting import Chunk, cut, is_silent
+from unbraid.speech.audio.chunking import Chunk, cut, is_silent
+from unbraid.speech.audio.decode import RATE, read
 
 from .real_speech import ASTERISK, LANGUAGES, recording
 

@@ -17,9 +17,9 @@ from unbraid import Message, Text, ToolCall, UnbraidError
 from unbraid.cli import main
 from unbraid.core import grammar
 from unbraid.core.grammar import Between, Call, Calls, Format, JsonCall
-from unbraid.detection import Detection, DetectionError
-from unbraid.detection.definition import definition
-from unbraid.prompts import ChatTemplate, built_in
+from unbraid.templates import ChatTemplate, built_in
+from unbraid.templates.detection import Detection, DetectionError
+from unbraid.templates.detection.definition import definition
 
 from .grammar_engines import smollm2_gguf
 from .prompt_models import TEMPLATES as FOLDER

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Limits, Message, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
-from unbraid.core.parameters import ANY_KIND, ITEMS, kinds_among, schemas_inside
+from unbraid.schema.kinds import ANY_KIND, ITEMS, kinds_among, schemas_inside
 
 from . import strategies
 from .parsing import kinds, parse, stream

@@ -31,9 +31,9 @@ from unbraid.engines import (
     Sampling,
     Unsupported,
 )
-from unbraid.engines.embedded import EmbeddedEngine
-from unbraid.engines.embedded_output import Output
-from unbraid.engines.spelling import spell
+from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
+from unbraid.engines.llama_cpp.output import Output
+from unbraid.engines.retokenize import spell
 from unbraid.models import Gguf, GgufVocabulary
 
 from .embedded_model import GREEDY, collect, smollm2
@@ -644,7 +644,7 @@ def test_a_model_that_is_stuck(engine: EmbeddedEngine, monkeypatch: pytest.Monke
         outputs = engine.generate(Generation(prompt=chat(engine, "Count to a hundred."), sampling=GREEDY))
         await anext(outputs)
         await engine.check()
-        monkeypatch.setattr("unbraid.engines.embedded._STUCK", -1.0)
+        monkeypatch.setattr("unbraid.engines.llama_cpp.embedded._STUCK", -1.0)
         with pytest.raises(EngineDown, match="silent"):
             await engine.check()
         with pytest.raises(EngineDown, match="silent"):

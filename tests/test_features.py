@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from unbraid import UnbraidError
-from unbraid.transcription.audio import RATE
-from unbraid.transcription.features import FRAMES, log_mel, log_mels, mel_filters
+from unbraid.speech.audio.decode import RATE
+from unbraid.speech.whisper.features import FRAMES, log_mel, log_mels, mel_filters
 
 from .real_speech import recording
 

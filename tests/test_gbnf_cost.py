@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.constraints.clear_items import MOST_WAYS
-from unbraid.constraints.gbnf import to_ebnf, to_gbnf, too_open
+from unbraid.constraints.determinize.items import MOST_WAYS
+from unbraid.constraints.dialects.gbnf import to_ebnf, to_gbnf, too_open
 from unbraid.constraints.language import Json, Language
-from unbraid.constraints.schemas import InvalidSchema
+from unbraid.constraints.schema_export import InvalidSchema
 from unbraid.engines import Unsupported
-from unbraid.engines.llama_cpp import constraint_fields
+from unbraid.engines.llama_cpp.requests import constraint_fields
 
 from .grammar_engines import LlamaCppGrammar
 from .schema_corpus import INTEGER, STRING, array, deep, obj, string

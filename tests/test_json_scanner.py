@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from unbraid import Limits
 from unbraid.core import diagnostics
-from unbraid.core.json_scanner import JsonScanner
+from unbraid.core.notations.json_scanner import JsonScanner
 
 from .strategies import cuts
 

@@ -17,10 +17,10 @@ from openai import OpenAI
 
 from unbraid import UnbraidError
 from unbraid.cli import main
-from unbraid.server.listening import ChosenListener, load_chosen
-from unbraid.server.loading import load
-from unbraid.server.options import Options, add_options, read_options
-from unbraid.transcription.adapters import Wish
+from unbraid.server.loading.service import load
+from unbraid.server.settings import Options, add_options, read_options
+from unbraid.speech.adapters import Wish
+from unbraid.speech.loading import ChosenListener, load_chosen
 
 from .fake_listening import FakeSGLangWhisper, whisper_server
 from .listening import TINY, free_url, run, speech

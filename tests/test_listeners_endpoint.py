@@ -12,12 +12,12 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
-from unbraid.engines.endpoint_listener import EndpointListener
-from unbraid.engines.wav import as_wav
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Delta, Detected, Transcript, TranscriptEvent
+from unbraid.speech.adapters import Wish
+from unbraid.speech.audio.wav import as_wav
+from unbraid.speech.engines.endpoint import EndpointListener
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Detected, Transcript, TranscriptEvent
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .fake_listening import FakeEndpoint, read_wav, whisper_server
 from .fake_servers import FakeServer, Fault

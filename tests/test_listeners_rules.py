@@ -14,13 +14,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from unbraid.constraints.token_sets import TokenSets
-from unbraid.engines.sglang_whisper import _constraint
-from unbraid.engines.vllm_whisper import ASKED, TOLD
-from unbraid.transcription.adapters import Task, Wish
-from unbraid.transcription.whisper import WhisperAdapter
-from unbraid.transcription.whisper_rules import WhisperRules
-from unbraid.transcription.writing import Logits, Writing
+from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.speech.adapters import Task, Wish
+from unbraid.speech.decoding.decoding import Logits, Writing
+from unbraid.speech.engines.sglang import _constraint
+from unbraid.speech.engines.vllm import ASKED, TOLD
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.rules import WhisperRules
 
 from .fake_listening import heard
 from .real_speech import recording
@@ -54,7 +54,7 @@ def processor() -> Any:
     skip_without_vllm()
     from vllm.engine.arg_utils import AsyncEngineArgs
 
-    from unbraid.engines.vllm_whisper_processor import WhisperProcessor
+    from unbraid.speech.engines.vllm_processor import WhisperProcessor
 
     config = AsyncEngineArgs(model=str(whisper_checkpoint())).create_model_config()
     import torch

@@ -11,11 +11,11 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
 from unbraid.engines.base import TokenLogprob
-from unbraid.engines.sglang_whisper import SGLangWhisper
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.adapters import Wish, adapter_for
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Transcript
+from unbraid.speech.adapters import Wish, adapter_for
+from unbraid.speech.engines.sglang import SGLangWhisper
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Transcript
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .fake_listening import FakeSGLangWhisper
 from .fake_servers import Fault

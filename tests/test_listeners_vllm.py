@@ -23,15 +23,15 @@ from openai import OpenAI
 
 from unbraid.engines import EngineDown, Unsupported
 from unbraid.engines.base import Piece, PromptTooLong
-from unbraid.engines.endpoint_listener import EndpointListener
-from unbraid.engines.vllm_whisper import VLLMWhisper
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.server.loading import load
-from unbraid.server.options import Options
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.hearing import Heard, Hearing
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Transcript
+from unbraid.server.loading.service import load
+from unbraid.server.settings import Options
+from unbraid.speech.adapters import Wish
+from unbraid.speech.engines.endpoint import EndpointListener
+from unbraid.speech.engines.vllm import VLLMWhisper
+from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Transcript
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .listening import QUIET, TINY, times, transcript_of
 from .real_speech import Recording, recording

@@ -12,7 +12,7 @@ import pytest
 
 import unbraid
 from unbraid.engines import Audio, Finish, Generation, Load, Piece, PromptTooLong, Sampling, Unsupported
-from unbraid.engines.llama_cpp_server import LlamaCppServerEngine
+from unbraid.engines.llama_cpp.server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing
 from unbraid.models.gguf import Gguf
 from unbraid.models.vocabulary import GgufVocabulary

@@ -10,14 +10,14 @@ import httpx
 import pytest
 
 from unbraid import UnbraidError, find
-from unbraid.engines.replay import ReplayEngine, script
-from unbraid.prompts import ChatTemplate, built_in
+from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.app import create_app
-from unbraid.server.default_format import default_format
-from unbraid.server.loading import load
-from unbraid.server.options import Options
+from unbraid.server.loading.default_format import default_format
+from unbraid.server.loading.service import load
 from unbraid.server.service import Service
-from unbraid.server.tokenizer_files import load_tokenizer
+from unbraid.server.settings import Options
+from unbraid.templates import ChatTemplate, built_in
+from unbraid.templates.tokenizer_files import load_tokenizer
 from unbraid.tokens import vocabulary
 
 from .fake_servers import Asked, FakeServer, FakeSGLang, FakeVLLM

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Format, InvalidFormat
 from unbraid.core.grammar import Between
-from unbraid.core.markers import Marker, Markers, split_whitespace
+from unbraid.core.machine.markers import Marker, Markers, split_whitespace
 
 from .strategies import cuts
 

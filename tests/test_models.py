@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines.spelling import spell
+from unbraid.engines.retokenize import spell
 from unbraid.models import KNOWN, Gguf, GgufVocabulary, Known, ModelError, package_folder, resolve
 from unbraid.models.archives import unpack
 from unbraid.models.cache import cache_folder, keep
 from unbraid.models.progress import bar
 from unbraid.models.registries import Package, read_package
-from unbraid.models.whisper_files import resolve_whisper
+from unbraid.speech.whisper.files import resolve_whisper
 
 from .embedded_model import smollm2
 

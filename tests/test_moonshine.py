@@ -13,19 +13,20 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob, Unsupported
-from unbraid.engines.listening_worker import Job, ListeningWorker
-from unbraid.engines.moonshine import MoonshineEngine
-from unbraid.models import ModelError, moonshine_files
-from unbraid.models.moonshine_files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
+from unbraid.models import ModelError
 from unbraid.models.registries import Package
-from unbraid.transcription.adapters import Adapter, BadWish, Wish, adapter_for
-from unbraid.transcription.alignment import Looks
-from unbraid.transcription.audio import RATE
-from unbraid.transcription.hearing import Heard, Hearing, Listener
-from unbraid.transcription.moonshine import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Delta, Transcript
-from unbraid.transcription.writing import Step
+from unbraid.speech.adapters import Adapter, BadWish, Wish, adapter_for
+from unbraid.speech.audio.decode import RATE
+from unbraid.speech.decoding.alignment import Looks
+from unbraid.speech.decoding.decoding import Step
+from unbraid.speech.decoding.worker import Job, ListeningWorker
+from unbraid.speech.listening import Heard, Hearing, Listener
+from unbraid.speech.moonshine import files as moonshine_files
+from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
+from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
+from unbraid.speech.moonshine.listener import MoonshineEngine
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Transcript
 
 from .byte_vocabulary import WordVocabulary
 from .in_loop import collect, collect_until_error, in_loop

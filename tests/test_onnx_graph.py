@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from unbraid.models import ModelError
-from unbraid.models.onnx_graph import (
+from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
+from unbraid.speech.whisper.onnx_graph import (
     Array,
     Graph,
     Model,
@@ -20,7 +21,6 @@ from unbraid.models.onnx_graph import (
     write_array,
     write_model,
 )
-from unbraid.models.whisper_graphs import cross_graph, float_encoder, step_graph
 
 from .whisper_models import files
 

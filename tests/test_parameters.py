@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from unbraid.core.parameters import ANY_KIND, kinds_of
+from unbraid.schema.kinds import ANY_KIND, kinds_of
 
 LOOP = {"$ref": "#/$defs/loop"}
 

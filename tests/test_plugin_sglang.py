@@ -382,7 +382,7 @@ def test_a_schema_that_cannot_be_enforced(installed: Any) -> None:
 
 
 def test_without_xgrammar_sglang_asks_for_json(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["unbraid.plugins.sglang_detectors"], "HAS_TAGS", False)
+    monkeypatch.setattr(sys.modules["unbraid.plugins.sglang.detectors"], "HAS_TAGS", False)
     parser = installed.FunctionCallParser(tools(installed), "step_audio_2")
     assert not parser.owns_tool_format()
     assert parser.get_structure_constraint("required")[0] == "json_schema"

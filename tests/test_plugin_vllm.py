@@ -48,7 +48,7 @@ ToolParserManager = vllm("vllm.tool_parsers").ToolParserManager
 MistralTokenizer = vllm("vllm.tokenizers.mistral").MistralTokenizer
 get_cached_tokenizer = vllm("vllm.tokenizers.hf").get_cached_tokenizer
 importlib.import_module("unbraid.plugins.vllm").register()
-WholeParser = importlib.import_module("unbraid.plugins.vllm_whole").WholeParser
+WholeParser = importlib.import_module("unbraid.plugins.vllm.whole").WholeParser
 
 ROOT = Path(__file__).resolve().parents[1]
 STRICT = {
@@ -213,8 +213,8 @@ LOADED_AS_A_FILE = """
 import sys
 from vllm.tool_parsers import ToolParserManager
 from vllm.reasoning import ReasoningParserManager
-ToolParserManager.import_tool_parser("unbraid/plugins/vllm.py")
-ReasoningParserManager.import_reasoning_parser("unbraid/plugins/vllm.py")
+ToolParserManager.import_tool_parser("unbraid/plugins/vllm/plugin.py")
+ReasoningParserManager.import_reasoning_parser("unbraid/plugins/vllm/plugin.py")
 assert "unbraid-hermes" in ToolParserManager.list_registered()
 assert "unbraid-qwen3" in ReasoningParserManager.list_registered()
 assert "vllm.logits_process" not in sys.modules
@@ -225,7 +225,7 @@ print(vllm.__version__, sys.modules["unbraid"].__file__)
 
 
 def test_loaded_as_a_file() -> None:
-    """As by `--tool-parser-plugin unbraid/plugins/vllm.py`: vLLM's own name is that of the file, and stays vLLM's."""
+    """As by `--tool-parser-plugin unbraid/plugins/vllm/plugin.py`: vLLM's own name is that of the file, and stays vLLM's."""
     command = [sys.executable, "-I", "-c", LOADED_AS_A_FILE]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.split()[1:] == [str(ROOT / "unbraid" / "__init__.py")], done.stderr

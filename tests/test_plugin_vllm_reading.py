@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Event, Format, Message, Tools
 from unbraid.core.message import Fold
-from unbraid.plugins.vllm_reading import Reading, vocabulary_of
-from unbraid.plugins.vllm_reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
+from unbraid.plugins.vllm.reading import Reading, vocabulary_of
+from unbraid.plugins.vllm.reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
 
 from . import strategies
 from .parsing import call, content, reasoning
@@ -356,14 +356,14 @@ def test_the_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, function = project["entry-points"]["vllm.general_plugins"]["unbraid"].partition(":")
     assert module == "unbraid.plugins.vllm"
-    assert f"def {function}()" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+    assert f"def {function}()" in (ROOT / module.replace(".", "/") / "__init__.py").read_text()
 
 
 def test_without_vllm_it_says_so() -> None:
     if find_spec("vllm") is not None:
         pytest.skip("vLLM is installed")
     with pytest.raises(ImportError, match=r"made for vLLM 0\.32\. Here is no vLLM: pip install vllm"):
-        importlib.import_module("unbraid.plugins.vllm")
+        importlib.import_module("unbraid.plugins.vllm").register()
 
 
 def test_with_another_vllm_it_says_so(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_with_another_vllm_it_says_so(tmp_path: Path) -> None:
     metadata = tmp_path / "vllm-0.2.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.2\n")
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import unbraid.plugins.vllm"
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; import unbraid.plugins.vllm; unbraid.plugins.vllm.register()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "Here is vLLM 0.2, which does not have what the plug-in needs (No module named 'vllm." in done.stderr

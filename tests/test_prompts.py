@@ -21,7 +21,7 @@ from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMe
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 
 import unbraid
-from unbraid.prompts import (
+from unbraid.templates import (
     ChatTemplate,
     Encoder,
     InvalidMessages,
@@ -39,7 +39,7 @@ from unbraid.prompts import (
     load_templates,
     supports_tools,
 )
-from unbraid.prompts.marks import MARK, Controls, is_control
+from unbraid.templates.marks import MARK, Controls, is_control
 
 from . import real_tokenizers
 from .prompt_models import ALL_TEMPLATES, EngineLike, qwen3_config, template_source

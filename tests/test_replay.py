@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.core.errors import UnbraidError
 from unbraid.engines import (
     Audio,
     Engine,
@@ -29,8 +28,9 @@ from unbraid.engines import (
     TokenLogprob,
     Unsupported,
 )
-from unbraid.engines.recording import Recorder, read_recording
-from unbraid.engines.replay import ReplayEngine, Script, Step, script
+from unbraid.engines.replay.recording import Recorder, read_recording
+from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
+from unbraid.errors import UnbraidError
 
 from .byte_vocabulary import VOCABULARY
 from .in_loop import collect, collect_until_error, in_loop

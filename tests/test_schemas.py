@@ -20,8 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints import schema_patterns as patterns
-from unbraid.constraints.gbnf import to_ebnf, to_gbnf
+from unbraid.constraints.dialects.gbnf import to_ebnf, to_gbnf
+from unbraid.constraints.dialects.lark import to_lark
+from unbraid.constraints.dialects.regex import NotRegular, regular, to_regex
+from unbraid.constraints.dialects.structural_tag import to_structural_tag
 from unbraid.constraints.language import (
     ANY,
     EVERY,
@@ -37,11 +39,9 @@ from unbraid.constraints.language import (
     chars,
     sequence,
 )
-from unbraid.constraints.lark import to_lark
-from unbraid.constraints.regex import NotRegular, regular, to_regex
-from unbraid.constraints.schema_nodes import json_text
-from unbraid.constraints.schemas import InvalidSchema, check, fit, locate
-from unbraid.constraints.structural_tag import to_structural_tag
+from unbraid.constraints.schema_export import InvalidSchema, check, fit, locate
+from unbraid.constraints.schema_grammar import json_text
+from unbraid.schema import patterns
 
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, XGrammarGrammar
 from .schema_corpus import (

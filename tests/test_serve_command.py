@@ -22,9 +22,9 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import Generation
-from unbraid.engines.recording import Recorder
-from unbraid.engines.replay import ReplayEngine, Script, script
-from unbraid.server.options import Options, add_options, read_options
+from unbraid.engines.replay.recording import Recorder
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.server.settings import Options, add_options, read_options
 
 from .embedded_model import smollm2
 from .in_loop import collect, in_loop

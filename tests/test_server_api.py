@@ -16,9 +16,9 @@ import tokenizers
 
 from unbraid import __version__
 from unbraid.engines import Audio, Finish, Generation, Piece, TokenLogprob
-from unbraid.engines.replay import ReplayEngine, Script, Step, script
-from unbraid.prompts import PromptBuilder, built_in
+from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
 from unbraid.server.audio_input import placeholder_hook
+from unbraid.templates import PromptBuilder, built_in
 from unbraid.tokens import vocabulary
 
 from .prompt_models import qwen3_config
@@ -87,7 +87,7 @@ class Scripted:
 
 @cache
 def template_of_qwen3() -> Any:
-    from unbraid.prompts import from_source
+    from unbraid.templates import from_source
 
     return from_source(qwen3_config()["chat_template"])
 

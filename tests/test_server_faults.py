@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from unbraid.engines import EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
-from unbraid.engines.replay import ReplayEngine, Script, script
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
 
 from .running_server import RunningServer, service_of, serving
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from unbraid.engines.replay import ReplayEngine, Script, script
-from unbraid.prompts import built_in
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
 from .real_tokenizers import qwen3_huggingface, step_audio_2

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.core.errors import UnbraidError
 from unbraid.engines import Piece, TokenLogprob
-from unbraid.engines.llama_cpp import untold
-from unbraid.engines.spelling import is_whole, spell, spell_most
+from unbraid.engines.llama_cpp.requests import untold
+from unbraid.engines.retokenize import is_whole, spell, spell_most
 from unbraid.engines.stops import StopTexts
+from unbraid.errors import UnbraidError
 
 from .byte_vocabulary import END, VOCABULARY, Opaque, WordVocabulary
 

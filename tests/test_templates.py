@@ -15,7 +15,7 @@ import pytest
 
 import unbraid
 from unbraid import UnknownFormat
-from unbraid.prompts import PromptError
+from unbraid.templates import PromptError
 
 from .prompt_models import ALL_TEMPLATES
 from .prompt_models import TEMPLATES as FOLDER

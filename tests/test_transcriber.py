@@ -15,20 +15,20 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from unbraid.core.errors import UnbraidError
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.engines.whisper_sessions import Runtime
-from unbraid.prompts.encoding import encoder
+from unbraid.errors import UnbraidError
+from unbraid.speech.adapters import Wish, adapter_for, known_adapters
+from unbraid.speech.audio.chunking import Chunk, cut, is_silent
+from unbraid.speech.audio.decode import RATE, Samples, read
+from unbraid.speech.listening import Heard, HeardReason, Hearing, Opening
+from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
+from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.sessions import Runtime
+from unbraid.templates.prompt.encoding import encoder
 from unbraid.tokens import vocabulary
-from unbraid.transcription.adapters import Wish, adapter_for, known_adapters
-from unbraid.transcription.audio import RATE, Samples, read
-from unbraid.transcription.cutting import Chunk, cut, is_silent
-from unbraid.transcription.hearing import Heard, HeardReason, Hearing, Opening
-from unbraid.transcription.transcriber import PrefixMissing, Thresholds, Transcriber
-from unbraid.transcription.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
-from unbraid.transcription.whisper import WhisperAdapter
 
 from .in_loop import until
 from .real_speech import recording

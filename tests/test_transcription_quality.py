@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines.whisper import WhisperEngine
 from unbraid.models import ModelError, package_folder
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.transcriber import Transcriber
+from unbraid.speech.adapters import Wish
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .real_speech import ASTERISK, NAMES, Recording, recording
 from .real_tokenizers import cache_folder

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineFailed, Piece, TokenLogprob, Unsupported
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.transcription.adapters import BadWish, Wish
-from unbraid.transcription.audio import RATE, Samples
-from unbraid.transcription.hearing import Heard, Hearing, TextVocabulary
-from unbraid.transcription.transcriber import Transcriber
-from unbraid.transcription.transcript import Transcript
-from unbraid.transcription.whisper import WhisperAdapter
+from unbraid.speech.adapters import BadWish, Wish
+from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.listening import Heard, Hearing, TextVocabulary
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Transcript
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .in_loop import collect, collect_until_error
 from .real_speech import recording

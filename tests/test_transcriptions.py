@@ -26,13 +26,13 @@ from openai import OpenAI
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines import EngineDown, EngineError, EngineFailed
 from unbraid.engines.base import Load, Piece, TokenLogprob
-from unbraid.engines.replay import ReplayEngine, script
-from unbraid.engines.whisper import WhisperEngine
-from unbraid.server import transcriptions
+from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.server.api import transcriptions
 from unbraid.server.http import expire_all
-from unbraid.transcription.audio import AudioLimits, Reading, Samples
-from unbraid.transcription.hearing import Heard, Hearing
-from unbraid.transcription.transcriber import Transcriber
+from unbraid.speech.audio.decode import AudioLimits, Reading, Samples
+from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper.listener import WhisperEngine
 
 from .real_speech import RATE, recording
 from .running_server import RunningServer, service_of

@@ -44,10 +44,10 @@ from unbraid.engines import (
     TokenLogprob,
     Unsupported,
 )
-from unbraid.engines.embedded import EmbeddedEngine
+from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 from unbraid.engines.routing import Routing
-from unbraid.engines.vllm import Dialect, VLLMEngine
-from unbraid.engines.vllm_local import VLLMLocalEngine
+from unbraid.engines.vllm.local import VLLMLocalEngine
+from unbraid.engines.vllm.server import Dialect, VLLMEngine
 
 from .embedded_model import GREEDY, smollm2
 from .vllm_model import checkpoint

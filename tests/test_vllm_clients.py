@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from unbraid.server.loading import load
-from unbraid.server.options import Options
+from unbraid.server.loading.service import load
+from unbraid.server.settings import Options
 
 from .client_suite import CONTEXT, MODEL, ClientSuite
 from .client_suite_others import CurlSuite, LangChainSuite, NodeSuite

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.models import ModelError, whisper_files
-from unbraid.models.whisper_files import KNOWN_WHISPER, digest, resolve_whisper
+from unbraid.models import ModelError
+from unbraid.speech.whisper import files as whisper_files
+from unbraid.speech.whisper.files import KNOWN_WHISPER, digest, resolve_whisper
 
 from .whisper_models import files
 

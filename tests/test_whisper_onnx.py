@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineError, PromptTooLong, Unsupported
-from unbraid.engines.whisper_onnx import Encoded, Floats, Tokens, WhisperModel
-from unbraid.transcription.features import log_mels
+from unbraid.speech.whisper.features import log_mels
+from unbraid.speech.whisper.onnx import Encoded, Floats, Tokens, WhisperModel
 
 from .whisper_models import WORDS, as_float_pair, files, jfk, tokenizer, tokens, whisper
 

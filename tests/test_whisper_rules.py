@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.token_sets import TokenSets
+from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
-from unbraid.core.parser import Parser
+from unbraid.core.machine.machine import Parser
 from unbraid.formats import find
+from unbraid.speech.adapters import Wish
+from unbraid.speech.decoding.decoding import Logits, Writing, loops
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.rules import WhisperRules
 from unbraid.tokens import vocabulary
-from unbraid.transcription.adapters import Wish
-from unbraid.transcription.whisper import WhisperAdapter
-from unbraid.transcription.whisper_rules import WhisperRules
-from unbraid.transcription.writing import Logits, Writing, loops
 
 from .whisper_models import files, tokenizer, tokens
 

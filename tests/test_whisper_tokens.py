@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import tokenizers
 
-from unbraid.core.errors import MissingTokens, UnbraidError
+from unbraid.errors import MissingTokens, UnbraidError
+from unbraid.speech.languages import ALIASES, LANGUAGES, language_code
+from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
-from unbraid.transcription.whisper_languages import ALIASES, LANGUAGES, language_code
-from unbraid.transcription.whisper_tokens import WhisperTokens
 
 from . import real_tokenizers
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from unbraid.transcription.alignment import FRAME, Looks, _begins, token_times
-from unbraid.transcription.audio import RATE, Samples
-from unbraid.transcription.words import Word, placed, words_of
+from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.decoding.alignment import FRAME, Looks, _begins, token_times
+from unbraid.speech.words import Word, placed, words_of
 
 # --- When each token was said ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from jinja2.sandbox import SandboxedEnvironment
 
-from unbraid.prompts import ChatTemplate
+from unbraid.templates import ChatTemplate
 
 from .prompt_models import template_source
 from .vendor_turns import IDS, TOOLS, TURNS, USER, Loss, Turn, left_of, to_json

@@ -6,7 +6,7 @@ import random
 import re
 
 from unbraid import Constraint
-from unbraid.constraints.lark import to_lark
+from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.masks import Masks
 
 from .grammar_engines import LlguidanceGrammar

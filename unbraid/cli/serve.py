@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import UnbraidError
-from ..server.options import add_options, read_options
+from ..server.settings import add_options, read_options
 
 SUMMARY = "serve a model through OpenAI's API"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
 from .. import UnbraidError
-from ..engines.listeners import ListenerKind
-from ..models.whisper_files import DEFAULT_WHISPER
+from ..speech.listeners import ListenerKind
+from ..speech.whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
-    from ..transcription.adapters import Wish
-    from ..transcription.outputs import Shape
-    from ..transcription.transcriber import Transcriber
-    from ..transcription.transcript import Transcript
+    from ..speech.adapters import Wish
+    from ..speech.outputs import Shape
+    from ..speech.transcriber import Transcriber
+    from ..speech.transcript import Transcript
 
 SUMMARY = "transcribe recordings"
 _ENDINGS = {"json": "json", "verbose_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
@@ -55,8 +55,8 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from ..transcription.adapters import Wish
-        from ..transcription.outputs import TIMED
+        from ..speech.adapters import Wish
+        from ..speech.outputs import TIMED
     except ImportError as error:
         raise _missing(error) from error
     _check(arguments)
@@ -98,8 +98,8 @@ def _target(arguments: argparse.Namespace, name: str) -> Path:
 async def _load(arguments: argparse.Namespace) -> Transcriber:
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # what vLLM logs is no part of a transcript
     try:
-        from ..server.listening import ChosenListener, load_chosen
-        from ..transcription.transcriber import Transcriber
+        from ..speech.loading import ChosenListener, load_chosen
+        from ..speech.transcriber import Transcriber
 
         chosen = ChosenListener(
             model=arguments.model, engine=arguments.engine, urls=tuple(arguments.url), api_key=arguments.api_key
@@ -143,8 +143,8 @@ async def _all(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespa
 
 
 async def _one(transcriber: Transcriber, wish: Wish, name: str) -> Transcript:
-    from ..transcription.audio import AudioLimits, read
-    from ..transcription.transcript import Detected, Progress, Transcript
+    from ..speech.audio.decode import AudioLimits, read
+    from ..speech.transcript import Detected, Progress, Transcript
 
     with read(name, limits=AudioLimits(None, None)) as blocks, _Shown(name) as shown:
         async with aclosing(transcriber.run(blocks, wish)) as events:
@@ -182,7 +182,7 @@ class _Shown:
 
 
 def _written(transcript: Transcript, wish: Wish, shape: Shape) -> str:
-    from ..transcription.outputs import shaped
+    from ..speech.outputs import shaped
 
     found = shaped(transcript, shape, wish)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2) + "\n"

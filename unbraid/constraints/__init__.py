@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .constraint import Constraint, constraint, forced_prefix
-from .regex import NotRegular
-from .schemas import InvalidSchema, Loosened
-from .token_sets import NotTokens, TokenSets
+from .dialects.regex import NotRegular
+from .dialects.token_sets import NotTokens, TokenSets
+from .schema_export import InvalidSchema, Loosened
 
 __all__ = [
     "Constraint",

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..core import grammar
-from ..core.calls import is_word
-from ..core.compiler import pieces
-from ..core.errors import InvalidTools, UnbraidError
-from ..core.program import Program
-from .arguments import Parameters, python, tagged
-from .bare import BareValues, bare
-from .elements import elements
+from ..core.machine.calls import is_word
+from ..core.machine.compiler import pieces
+from ..core.machine.program import Program
+from ..errors import InvalidTools, UnbraidError
 from .language import (
     NOTHING,
     SOME_SPACE,
@@ -34,9 +31,12 @@ from .language import (
     maybe,
     sequence,
 )
+from .notations.bare import BareValues, bare
+from .notations.elements import elements
+from .notations.parameters import Parameters, python, tagged
 from .request import ANY_OBJECT, Request
-from .schema_nodes import integers
-from .schemas import Loosened
+from .schema_export import Loosened
+from .schema_grammar import integers
 
 Quota = Literal["none", "any", "some"]
 """How many calls may stand in a stretch of text; never more than one where the request says so."""

@@ -9,21 +9,21 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ..core.compiler import compile_format
-from ..core.errors import MissingTokens, UnbraidError
 from ..core.grammar import Format
-from ..core.program import Program
+from ..core.machine.compiler import compile_format
+from ..core.machine.program import Program
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
+from ..errors import MissingTokens, UnbraidError
 from .builder import LazyLanguage, build, build_lazy, token_node
-from .gbnf import to_ebnf, to_gbnf
+from .dialects.gbnf import to_ebnf, to_gbnf
+from .dialects.lark import to_lark
+from .dialects.regex import to_regex
+from .dialects.structural_tag import to_structural_tag
+from .dialects.token_sets import TokenSets, to_token_sets
 from .language import Free, Json, Language, Text, choice, sequence
-from .lark import to_lark
-from .regex import to_regex
 from .request import ToolChoice, read_request
-from .schemas import InvalidSchema, Loosened, Schema, locate
-from .structural_tag import to_structural_tag
-from .token_sets import TokenSets, to_token_sets
+from .schema_export import InvalidSchema, Loosened, Schema, locate
 
 if TYPE_CHECKING:
     from .masks import Masks

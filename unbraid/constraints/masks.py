@@ -9,8 +9,8 @@ from typing import cast
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from ..core.errors import UnbraidError
 from ..core.vocabulary import WholeVocabulary
+from ..errors import UnbraidError
 
 # A model picks the tokens that it knows; those that llguidance would force are not always the ones.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from ..core.errors import InvalidTools, UnbraidError
 from ..core.grammar import Format
 from ..core.tools import Tools
-from .schemas import Schema, check
+from ..errors import InvalidTools, UnbraidError
+from .schema_export import Schema, check
 
 ToolChoice = str | Mapping[str, Any]
 Mode = Literal["none", "auto", "required"]

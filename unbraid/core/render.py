@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 
-from . import grammar, xml_text
-from .bare_arguments import is_bare_key
-from .element_arguments import is_element_name
-from .errors import UnbraidError
+from ..errors import UnbraidError
+from ..schema.kinds import STRING, kind_of
+from . import grammar
 from .message import Message, Part, Speech, Tag, Text, ToolCall
-from .objects import quote
-from .parameters import STRING, kind_of
+from .notations import xml_text
+from .notations.bare import is_bare_key
+from .notations.elements import is_element_name
+from .notations.object_writer import quote
 
 
 def render(format: grammar.Format, message: Message) -> str:

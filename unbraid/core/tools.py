@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .errors import InvalidTools
+from ..errors import InvalidTools
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _ONE_SCHEMA = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")

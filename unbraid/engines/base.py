@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ..constraints import Constraint
-from ..core.errors import UnbraidError
 from ..core.vocabulary import Vocabulary
+from ..errors import UnbraidError
 
 FinishReason = Literal["stop", "length", "abort"]
 

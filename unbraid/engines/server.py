@@ -23,8 +23,8 @@ from .base import (
     refuse_audio,
 )
 from .http import Address, problem, said
+from .retokenize import is_whole
 from .routing import Routed, Routing
-from .spelling import is_whole
 from .stops import StopTexts, as_piece
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from .base import Piece, TokenLogprob
-from .spelling import spell_most
+from .retokenize import spell_most
 
 
 @dataclass(frozen=True, slots=True)

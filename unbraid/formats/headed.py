@@ -16,7 +16,7 @@ from ..core.grammar import (
     Ordinal,
     TaggedArguments,
 )
-from ..core.parameters import STRING
+from ..schema.kinds import STRING
 
 # The prompt ends with `<|start|>assistant`. The recipient stands before the channel or after it.
 HARMONY = Format(

@@ -7,9 +7,9 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ..core.compiler import compile_format
-from ..core.errors import UnbraidError, UnknownFormat
 from ..core.grammar import Format
+from ..core.machine.compiler import compile_format
+from ..errors import UnbraidError, UnknownFormat
 
 _formats: dict[str, Format] = {}
 _names: dict[str, str] = {}

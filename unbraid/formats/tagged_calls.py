@@ -16,7 +16,7 @@ from ..core.grammar import (
     Name,
     TaggedArguments,
 )
-from ..core.parameters import ANY_KIND, STRING
+from ..schema.kinds import ANY_KIND, STRING
 from .shapes import NAMED_OBJECT
 from .think import THINK_TAGS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.errors import UnbraidError
+from ..errors import UnbraidError
 
 
 class ModelError(UnbraidError):

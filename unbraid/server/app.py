@@ -16,14 +16,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from . import other_routes
-from .chat import chat
-from .completions import completions
+from .api import small_routes as other_routes
+from .api.chat import chat
+from .api.completions import completions
+from .api.openapi import openapi
+from .api.transcriptions import transcriptions, translations
 from .errors import ApiError, as_api_error
 from .http import ClientLeft, error_response
-from .openapi import openapi
 from .service import Service
-from .transcriptions import transcriptions, translations
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 

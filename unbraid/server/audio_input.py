@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..engines import Audio
-from ..prompts import InvalidMessages, PartHook
+from ..templates import InvalidMessages, PartHook
 
 _KINDS = ("input_audio", "audio_url")
 _DATA_URL = re.compile(r"data:audio/([\w.+-]+);base64,")

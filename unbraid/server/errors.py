@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..constraints import InvalidSchema
-from ..core.errors import InvalidTools, UnbraidError
 from ..engines import EngineDown, EngineError, PromptTooLong, Unsupported
-from ..prompts import PromptTooLarge, TemplateBroken
+from ..errors import InvalidTools, UnbraidError
+from ..templates import PromptTooLarge, TemplateBroken
 
 _log = logging.getLogger(__name__)
 _PLACE = re.compile(r"(messages|tools|tool_choice|response_format|tts_output|continue_final_message)\b[\w.$\[\]]*")

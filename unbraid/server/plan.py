@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..constraints import Constraint, constraint
-from ..core.compiler import compile_format
-from ..core.errors import InvalidTools
 from ..core.grammar import Format
-from ..core.parser import Parser
+from ..core.machine.compiler import compile_format
+from ..core.machine.machine import Parser
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
+from ..errors import InvalidTools
+from .api.bodies import ChatRequest, Generated
 from .audio_input import audio_of
 from .errors import ApiError
-from .schema import ChatRequest, Generated
 from .service import Service
 
 _SAMPLING = (

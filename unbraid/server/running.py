@@ -14,9 +14,9 @@ import uvicorn
 from .. import __version__
 from .app import create_app
 from .http import expire_all
-from .loading import load
-from .options import Options
+from .loading.service import load
 from .service import Service
+from .settings import Options
 
 _log = logging.getLogger(__name__)
 _GRACE = 2.0

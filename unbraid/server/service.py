@@ -13,14 +13,14 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Constraint, Loosened
 from ..constraints.constraint import Dialect
-from ..core.compiler import compile_format
-from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
+from ..core.machine.compiler import compile_format
+from ..core.machine.detokenizer import Detokenizer
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
-from ..prompts import Encoder, PromptBuilder, PromptTooLarge
-from ..prompts.marks import clean
-from ..transcription.transcriber import Transcriber
+from ..speech.transcriber import Transcriber
+from ..templates import Encoder, PromptBuilder, PromptTooLarge
+from ..templates.marks import clean
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder

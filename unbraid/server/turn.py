@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.events import Diagnostic, Event, SpeechAudio, ToolCallEnd
-from ..core.parser import Parser
+from ..core.machine.machine import Parser
 from ..engines import EngineFailed, Finish, Generation, TokenLogprob
 from .service import Service
 from .vocoder import Voice

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from ..core.errors import UnbraidError
+from ..errors import UnbraidError
 
 
 class Voice(Protocol):

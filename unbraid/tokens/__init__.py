@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import cast
 
 from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens import huggingface, mistral, tiktoken_adapter
+from unbraid.tokens import huggingface, mistral
+from unbraid.tokens import tiktoken as tiktoken_adapter
 
 __all__ = ["vocabulary"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.remembered import OfTokenizer, Remembered
 from unbraid.tokens.spelling import Spelling, spelling
+from unbraid.tokens.weak_cache import OfTokenizer, Remembered
 
 
 class _AddedToken(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Protocol, cast
 
 from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.remembered import Remembered
+from unbraid.tokens.weak_cache import Remembered
 
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece spells a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how it spells a byte of a character it has no piece for

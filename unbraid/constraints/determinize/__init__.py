@@ -1,0 +1,1 @@
+"""Determinisation: a grammar in which the next character decides."""

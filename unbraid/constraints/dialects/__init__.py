@@ -1,0 +1,1 @@
+"""The grammar dialects that engines read. Each module prints the same language in one of them."""

@@ -1,0 +1,198 @@
+"""A language as a Lark grammar for llguidance.
+
+llguidance cuts the text into lexemes, takes the longest that it can begin, and never goes back. So the pieces are
+small, and what can stand in the same place is cut alike: each text is a piece, whitespace is one, and so is what the
+language says is whole. Only free text reaches further, up to the marker that it cannot spell: it would swallow its
+beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ..language import (
+    SPACE,
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Language,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Token,
+    Whole,
+)
+from ..schema_export import fit
+from ..schema_grammar import SPACE as JSON_SPACE
+from ..schema_grammar import SchemaNodes
+from .regex import char_class, free, literal, regular, times
+
+_ANY = "(?s:.*)"
+_LONGEST_TEXT = 20_000
+
+
+def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Loosened]]:
+    """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
+    printer = _Printer(language, all_escapes)
+    printer.define("start", language.root)
+    for name, node in language.rules.items():
+        printer.define(name, node)
+    for name, node in printer.schemas.rules.items():
+        printer.define(name, node)
+    return "\n".join(printer.lines) + "\n", printer.loosened + printer.schemas.loosened
+
+
+class _Printer:
+    def __init__(self, language: Language, all_escapes: bool) -> None:
+        self._options: dict[str, Any] = {"whitespace_pattern": regular(JSON_SPACE)}
+        if all_escapes:
+            self._options["json_allow_general_unicode_escapes"] = True
+        self.rules = language.rules
+        self.lines: list[str] = []
+        self.schemas = SchemaNodes()
+        self.loosened: list[Loosened] = []
+        self._names: dict[str, str] = {}
+        self._printed: dict[int, str] = {}
+        """What stands for a node that was printed before, by its id: calls stand in several places."""
+
+    def define(self, name: str, node: Node) -> None:
+        self.lines.append(f"{name}: {self._rule(node)}")
+
+    def _named(self, kind: str, text: str) -> str:
+        """A name for this text; the same text has one name."""
+        if text not in self._names:
+            self._names[text] = name = f"{kind}_{len(self._names)}"
+            self.lines.append(f"{name}: {text}")
+        return self._names[text]
+
+    # --- Rules -----------------------------------------------------------------------------------------------------
+
+    def _rule(self, node: Node) -> str:
+        match node:
+            case Token(ranges):
+                return "<[" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) + "]>"
+            case Json() | Choice():
+                if id(node) not in self._printed:
+                    self._printed[id(node)] = self._json(node) if isinstance(node, Json) else self._choice(node)
+                return self._printed[id(node)]
+            case Sequence(items):
+                return " ".join(self._together(items))
+            case Repeat(item, least, most) if not isinstance(item, Chars):
+                return f"({self._rule(item)}){times(least, most)}"
+            case Rule(name):
+                return name
+        return self._terminal(node)
+
+    def _together(self, items: tuple[Node, ...]) -> list[str]:
+        """The items one by one; free text together with what follows, up to the word that ends it."""
+        parts: list[str] = []
+        at = 0
+        while at < len(items):
+            begin, words = at, _avoided(items[at])
+            at += 1
+            if not words or not _is_regular(items[begin]):
+                parts.append(self._rule(items[begin]))
+                continue
+            while at < len(items) and _is_regular(items[at]) and not _ends(items[at - 1], words):
+                words |= _avoided(items[at])
+                at += 1
+            parts.append(self._terminal(Sequence(items[begin:at])))
+        return parts
+
+    def _choice(self, node: Choice) -> str:
+        return self._named("any", " | ".join(map(self._rule, node.items)))
+
+    def _json(self, node: Json) -> str:
+        if not node.plain:
+            return self._rule(self.schemas.node(node))
+        fitting, loosened = fit(node.schema, "llguidance", node.where)
+        self.loosened += loosened
+        options = {"x-guidance": self._options}
+        whole = fitting if isinstance(fitting, bool) else {**fitting, **options}
+        return self._named("json", f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}")
+
+    # --- Terminals -------------------------------------------------------------------------------------------------
+
+    def _terminal(self, node: Node) -> str:
+        return self._named("T", self._expression(node))
+
+    def _expression(self, node: Node) -> str:
+        if node == SPACE:
+            return self._named("SPACE", self._repeated(SPACE))
+        match node:
+            case Text(text):
+                return json.dumps(text, ensure_ascii=False)
+            case Chars():
+                return f"/{char_class(node)}/"
+            case Free():
+                return self._named("TEXT", _free(node))
+            case Sequence(items):
+                return " ".join(map(self._expression, items)) or '""'
+            case Choice(items):
+                return f"({' | '.join(map(self._expression, items))})"
+            case Repeat():
+                return self._repeated(node)
+            case Whole(item):
+                return self._expression(item)
+        raise AssertionError(node)
+
+    def _repeated(self, node: Repeat) -> str:
+        return f"({self._expression(node.item)}){times(node.least, node.most)}"
+
+
+def _is_regular(node: Node) -> bool:
+    match node:
+        case Token() | Json() | Rule():
+            return False
+        case Sequence(items) | Choice(items):
+            return all(map(_is_regular, items))
+        case Repeat(item) | Whole(item):
+            return _is_regular(item)
+    return True
+
+
+def _avoided(node: Node) -> set[str]:
+    """The words that end the free text in a node, if that has not ended in it."""
+    match node:
+        case Sequence(items):
+            words: set[str] = set()
+            for item in items:
+                words = set() if _ends(item, words) else words | _avoided(item)
+            return words
+        case Choice(items):
+            return set[str]().union(*map(_avoided, items))
+        case Repeat(item):
+            return _avoided(item)
+        case Free(without):
+            return set(without) or {""}
+    return set()
+
+
+def _ends(node: Node, words: set[str]) -> bool:
+    return isinstance(node, Text) and node.text in words
+
+
+def _free(node: Free) -> str:
+    if not node.least and node.most is None and node.without:
+        # Without a complement llguidance sees at once that most tokens can come.
+        positive = free(node)
+        if len(positive) < _LONGEST_TEXT:
+            return f"/{positive}/"
+    size = "*" if not node.least and node.most is None else times(node.least, node.most)
+    parts = [f"/(?s:.{size})/"]
+    if node.without:
+        parts.append(f"~/{_ANY}{_any_of(node.without)}{_ANY}/")
+    if node.clean_end:
+        begins = sorted({word[:size] for word in node.without for size in range(1, len(word))})
+        parts.append(f"~/{_ANY}{_any_of(begins)}/")
+    return " & ".join(parts)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return f"({'|'.join(map(literal, words))})"

@@ -1,0 +1,200 @@
+"""A language as one regular expression, where it is regular: no value nests in itself.
+
+Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. Patterns are printed here for the
+JSON schemas of llguidance and xgrammar too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+from ...errors import UnbraidError
+from ..forbidden_words import machine
+from ..language import (
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Language,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Token,
+    Whole,
+    all_but,
+    unbounded,
+    without,
+)
+from ..schema_grammar import SPACE, SchemaNodes
+
+_LONGEST = 1 << 18
+
+
+class NotRegular(UnbraidError):
+    """The language is no regular one, or too large a one; the message says why."""
+
+
+def to_regex(language: Language) -> tuple[str, list[Loosened]]:
+    printer = _Printer(language.rules)
+    printer.write(language.rules)
+    return printer.expression(language.root), printer.loosened + printer.schemas.loosened
+
+
+def regular(node: Node) -> str:
+    """The expression for a node without JSON and rules."""
+    return _Printer({}).expression(node)
+
+
+class _Printer:
+    def __init__(self, rules: Mapping[str, Node]) -> None:
+        self.schemas = SchemaNodes()
+        self.loosened: list[Loosened] = []
+        self._rules = rules
+        self._written: dict[str, str | None] = {}  # rules; None for those that are being written
+
+    def write(self, rules: Iterable[str]) -> None:
+        """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
+        for name in rules:
+            self._rule(name)
+
+    def expression(self, node: Node) -> str:
+        """It can stand in a sequence as it is: alternatives are in a group."""
+        match node:
+            case Text(text):
+                return literal(text)
+            case Chars():
+                return char_class(node)
+            case Token(_, text):
+                return self.expression(text)
+            case Free():
+                self.loosened += unbounded(node)
+                return free(node)
+            case Json():
+                root = self.schemas.node(node)
+                self.write(self.schemas.rules)
+                return self.expression(SPACE) + self.expression(root)
+            case Sequence(items):
+                return "".join(self._each(items))
+            case Choice(items):
+                ways = dict.fromkeys(self._each(items))
+                some = "|".join(way for way in ways if way)
+                return f"(?:{some}){'?' if '' in ways else ''}" if some else ""
+            case Repeat(item, least, most):
+                written = self.expression(item)
+                if not written or most == 0:
+                    return ""
+                whole = isinstance(item, Chars | Choice) and not written.endswith("?")
+                return f"{written if whole else f'(?:{written})'}{times(least, most)}"
+            case Whole(item):
+                return self.expression(item)
+            case Rule(name):
+                return self._rule(name)
+        raise AssertionError(node)
+
+    def _each(self, items: Iterable[Node]) -> list[str]:
+        """The items one by one, no further than until they are too long together."""
+        written: list[str] = []
+        size = 0
+        for item in items:
+            written.append(self.expression(item))
+            size += len(written[-1])
+            if size > _LONGEST:
+                raise NotRegular(
+                    f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"
+                )
+        return written
+
+    def _rule(self, name: str) -> str:
+        if name not in self._written:
+            self._written[name] = None
+            node = self._rules[name] if name in self._rules else self.schemas.rules[name]
+            self._written[name] = self.expression(node)
+        written = self._written[name]
+        if written is None:
+            raise NotRegular(
+                "this is no regular language, since a JSON value can nest in another without end: give every tool a "
+                "strict schema without `additionalProperties` and references to itself, or use a dialect with rules"
+            )
+        return written
+
+
+@lru_cache(maxsize=64)
+def free(node: Free) -> str:
+    """Text without certain words: the machine that reads it, with its states taken out one by one."""
+    states = machine(node.without)
+    end = len(states)
+    ways: dict[tuple[int, int], str] = {}
+
+    def add(source: int, target: int, way: str) -> None:
+        known = ways.get((source, target))
+        ways[source, target] = way if known is None else f"{known}|{way}"
+
+    for at, state in enumerate(states):
+        add(at, 0, char_class(all_but(*state.moves, *state.barred)))
+        for char, target in sorted(state.moves.items()):
+            add(at, target, literal(char))
+        if not (node.clean_end and state.pending):
+            add(at, end, "")
+    for gone in range(len(states) - 1, 0, -1):
+        loop = f"(?:{ways[gone, gone]})*" if (gone, gone) in ways else ""
+        sources = [(source, way) for (source, target), way in ways.items() if target == gone != source]
+        targets = [(target, way) for (source, target), way in ways.items() if source == gone != target]
+        ways = {pair: way for pair, way in ways.items() if gone not in pair}
+        for source, before in sources:
+            for target, after in targets:
+                add(source, target, f"(?:{before}){loop}(?:{after})")
+    return f"(?:{ways[0, 0]})*(?:{ways[0, end]})"
+
+
+def char_class(node: Chars) -> str:
+    if not node.ranges:
+        return r"[\s\S]" if node.excluded else r"[^\s\S]"
+    # xgrammar takes an escaped `^` at the beginning for a negation, and a digit after a control character for a part of
+    # that one's code: so these come last.
+    caret = ((94, 94),)
+    others = without(node.ranges, caret)
+    if not others and not node.excluded:
+        return r"\^"
+    last = [ends for ends in others if _is_control(chr(ends[1]))] + [ends for ends in caret if others != node.ranges]
+    return bracketed(Chars((*(ends for ends in others if ends not in last), *last), node.excluded), escaped)
+
+
+def bracketed(node: Chars, spelled: Callable[[str], str]) -> str:
+    ranges = ((spelled(chr(low)), spelled(chr(high))) for low, high in node.ranges)
+    inside = "".join(low if low == high else f"{low}-{high}" for low, high in ranges)
+    return f"[{'^' if node.excluded else ''}{inside}]"
+
+
+_SPELLED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def literal(text: str) -> str:
+    return "".join(f"[{escaped(char)}]" if _is_control(char) else escaped(char) for char in text)
+
+
+def escaped(char: str) -> str:
+    """As it stands in a class. (xgrammar takes any number of digits after `\\x`.)"""
+    if _is_control(char):
+        return f"\\u{ord(char):04x}"
+    return _SPELLED.get(char, f"\\{char}" if char in r"\.^$*+?()[]{}|-/" else char)
+
+
+def _is_control(char: str) -> bool:
+    return (char < " " and char not in _SPELLED) or "\x7f" <= char < "\xa0"
+
+
+def times(least: int, most: int | None) -> str:
+    match least, most:
+        case 0, None:
+            return "*"
+        case 1, None:
+            return "+"
+        case 0, 1:
+            return "?"
+        case 1, 1:
+            return ""
+    return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"

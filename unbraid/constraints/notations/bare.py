@@ -1,0 +1,97 @@
+"""Arguments as one object with bare keys, and strings between quotes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ...core.notations.bare import is_bare_key
+from ...errors import InvalidTools
+from ...schema import patterns
+from ...schema.normal_form import Objects, Strings, one_pattern
+from ..language import SPACE, Free, Json, Loosened, Node, Repeat, Text, Whole, all_but, choice, maybe, sequence
+from ..schema_grammar import OneSchema, SchemaNodes, other_than
+from .parameters import LONGEST_KEY, Parameters
+
+_NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
+# What would be trimmed off a key.
+_SPACES = (" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000")
+_KEY = sequence(all_but(*_NOT_IN_KEYS, " "), Repeat(all_but(*_NOT_IN_KEYS), 0, LONGEST_KEY))
+
+
+class BareValues(SchemaNodes):
+    """Makes schemas into the language of their values in this notation."""
+
+    def __init__(
+        self, quote: str, marker: Callable[[str], Node], rules: dict[str, Node], loosened: list[Loosened]
+    ) -> None:
+        super().__init__()
+        self.rules, self.loosened = rules, loosened
+        self.prefix = f"bare-{len(rules)}"
+        self.quote = quote
+        self.mark = marker(quote)
+
+    def one(self, value: Json, name: str) -> OneSchema:
+        return _BareSchema(self, value, name)
+
+    def quoted(self, inside: Node) -> Node:
+        return sequence(self.mark, inside, self.mark)
+
+    def key(self, name: str) -> Node:
+        return Text(name) if is_bare_key(name) else self.quoted(Text(name))
+
+    def other_key(self, names: Collection[str]) -> Node:
+        """A key that is none of these."""
+        if names:
+            return Whole(other_than(names, _key_char, Repeat(_key_char(()), 0, LONGEST_KEY)))
+        return choice(maybe(Whole(_KEY)), self.quoted(Free((self.quote,))))
+
+
+class _BareSchema(OneSchema):
+    def __init__(self, all: BareValues, value: Json, name: str) -> None:
+        super().__init__(all, value, name)
+        self._bare = all
+
+    def _word(self, value: object) -> Node:
+        if value is None:
+            return choice(Text("None"), Text("null"))
+        if not isinstance(value, str):
+            return super()._word(value)
+        if self._bare.quote in value:
+            raise InvalidTools(f"{self._where}: {value!r} cannot stand between this format's quotes")
+        return self._bare.quoted(Text(value)) if value else sequence(self._bare.mark, self._bare.mark)
+
+    def _string(self, form: Strings) -> Node:
+        quote = self._bare.quote
+        if form.patterns:
+            pattern = one_pattern(form, self._note)
+            if not patterns.may_hold(pattern, quote[0]):
+                return self._bare.quoted(Whole(pattern))
+            self._note(form.where, "`pattern` is not enforced: it admits the closing quote")
+        return self._bare.quoted(Free((quote,), least=form.least, most=form.most, where=form.where))
+
+    def _key(self, name: str) -> Node:
+        return self._bare.key(name)
+
+    def _other_name(self, form: Objects) -> Node:
+        return self._bare.other_key(form.properties)
+
+
+def _key_char(taken: Collection[str]) -> Node:
+    return all_but(*_NOT_IN_KEYS, *_SPACES, *taken)
+
+
+def bare(parameters: Parameters, values: BareValues) -> Node:
+    """All the arguments."""
+
+    def argument(key: Node, value: Node) -> Node:
+        return sequence(values.key(key.text) if isinstance(key, Text) else key, SPACE, Text(":"), SPACE, value)
+
+    def value(key: str | None) -> Node:
+        return values.node(parameters.values(key, parameters.kinds(key)))
+
+    def writable(key: str) -> bool:
+        return values.quote not in key
+
+    separator = sequence(SPACE, Text(","), SPACE)
+    inside = parameters.each(argument, value, separator, writable, _key_char)
+    return sequence(SPACE, Text("{"), SPACE, inside, SPACE, Text("}"))

@@ -1,0 +1,399 @@
+"""A JSON schema as the language of its values, for dialects that have no schemas of their own.
+
+Properties come in the order of the schema, and those that it does not name after them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Sequence as Seq
+
+from ..schema.checks import InvalidSchema
+from ..schema.normal_form import (
+    ANYTHING,
+    Algebra,
+    AnyOf,
+    Arrays,
+    Form,
+    Numbers,
+    Objects,
+    Plain,
+    Ref,
+    Strings,
+    Values,
+    any_of,
+    one_pattern,
+)
+from .language import (
+    ANY,
+    NOTHING,
+    Chars,
+    Choice,
+    Free,
+    Json,
+    Loosened,
+    Node,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    Whole,
+    all_but,
+    among,
+    chars,
+    choice,
+    maybe,
+    sequence,
+    without,
+)
+
+# The whitespace between the parts of a value: none, a space, or a line break with an indent.
+SPACE = Whole(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
+_COMMA = sequence(SPACE, Text(","), SPACE)
+_COLON = sequence(SPACE, Text(":"), SPACE)
+_DIGIT = chars("09")
+_NATURAL = choice(Text("0"), sequence(chars("19"), Repeat(_DIGIT)))
+_FRACTION = maybe(Text("."), Repeat(_DIGIT, 1))
+_EXPONENT = maybe(chars("e", "E"), maybe(chars("+", "-")), Repeat(_DIGIT, 1))
+_HEX = chars("09", "af", "AF")
+_UNICODE = sequence(Text("u"), Repeat(_HEX, 4, 4))
+# What stands in a string with a backslash before it, and what that is; and those that must be written so.
+_SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_MUST = {letter: char for letter, char in _SHORT.items() if letter != "/"}
+_ESCAPE = sequence(Text("\\"), choice(chars(*_SHORT), _UNICODE))
+PLAIN_CHAR = all_but('"', "\\", "\x00\x1f")
+_CHAR = choice(PLAIN_CHAR, _ESCAPE)
+_PYTHON = {"true": "True", "false": "False", "null": "None"}
+# How many parts are put into each other before they get a rule of their own, so that nothing nests too deep.
+_STEPS = 8
+# A rule for each of its characters keeps other names from being this one.
+_LONGEST_NAME = 60
+
+
+class SchemaNodes:
+    """Makes schemas into nodes. The rules that these refer to are collected in `rules`."""
+
+    prefix = "json"
+    """What the names of the rules begin with."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Node] = {}
+        self.loosened: list[Loosened] = []
+        self.anything: dict[tuple[object, ...], Node] = {}
+        self._known: dict[str, Node] = {}
+
+    def node(self, value: Json) -> Node:
+        key = json.dumps([value.schema, value.without, value.python])
+        if key not in self._known:
+            try:
+                self._known[key] = self.one(value, f"{self.prefix}-{len(self._known)}").root()
+            except RecursionError:
+                raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
+        return self._known[key]
+
+    def one(self, value: Json, name: str) -> OneSchema:
+        return OneSchema(self, value, name)
+
+
+class OneSchema:
+    """Makes one schema into a node."""
+
+    def __init__(self, all: SchemaNodes, value: Json, name: str) -> None:
+        self._all, self._rules, self._name = all, all.rules, name
+        self._algebra = Algebra(value.schema, value.where, self._note)
+        self._refs: dict[str, Node | None] = {}
+        self._where, self._without = value.where, value.without
+        self._spelling = value.without, value.python
+        self._words = _PYTHON if value.python else {}
+
+    def root(self) -> Node:
+        node = self._node(self._algebra.root())
+        if node is None:
+            raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
+        return node
+
+    def _note(self, where: str, what: str) -> None:
+        self._all.loosened.append(Loosened(where, what))
+
+    def _rule(self, node: Node) -> Node:
+        if isinstance(node, Rule):
+            return node
+        name = f"{self._name}-{len(self._rules)}"
+        self._rules[name] = node
+        return Rule(name)
+
+    def _node(self, form: Form) -> Node | None:
+        """None where nothing satisfies the form."""
+        match form:
+            case True:
+                return self._anything()
+            case False:
+                return None
+            case Plain(_, kind):
+                return choice(*map(self._word, (None,) if kind == "null" else (True, False)))
+            case Values(values):
+                return choice(*map(self._word, values))
+            case Numbers():
+                return Whole(self._numbers(form))
+            case Strings():
+                return self._string(form)
+            case Arrays():
+                return self._array(form)
+            case Objects():
+                return self._object(form)
+            case AnyOf(options):
+                ways = [way for way in map(self._node, options) if way is not None]
+                return choice(*ways) if ways else None
+            case Ref(pointer):
+                return self._target(pointer)
+
+    def _word(self, value: object) -> Node:
+        written = json.dumps(value, ensure_ascii=False)
+        return Text(self._words.get(written, written))
+
+    def _anything(self) -> Node:
+        known = self._all.anything
+        if self._spelling not in known:
+            name = f"{self._all.prefix}-any-{len(known)}"
+            known[self._spelling] = Rule(name)  # which is found inside it
+            self._rules[name] = choice(*(node for node in map(self._node, ANYTHING) if node is not None))
+        return known[self._spelling]
+
+    def _target(self, pointer: str) -> Node | None:
+        if pointer not in self._refs:
+            name = f"{self._name}-ref-{len(self._refs)}"
+            self._refs[pointer] = Rule(name)
+            target = self._algebra.target(pointer)
+            assert target is not None, "nothing is being made any more"
+            node = self._node(target)
+            if node is None:
+                self._refs[pointer] = None
+            else:
+                self._rules[name] = node
+        return self._refs[pointer]
+
+    def _numbers(self, form: Numbers) -> Node:
+        low, high = form.low, form.high
+        if form.multiple is not None:
+            self._note(form.where, "`multipleOf` is not enforced")
+        if form.whole:
+            return integers(None if math.isinf(low) else int(low), None if math.isinf(high) else int(high))
+        if (low != 0 and math.isfinite(low)) or math.isfinite(high) or form.open_low:
+            self._note(form.where, "the bounds of numbers with a fraction are not enforced")
+        return sequence(*([] if low >= 0 else [maybe(Text("-"))]), _NATURAL, _FRACTION, _EXPONENT)
+
+    def _string(self, form: Strings) -> Node:
+        return _quoted(self._characters(form))
+
+    def _key(self, name: str) -> Node:
+        return Text(json.dumps(name, ensure_ascii=False))
+
+    def _characters(self, form: Strings) -> Node:
+        if self._without and not form.patterns:
+            if form.least or form.most is not None:
+                self._note(form.where, "`minLength` and `maxLength` are not enforced")
+            plain = Free((*self._without, '"', "\\", *map(chr, range(32))))
+            return sequence(Repeat(sequence(plain, _ESCAPE)), plain)
+        return json_text(one_pattern(form, self._note))
+
+    def _array(self, form: Arrays) -> Node | None:
+        prefix: list[Node] = []
+        for inner in (*form.prefix, form.items):
+            node = self._node(inner)
+            if node is None:
+                break
+            prefix.append(node)
+        least, most = form.least, form.most
+        comma = sequence(Text(","), SPACE)
+        rest: Node = NOTHING
+        if len(prefix) > len(form.prefix):
+            item = sequence(self._rule(prefix.pop()), SPACE)
+            fewest, more = max(least - len(prefix), 0), None if most is None else most - len(prefix)
+            if prefix:
+                rest = Repeat(sequence(comma, item), fewest, more)
+            else:
+                tail = Repeat(sequence(comma, item), max(fewest - 1, 0), None if more is None else more - 1)
+                rest = sequence(item, tail) if least else maybe(item, tail)
+        elif len(prefix) < least:
+            return None
+        # An array may end after any item that is not needed.
+        for at in reversed(range(len(prefix))):
+            rest = sequence(*([comma] if at else []), prefix[at], SPACE, rest)
+            rest = rest if at < least else maybe(rest)
+            if at % _STEPS == _STEPS - 1:
+                rest = self._rule(rest)
+        # Whitespace comes after the items, so that what comes next is plain: a comma or the end.
+        return sequence(Text("["), SPACE, rest, Text("]"))
+
+    def _object(self, form: Objects) -> Node | None:
+        if form.least > len(form.required) or form.most is not None:
+            self._note(form.where, "`minProperties` and `maxProperties` are not enforced")
+        if form.matching:
+            self._note(form.where, "which names `patternProperties` or `propertyNames` are about is not enforced")
+        pairs: list[tuple[Node, bool]] = []
+        for name, inner in form.properties.items():
+            value = self._node(inner)
+            if value is not None:
+                pairs.append((sequence(self._key(name), _COLON, value), name in form.required))
+            elif name in form.required:
+                return None
+        value = self._node(any_of([form.others, *(inner for _, inner in form.matching)]))
+        other = None if value is None else sequence(self._other_name(form), _COLON, value)
+        return sequence(Text("{"), spaced(in_order(pairs, other, _COMMA, self._rule)), SPACE, Text("}"))
+
+    def _other_name(self, form: Objects) -> Node:
+        # Only what begins like a property may go on like a marker; that is left aside.
+        rest = self._characters(Strings("", 0, None, ()))
+        if not form.properties:
+            return _quoted(rest)
+        for name in form.properties:
+            if len(name) > _LONGEST_NAME:
+                self._note(f"{form.where}.properties.{name}", "may come again, with any value, as another property")
+        spelled = (tuple(map(_spelled, name)) for name in form.properties if len(name) <= _LONGEST_NAME)
+        return _quoted(other_than(spelled, _other_char, rest))
+
+
+def _quoted(characters: Node) -> Node:
+    return Whole(sequence(Text('"'), characters, Text('"')))
+
+
+def spaced(node: Node) -> Node:
+    """With whitespace before it, unless it is missing."""
+    match node:
+        case Repeat(item, 0, 1):
+            return maybe(SPACE, item)
+        case Choice(items):
+            return choice(*(item if item is NOTHING else spaced(item) for item in items))
+    return node if node is NOTHING else sequence(SPACE, node)
+
+
+def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, rule: Callable[[Node], Node]) -> Node:
+    """These items in this order, without some of those that are not needed, then any number of others.
+
+    What comes after an item is the same whether that is the first or not, so that there are two rules for each.
+    """
+    others = None if others is None else rule(others)
+    after: Node = NOTHING if others is None else Repeat(sequence(comma, others))
+    ways: list[Node] = [NOTHING if others is None else maybe(others, after)]
+    needed_first = next((at for at, (_, needed) in enumerate(items) if needed), len(items))
+    for at in reversed(range(len(items))):
+        item, needed = items[at]
+        if 0 < at <= needed_first:
+            item, after = rule(item), after if after is NOTHING else rule(after)
+        if needed:
+            ways.clear()
+        ways.insert(0, sequence(item, after))
+        before = sequence(comma, item)
+        after = sequence(before if needed else maybe(before), after)
+    return choice(*ways)
+
+
+def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]], Node], rest: Node) -> Node:
+    """What is none of these words: `other_char` is a character but these, `rest` whatever follows it."""
+    words = set(words)
+    ways: list[Node] = [NOTHING] if all(words) else []
+    heads = {word[0] for word in words if word}
+    for head in sorted(heads):
+        tails = {word[1:] for word in words if word and word[0] == head}
+        ways.append(sequence(Text(head), other_than(tails, other_char, rest)))
+    other = other_char(heads)
+    if other != Chars(()):
+        ways.append(sequence(other, rest))
+    return choice(*ways)
+
+
+def _other_char(taken: Collection[str]) -> Node:
+    """A character of a string but these, which are spelled as in JSON."""
+    plain = among(without(PLAIN_CHAR.members, chars(*(char for char in taken if len(char) == 1)).ranges))
+    short = chars(*(letter for letter in _SHORT if f"\\{letter}" not in taken))
+    return choice(plain, sequence(Text("\\"), choice(short, _UNICODE)))
+
+
+def _spelled(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def json_text(node: Node) -> Node:
+    """What a pattern matches, as it is spelled between the quotes of a JSON string. `\\/` and `\\u0041` are left to
+    where any character will do: the same string has a plainer spelling."""
+    match node:
+        case Text(text):
+            return Text(_spelled(text))
+        case Chars():
+            return _json_chars(node)
+        case Sequence(items):
+            return sequence(*map(json_text, items))
+        case Choice(items):
+            return choice(*map(json_text, items))
+        case Repeat(item, least, most):
+            return Repeat(json_text(item), least, most)
+    raise AssertionError(node)
+
+
+def _json_chars(node: Chars) -> Node:
+    if node == ANY:
+        return _CHAR
+    ways: list[Node] = []
+    if plain := without(node.members, PLAIN_CHAR.ranges):
+        ways.append(among(plain))
+    if short := [letter for letter, char in _MUST.items() if node.holds(char)]:
+        ways.append(sequence(Text("\\"), chars(*short)))
+    for high in "01":
+        codes = {digit: chr(int(high + digit, 16)) for digit in "0123456789abcdef"}
+        digits = [digit for digit, char in codes.items() if node.holds(char) and char not in _MUST.values()]
+        if digits:
+            ways.append(sequence(Text(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
+    return choice(*ways)
+
+
+def integers(least: int | None, most: int | None) -> Node:
+    """The integers in a range, either end of which may be open."""
+    if least is None and most is None:
+        return sequence(maybe(Text("-")), _NATURAL)
+    ways: list[Node] = []
+    if least is None or least < 0:
+        # Below zero the order is the other way round.
+        far = None if least is None else -least
+        near = 1 if most is None or most >= -1 else -most
+        ways.append(sequence(Text("-"), _naturals(near, far)))
+        if most is None or most >= 0:
+            ways.append(Text("-0"))
+    if most is None or most >= 0:
+        ways.append(_naturals(max(least or 0, 0), most))
+    return choice(*ways)
+
+
+def _naturals(least: int, most: int | None) -> Node:
+    digits = len(str(least))
+    ways: list[Node] = []
+    while most is None or digits <= len(str(most)):
+        low = max(least, 10 ** (digits - 1) if digits > 1 else 0)
+        if most is None and low == 10 ** (digits - 1):
+            ways.append(sequence(chars("19"), Repeat(_DIGIT, digits - 1)))
+            break
+        high = 10**digits - 1 if most is None else min(most, 10**digits - 1)
+        ways.append(_same_length(str(low), str(high)))
+        digits += 1
+    return choice(*ways)
+
+
+def _same_length(low: str, high: str) -> Node:
+    """Numbers of as many digits as these two, from one to the other."""
+    if not low:
+        return NOTHING
+    if low[0] == high[0]:
+        return sequence(Text(low[0]), _same_length(low[1:], high[1:]))
+    rest = len(low) - 1
+    first, last = low[0], high[0]
+    ways: list[Node] = []
+    if low[1:].strip("0"):
+        ways.append(sequence(Text(first), _same_length(low[1:], "9" * rest)))
+        first = chr(ord(first) + 1)
+    if high[1:].strip("9"):
+        ways.append(sequence(Text(last), _same_length("0" * rest, high[1:])))
+        last = chr(ord(last) - 1)
+    if first <= last:
+        ways.append(sequence(chars(first + last), *([Repeat(_DIGIT, rest, rest)] if rest else [])))
+    return choice(*ways)

@@ -1,0 +1,527 @@
+"""Reading calls: the steps that a grammar of calls is laid out as."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from ...errors import InvalidFormat
+from .. import diagnostics
+from ..grammar import JsonCall, NameInId
+from ..notations.bare import OPENERS, BareArgumentsFrame
+from ..notations.elements import ElementArgumentsFrame, ElementRule
+from ..notations.json import JsonCallFrame, push_arguments
+from ..notations.python import PythonArgumentsFrame
+from ..notations.tagged import TaggedArgumentsFrame, TagRule, after_words
+from ..notations.xml import EscapedArgumentsFrame
+from .frames import MARKUP, NAME, TEXT, Frame, Malformed
+from .markers import Markers
+
+if TYPE_CHECKING:
+    from .machine import Parser
+    from .program import CallsRule
+
+NEXT, LAST = "next call", "end of a call"
+"""The strands of what a further call of a list begins with, and of what a call ends with."""
+
+# Nothing that could be markup of the call around it, or a stand-in for a token.
+_word = re.compile(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
+_space = re.compile(r"\s*").match
+_number = re.compile(r"\d+").fullmatch
+_closing_bracket = re.compile(r"[}\]]").match
+
+
+def check_ends_word(literal: str) -> None:
+    """A name ends where its characters do: what follows it must not look like more of it."""
+    if literal.strip() and _word(literal.strip()[0]).end():  # type: ignore[union-attr]
+        raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
+
+
+def is_word(name: str) -> bool:
+    """Whether a name can stand among markup as it is."""
+    return bool(name) and _word(name).end() == len(name)  # type: ignore[union-attr]
+
+
+class Step(Protocol):
+    """One instruction for reading calls."""
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        """As `Frame.step`; a step that is done moves `frame.at`."""
+
+
+class PendingCall:
+    """The call that is being read. Until it is accepted or rejected, all of it is held back."""
+
+    __slots__ = (
+        "accepted",
+        "complete",
+        "flawed",
+        "has_arguments",
+        "held",
+        "held_size",
+        "id",
+        "index",
+        "name",
+        "raw",
+        "rejected",
+        "undecided",
+        "undecided_at",
+    )
+
+    def __init__(self) -> None:
+        self.index = -1
+        self.name = ""
+        self.id = ""
+        self.accepted = False
+        self.rejected = False
+        self.has_arguments = False
+        self.complete = False
+        self.flawed = False
+        """Whether one of its arguments, where they come one by one, is not sound JSON."""
+        self.undecided: list[str] = []
+        """The pieces of an argument that may still be read in two ways; they follow each other without a gap."""
+        self.undecided_at = 0
+        self.held: list[tuple[int, str, str, int, int]] = []
+        """Role, text, value, start and end of each piece."""
+        self.held_size = 0
+        self.raw: list[str] = []
+
+    def save(self) -> list[Any]:
+        values = [getattr(self, slot) for slot in self.__slots__]
+        return [list(value) if isinstance(value, list) else value for value in values]
+
+    @classmethod
+    def load(cls, saved: list[Any]) -> PendingCall:
+        call = cls()
+        for slot, value in zip(cls.__slots__, saved, strict=True):
+            setattr(call, slot, list(value) if isinstance(value, list) else value)
+        call.held = [tuple(piece) for piece in call.held]  # type: ignore[misc]  # JSON knows no tuples
+        return call
+
+
+class CallsFrame(Frame):
+    """Inside the markers of calls: which step comes next."""
+
+    kind = "calls"
+    __slots__ = ("accepted", "at", "markers", "rule", "skipping")
+
+    def __init__(self, rule: CallsRule, markers: Markers) -> None:
+        self.rule = rule
+        self.markers = markers
+        """All that can end a call that is malformed."""
+        self.at = 0
+        self.accepted = False
+        """Whether a call has been accepted here. If not, none of the markup here was markup."""
+        self.skipping = False
+        """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
+
+    def step(self, parser: Parser) -> bool:
+        if self.skipping:
+            return self._skip(parser)
+        return self.rule.steps[self.at].run(parser, self)
+
+    def give_up(self, parser: Parser) -> None:
+        """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
+        if self.rule.close is not None and (self.accepted or self.rule.again >= 0):
+            self.skipping = True
+            return
+        parser.leave_calls()
+        if self.rule.close is not None:
+            parser.excuse(self.rule.close)
+
+    def _skip(self, parser: Parser) -> bool:
+        markers = self.markers
+        found = markers.find(parser.buffer, parser.position)
+        if found is None:
+            end = len(parser.buffer) if parser.at_end else markers.settled(parser.buffer, parser.position)
+        else:
+            end = found.start()
+        if end > parser.position:
+            parser.end_call()
+            parser.take(end - parser.position, TEXT)
+        marker = None if found is None else markers.which(found)
+        if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
+            self.close(parser, found.end() - found.start())
+        elif found is not None and marker is not None and marker.strand == LAST:
+            parser.take(found.end() - found.start(), TEXT)
+        elif marker is not None and marker.strand == NEXT:
+            parser.begin_call()
+            self.skipping, self.at = False, self.rule.again
+        elif found is not None or parser.at_end:
+            parser.leave_calls()
+        else:
+            return False
+        return True
+
+    def close(self, parser: Parser, size: int) -> None:
+        """Take the closing marker."""
+        assert self.rule.close is not None
+        parser.take(size, MARKUP)
+        parser.trail = self.rule.close.trail if self.accepted else ""
+        parser.leave_calls()
+
+    def save(self) -> list[Any]:
+        return [self.rule.strand, self.at, self.accepted, self.skipping]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: CallsRule, markers: Markers) -> CallsFrame:
+        frame = cls(rule, markers)
+        frame.at, frame.accepted, frame.skipping = saved
+        return frame
+
+
+# --- Steps ---------------------------------------------------------------------------------------------------------
+
+
+def _comes_after_space(parser: Parser, key: str) -> int | None:
+    """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
+    told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
+    buffer, start = parser.buffer, parser.position
+    begin = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+    if begin - start > parser.limits.name:
+        return 0
+    rest = buffer[begin : begin + len(key)]
+    if rest == key:
+        return begin + len(key) - start
+    return None if not parser.at_end and key.startswith(rest) else 0
+
+
+def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
+    """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
+    not `key`: there what should come is missing."""
+    parser.skip_space()
+    rest = parser.buffer[parser.position : parser.position + len(key)]
+    if rest != key:
+        return None if not parser.at_end and key.startswith(rest) else False
+    markers = frame.markers
+    marker = markers.at(parser.buffer, parser.position)
+    if marker is not None and markers.which(marker).key != key:
+        raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
+    undecided = marker is None and markers.comes(parser.buffer, parser.position) is None
+    return None if undecided and not parser.at_end else True
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
+
+    key: str
+    otherwise: int = -1
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        comes = _next_is(parser, frame, self.key)
+        if comes is None:
+            return False
+        if comes:
+            parser.take(len(self.key), MARKUP)
+            frame.at += 1
+        elif self.otherwise >= 0:
+            frame.at = self.otherwise
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Go on at `at` if these words come next, otherwise with the next step. Nothing is taken."""
+
+    words: tuple[str, ...]
+    at: int
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        comes = _next_is(parser, frame, self.words[0])
+        if comes and len(self.words) > 1:
+            end = after_words(parser.buffer, parser.position, self.words, parser.limits.name)
+            comes = None if end is None and not parser.at_end else end is not None and end >= 0
+        if comes is None:
+            return False
+        frame.at = self.at if comes else frame.at + 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    at: int
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        frame.at = self.at
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWord:
+    """The call's name or id: characters up to whitespace or punctuation. It is known once something follows it."""
+
+    field: str
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.skip_space()
+        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+        end = _word(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        if end - start > most:
+            raise Malformed(diagnostics.TOO_LONG, f"a tool call whose {self.field} is longer than {most} characters")
+        if end == len(buffer) and not parser.at_end:
+            return False
+        if end == start or end == len(buffer):
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {self.field}")
+        self.read(parser, buffer[start:end])
+        frame.at += 1
+        return True
+
+    def read(self, parser: Parser, word: str) -> None:
+        setattr(parser.call, self.field, word)
+        parser.take(len(word), NAME if self.field == "name" else MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNamespaced(ReadWord):
+    """The call's name, without what stands before it where that makes it one of the tools'."""
+
+    def read(self, parser: Parser, word: str) -> None:
+        name = word.rpartition(".")[2]
+        if parser.knows(word) or not parser.knows(name):
+            name = word
+        parser.call.name = name
+        if head := len(word) - len(name):
+            parser.take(head, MARKUP)
+        parser.take(len(name), NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNameInId(ReadWord):
+    """The call's id, with its name in it."""
+
+    node: NameInId
+
+    def read(self, parser: Parser, word: str) -> None:
+        node = self.node
+        head = len(node.before) if word.startswith(node.before) else 0
+        name, after, number = word[head:].rpartition(node.after)
+        numbered = bool(after) and bool(_number(number))
+        parser.call.name = name if numbered else word[head:]
+        parser.call.id = word if numbered and head else ""
+        if head:
+            parser.take(head, MARKUP)
+        parser.take(len(parser.call.name), NAME)
+        if numbered:
+            parser.take(len(after + number), MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrdinal(ReadWord):
+    """The call's number, which says nothing."""
+
+    def read(self, parser: Parser, word: str) -> None:
+        parser.take(len(word), MARKUP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadArguments:
+    """The arguments as one JSON object; none at all where a marker, or what follows them, comes instead. Here a named
+    call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
+
+    opens: ClassVar = ("{", '"')
+    following: str = ""
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.skip_space()
+        marker = frame.markers.comes(parser.buffer, parser.position)
+        if not marker and self.following:
+            after = _comes_after_space(parser, self.following)
+            marker = bool(after) or (None if after is None else marker)
+        if marker:
+            parser.accept_call()
+            parser.no_arguments()
+        elif parser.buffer.startswith(self.opens, parser.position):
+            parser.accept_call()
+            self.begin(parser, frame)
+        elif marker is None and not parser.at_end:
+            return False
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
+        frame.at += 1
+        return True
+
+    def begin(self, parser: Parser, frame: CallsFrame) -> None:
+        push_arguments(parser, frame.markers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBare(ReadArguments):
+    """The arguments as one object with bare keys."""
+
+    opens: ClassVar = OPENERS
+    quotes: Markers
+
+    def begin(self, parser: Parser, frame: CallsFrame) -> None:
+        open = parser.buffer[parser.position]
+        parser.take(1, MARKUP)
+        parser.push(BareArgumentsFrame(self.quotes, frame.markers, open))
+
+
+class ReadNotation(ABC):
+    """Arguments that are no JSON. What stands before them has shown that this is a call; so it starts here."""
+
+    __slots__ = ()
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.accept_call()
+        parser.push(self.frame(frame.markers))
+        frame.at += 1
+        return True
+
+    @abstractmethod
+    def frame(self, markers: Markers) -> Frame:
+        """What reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTagged(ReadNotation):
+    """Arguments between tags."""
+
+    rule: TagRule
+
+    def frame(self, markers: Markers) -> Frame:
+        kind = EscapedArgumentsFrame if self.rule.escaped else TaggedArgumentsFrame
+        return kind(self.rule, markers)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadElements(ReadNotation):
+    """Arguments as elements."""
+
+    rule: ElementRule
+
+    def frame(self, markers: Markers) -> Frame:
+        return ElementArgumentsFrame(self.rule, markers)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPython(ReadNotation):
+    """Arguments in Python's notation."""
+
+    def frame(self, markers: Markers) -> Frame:
+        return PythonArgumentsFrame(markers)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJsonCall:
+    node: JsonCall
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        parser.push(JsonCallFrame(self.node, frame.markers))
+        frame.at += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class EndCall:
+    """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        if parser.call.complete or not parser.call.accepted or frame.rule.close is None:
+            parser.end_call()
+        frame.at += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class NextInList:
+    """After a call in a list: another one, which is read from step `again` on, or the end of the list."""
+
+    separator: str
+    close: tuple[str, ...]
+    """The words that end the list, where there are any."""
+    first: str
+    """What each call begins with, where that is known."""
+    again: int
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        if not self.close:
+            return self._open_end(parser, frame)
+        further = _next_is(parser, frame, self.separator or self.first)
+        if further is None or (not further and _next_is(parser, frame, self.close[0]) is None):
+            return False
+        size = self._end_comes(parser, (self.separator, *self.close) if further and self.separator else self.close)
+        if size is None:
+            return False
+        if size:
+            if further:
+                parser.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
+            parser.take(size, MARKUP)
+            frame.at += 1
+        elif further:
+            self._begin(parser, frame)
+            if self.separator:
+                parser.take(len(self.separator), MARKUP)
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
+        return True
+
+    def _end_comes(self, parser: Parser, words: tuple[str, ...]) -> int | None:
+        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
+        start = parser.position
+        end = after_words(parser.buffer, start, words, parser.limits.name)
+        if end is None:
+            return 0 if parser.at_end else None
+        return max(end - start, 0)
+
+    def _open_end(self, parser: Parser, frame: CallsFrame) -> bool:
+        """The list ends where no other call comes."""
+        if self.separator or self.first:
+            size = _comes_after_space(parser, self.separator or self.first)
+            if size is None:
+                return False
+            more = bool(size)
+        else:
+            end = _space(parser.buffer, parser.position).end()  # type: ignore[union-attr]  # an empty match always exists
+            short = end - parser.position <= parser.limits.name
+            closes = frame.rule.closers.comes(parser.buffer, end)
+            if short and (closes is None or end == len(parser.buffer)) and not parser.at_end:
+                return False
+            more = short and not closes and end < len(parser.buffer)
+        if not more:
+            frame.at += 1
+            return True
+        self._begin(parser, frame)
+        parser.skip_space()
+        parser.take(len(self.separator), MARKUP)
+        return True
+
+    def _begin(self, parser: Parser, frame: CallsFrame) -> None:
+        # From here on it is the next call's: if that is no call, the separator is text as well.
+        parser.begin_call()
+        frame.at = self.again
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The closing marker, where the format has one. The call itself has ended before."""
+
+    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+        close = frame.rule.close
+        if close is None:
+            parser.leave_calls()
+            return True
+        if frame.rule.close_required:
+            parser.skip_space()
+        closers, position = frame.rule.closers, parser.position
+        if found := closers.at(parser.buffer, position):
+            frame.close(parser, found.end() - position)
+        elif not parser.at_end and closers.settled(parser.buffer, position) == position:
+            return False
+        elif not frame.rule.close_required:
+            parser.leave_calls()
+        elif _closing_bracket(parser.buffer, position) and not close.key.startswith(parser.buffer[position]):
+            # A bracket too many is what models get wrong most often; before the closing marker it is never text.
+            parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
+            parser.take(1, MARKUP)
+        else:
+            parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
+            if parser.at_end and closers.settled(parser.buffer, position) == position:
+                parser.take(len(parser.buffer) - position, MARKUP)  # the output was cut off inside of the marker
+            frame.give_up(parser)
+        return True

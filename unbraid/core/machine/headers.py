@@ -1,0 +1,127 @@
+"""Messages inside the output, each with a header that says what it is: whose turn, on which channel, to whom."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from .. import diagnostics
+from .frames import MARKUP, TEXT, Frame
+from .markers import Markers
+
+if TYPE_CHECKING:
+    from .machine import Parser
+
+CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeaderRule:
+    """How headers are told."""
+
+    opens: tuple[str, ...]
+    """What a header begins with, as it is looked for,"""
+    closes: tuple[str, ...]
+    """what it ends with,"""
+    ends: tuple[str, ...]
+    """and what ends the message."""
+    breaks: Markers
+    """The same: in a header it shows that there is none."""
+    inside: re.Pattern[str]
+    """What may stand between `opens` and `closes`."""
+    begins: tuple[str, ...]
+    """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
+    strands: Sequence[tuple[str, re.Pattern[str]]]
+    """Which strand follows, by the first pattern that is found."""
+
+    def close_at(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """Where the nearest close begins and ends; -1 where none comes."""
+        found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
+        return min(found, default=(-1, -1))
+
+    def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
+        for strand, pattern in self.strands:
+            if found := pattern.search(header):
+                return strand, found
+        return NOTHING, None
+
+
+class HeaderFrame(Frame):
+    """Inside a header. Nothing of it goes out before it is whole: until then it may be text."""
+
+    kind = "header"
+    __slots__ = ("before", "rule")
+
+    def __init__(self, rule: HeaderRule, before: str = "") -> None:
+        self.rule = rule
+        self.before = before
+        """What the prompt has written of it."""
+
+    def step(self, parser: Parser) -> bool:
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.
+        limit = min(len(buffer), start + 2 * parser.limits.name)
+        begin, end = rule.close_at(buffer, start, limit)
+        rest = buffer[start : limit if begin < 0 else begin]
+        too_long = begin < 0 and limit < len(buffer)
+        if too_long or rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit]):
+            self._give_up(parser, "a header that does not end")
+            return True
+        if begin < 0:
+            if not parser.at_end:
+                return False
+            self._give_up(parser, "the output ends inside a header")
+            return True
+        header = self.before + parser.spell(buffer[start:end])
+        strand, found = rule.strand(header)
+        if strand == NOTHING:
+            self._give_up(parser, f"a header that says nothing known: {header[:80]!r}")
+            return True
+        parser.pop()
+        parser.begin_message(strand)
+        if strand == CALLS and found is not None and "name" in found.re.groupindex:
+            self._take_named(parser, found, end - start)
+        else:
+            parser.take(end - start, MARKUP)
+        return True
+
+    def _is_none(self, rest: str, text: str) -> bool:
+        """Whether what comes cannot be a header: the rest of one, or the text that it stands in, is not like that."""
+        rule = self.rule
+        opened = next((len(open) for open in rule.opens if not self.before and rest.startswith(open)), 0)
+        if not rule.inside.fullmatch(rest, opened):
+            return True
+        begun = text.lstrip()
+        if not self.before or not rule.begins or not begun:
+            return False
+        return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
+
+    def _give_up(self, parser: Parser, problem: str) -> None:
+        """It is text, and another header may begin in it."""
+        buffer, start = parser.buffer, parser.position
+        if start < len(buffer) and (not self.before or parser.at_end):
+            parser.report(diagnostics.MALFORMED_HEADER, problem)
+        parser.pop()
+        if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
+            # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
+            parser.take(1, TEXT)
+
+    def _take_named(self, parser: Parser, found: re.Match[str], size: int) -> None:
+        """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
+        written = parser.buffer[parser.position : parser.position + size]
+        # With tokens, a character of the buffer may stand for several of the header.
+        ends = list(accumulate((len(parser.spell(char)) for char in written), initial=len(self.before)))
+        begin, end = (bisect_left(ends, max(at, ends[0])) for at in found.span("name"))
+        parser.call.name = found.group("name")
+        if begin:
+            parser.take(begin, MARKUP)
+        parser.take_name(end - begin)
+        if size > end:
+            parser.take(size - end, MARKUP)
+
+    def save(self) -> list[Any]:
+        return [self.before]

@@ -1,0 +1,117 @@
+"""Finding markers in text that arrives in pieces.
+
+`Markers` answers the two questions that every node asks of its buffer: where is the nearest marker, and up to where can
+the text not be part of one? Both are one search with a compiled pattern, whatever the number of markers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import InvalidFormat
+
+Role = Literal["open", "close", "answer", "header", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A marker as the parser looks for it."""
+
+    role: Role
+    strand: str
+    """What it opens or closes."""
+    key: str
+    """Its text without the whitespace around it; or, with a tokenizer, the character that stands for its token."""
+    lead: str = ""
+    trail: str = ""
+
+
+def split_whitespace(marker: str) -> tuple[str, str, str]:
+    """The whitespace before a marker, the marker itself, the whitespace after it."""
+    key = marker.strip()
+    if not key:
+        raise InvalidFormat(f"a marker must hold more than whitespace: {marker!r}")
+    lead, _, trail = marker.partition(key)
+    return lead, key, trail
+
+
+class Markers:
+    """A set of markers to look for at once."""
+
+    __slots__ = (
+        "_begin",
+        "_by_key",
+        "_longest",
+        "_partial",
+        "_search",
+        "at",
+        "find_or_sign",
+        "like_json",
+    )
+
+    def __init__(self, markers: Iterable[Marker]) -> None:
+        self._by_key = {marker.key: marker for marker in markers}
+        spellings = {lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)}
+        for one in self._by_key:
+            for other in self._by_key:
+                if one != other and one in other:
+                    raise InvalidFormat(f"the marker {one!r} is part of another, {other!r}: a stream can't tell")
+        # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
+        # character: `re` then skips over other text at the speed of C.
+        ordered = sorted(spellings, key=len, reverse=True)
+        nothing = "(?!)"
+        pattern = re.compile("|".join(map(re.escape, ordered)) or nothing)
+        self._search, self.at = pattern.search, pattern.match
+        begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
+        self._begin = re.compile(f"[{begins}]" if begins else nothing).search
+        prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
+        self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
+        self._longest = max(map(len, spellings), default=0)
+        self.find_or_sign = re.compile("|".join([*map(re.escape, ordered), r"""(["'\\(){}\[\],])"""])).search
+        """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
+        self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
+        """The characters that begin a marker as well as a JSON value."""
+
+    def find(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
+        """The nearest marker, with the whitespace before it that belongs to it."""
+        return self._search(text, start, end)
+
+    def absent(self, text: str) -> bool:
+        """Whether there is neither a marker in `text` nor the beginning of one at its end."""
+        begin = self._begin(text)
+        if begin is None:
+            return True
+        start = begin.start()
+        return self._search(text, start) is None and self.settled(text, start) == len(text)
+
+    def comes(self, text: str, start: int) -> bool | None:
+        """Whether a marker stands at `start`; None when it may, and more input is needed to tell."""
+        if self.at(text, start):
+            return True
+        return None if self.settled(text, start) == start else False
+
+    def which(self, found: re.Match[str]) -> Marker:
+        return self._by_key[found.group().lstrip()]
+
+    def settled(self, text: str, start: int) -> int:
+        """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
+        size = len(text)
+        tail = size - self._longest + 1
+        if self._begin(text, tail if tail > start else start) is None:
+            return size
+        partial = self._partial(text, tail if tail > start else start)
+        return size if partial is None else partial.start()
+
+    def judged(self, text: str, start: int) -> int:
+        """Up to where `text` can be searched for markers: neither a whole one nor the beginning of one is cut there.
+        Only the end of the text is looked at, so that who takes little of it may ask often."""
+        found = self._search(text, max(start, len(text) - 2 * self._longest))
+        return self.settled(text, start) if found is None else found.end()
+
+
+def _suffixes(lead: str) -> list[str]:
+    return [lead[i:] for i in range(len(lead) + 1)]

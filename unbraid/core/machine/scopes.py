@@ -1,0 +1,97 @@
+"""Text and the markers in it: the frames for content, reasoning and speech."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import diagnostics
+from .frames import MARKUP, TEXT, Frame
+from .markers import Markers
+from .program import ScopeRule
+
+if TYPE_CHECKING:
+    from ..events import Event
+    from .machine import Parser
+
+
+class ScopeFrame(Frame):
+    """Text of one strand, up to the nearest marker."""
+
+    kind = "scope"
+    __slots__ = ("excused", "rule", "tail")
+
+    def __init__(self, rule: ScopeRule, tail: str = "", excused: str = "") -> None:
+        self.rule = rule
+        self.tail = tail
+        """The end of the text so far, as far as it may begin a stray marker."""
+        self.excused = excused
+        """The closing marker of a call that was no call: text, like the call, and no surprise."""
+
+    def step(self, parser: Parser) -> bool:
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        markers = rule.markers
+        found = markers.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else markers.settled(buffer, start)
+        if end > start:
+            for key, past in self._strays_in(buffer[start:end]):
+                parser.take(start + past - parser.position, TEXT)
+                if key == self.excused:
+                    self.excused = ""
+                else:
+                    parser.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
+            if end > parser.position:
+                parser.take(end - parser.position, TEXT)
+        if found is not None:
+            self.tail = ""
+            parser.cross(markers.which(found), found.end() - found.start())
+            return True
+        return parser.at_end and parser.end_scope()
+
+    def _strays_in(self, text: str) -> list[tuple[str, int]]:
+        """The closing markers in `text` that close nothing, and where in it each ends. Nothing is held back for them: a
+        marker may have begun in text that has already gone out."""
+        strays = self.rule.strays
+        if not self.tail and strays.absent(text):
+            return []
+        seen, at = self.tail + text, 0
+        found = []
+        while match := strays.find(seen, at):
+            at = match.end()
+            found.append((match.group(), at - len(self.tail)))
+        self.tail = seen[strays.settled(seen, at) :]
+        return found
+
+    def quick(self, parser: Parser, text: str) -> Event | None:
+        if self.tail or not self.rule.all_markers.absent(text):
+            return None
+        start, parser.offset = parser.offset, parser.offset + len(text)
+        return parser.text_event(text, start, parser.offset)
+
+    def save(self) -> list[Any]:
+        return [self.rule.strand, self.tail, self.excused]
+
+
+class AgainFrame(Frame):
+    """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
+
+    kind = "again"
+    __slots__ = ("markers",)
+
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
+
+    def step(self, parser: Parser) -> bool:
+        found = self.markers.at(parser.buffer, parser.position)
+        if found is not None:
+            parser.take(found.end() - found.start(), MARKUP)
+            parser.trail = self.markers.which(found).trail
+        elif not parser.at_end and self.markers.settled(parser.buffer, parser.position) == parser.position:
+            return False
+        parser.pop()
+        return True
+
+    def save(self) -> list[Any]:
+        return []

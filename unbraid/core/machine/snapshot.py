@@ -1,0 +1,131 @@
+"""A parser's state as plain values, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidSnapshot
+from ..message import Fold
+from ..notations.bare import BareArgumentsFrame
+from ..notations.elements import ElementArgumentsFrame, LeafFrame
+from ..notations.json import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
+from ..notations.python import PythonArgumentsFrame
+from ..notations.tagged import ArgumentFrame, PythonArgumentFrame, TaggedArgumentsFrame, TaggedValueFrame
+from ..notations.xml import EscapedArgumentsFrame, EscapedValueFrame
+from .calls import CallsFrame, PendingCall, ReadBare, ReadElements, ReadJsonCall, ReadTagged
+from .frames import Frame
+from .headers import HeaderFrame
+from .scopes import AgainFrame, ScopeFrame
+
+if TYPE_CHECKING:
+    from .machine import Parser
+
+_VERSION = 1
+_PLAIN_STATE = (
+    "trail",
+    "_finished",
+    "offset",
+    "_code_tail",
+    "reading_call",
+    "_call_count",
+    "_speech_count",
+    "_started",
+    "_stray_audio",
+)
+
+
+def save(parser: Parser) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "format": parser.format.name,
+        "buffer": parser.buffer[parser.position :],
+        "frames": [[frame.kind, *frame.save()] for frame in parser.stack],
+        "call": parser.call.save(),
+        "ids": parser._ids.save(),
+        "message": parser._fold.save() if parser.keep else None,
+        "detokenizer": parser._detokenizer.save() if parser._detokenizer else None,
+        "gaps": [list(gap) for gap in parser._gaps],
+        **{name: getattr(parser, name) for name in _PLAIN_STATE},
+    }
+
+
+def load(parser: Parser, snapshot: dict[str, Any]) -> None:
+    if not isinstance(snapshot, dict):
+        raise InvalidSnapshot(f"a snapshot is a dict, not {type(snapshot).__name__}")
+    if snapshot.get("version") != _VERSION or snapshot.get("format") != parser.format.name:
+        raise InvalidSnapshot(
+            f"not a snapshot of a parser for {parser.format.name!r}: it says format {snapshot.get('format')!r}, "
+            f"version {snapshot.get('version')!r}"
+        )
+    if snapshot.get("detokenizer") is not None and parser._detokenizer is None:
+        raise InvalidSnapshot("this snapshot is of a parser that read token ids: restore it with the same tokenizer")
+    try:
+        _load(parser, snapshot)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, StopIteration) as error:
+        raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
+
+
+def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
+    if parser._detokenizer is not None:
+        if snapshot["detokenizer"] is None:
+            parser.set_up(None)
+        else:
+            parser._detokenizer.load(snapshot["detokenizer"])
+    for name in _PLAIN_STATE:
+        setattr(parser, name, snapshot[name])
+    parser.buffer, parser.position = snapshot["buffer"], 0
+    parser._gaps = [list(gap) for gap in snapshot["gaps"]]
+    parser._ids.load(snapshot["ids"])
+    parser.call = PendingCall.load(snapshot["call"])
+    if snapshot["message"] is not None:
+        parser._fold = Fold.load(snapshot["message"])
+    parser.stack, parser._calls = [], None
+    for kind, *saved in snapshot["frames"]:
+        parser.push(_frame(parser, kind, saved))
+    parser.find_quick()
+
+
+def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
+    """A frame, from what it saved and from what stands below it."""
+    program, limits = parser._program, parser.limits
+    if kind == "scope":
+        strand, *rest = saved
+        return ScopeFrame(parser.scope().inner[strand] if parser.stack else program.content, *rest)
+    if kind == "header":
+        assert program.headers is not None
+        return HeaderFrame(program.headers, *saved)
+    if kind == "again":
+        return AgainFrame(parser.scope().again)
+    if kind == "quoted":
+        return QuotedArgumentsFrame.load(saved, limits)
+    if kind == "calls":
+        strand, *rest = saved
+        return CallsFrame.load(rest, program.calls[strand], parser.scope().calls_markers[strand])
+    assert parser._calls is not None
+    markers = parser._calls.markers
+    if kind == "value":
+        return ValueFrame.load(saved, limits, markers)
+    if kind == "python":
+        return PythonArgumentsFrame.load(saved, markers)
+    step = parser._calls.rule.steps[parser._calls.at - 1]
+    if kind == "json_call":
+        assert isinstance(step, ReadJsonCall)
+        return JsonCallFrame.load(saved, step.node, markers)
+    if kind == "bare":
+        assert isinstance(step, ReadBare)
+        return BareArgumentsFrame.load(saved, step.quotes, markers)
+    assert isinstance(step, ReadTagged | ReadElements)
+    if kind == "argument":
+        return ArgumentFrame.load(saved, limits, step.rule.value.ends)
+    if kind == "python_argument":
+        return PythonArgumentFrame.load(saved, step.rule.value.ends)
+    if values := _VALUES.get(kind):
+        return values.load(saved, step.rule.value, limits)
+    if isinstance(step, ReadElements):
+        assert kind == "elements"
+        return ElementArgumentsFrame.load(saved, step.rule, markers)
+    return _TAGGED[kind].load(saved, step.rule, markers)
+
+
+_VALUES = {frame.kind: frame for frame in (TaggedValueFrame, EscapedValueFrame, LeafFrame)}
+_TAGGED = {frame.kind: frame for frame in (TaggedArgumentsFrame, EscapedArgumentsFrame)}

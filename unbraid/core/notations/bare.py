@@ -1,0 +1,288 @@
+"""Arguments as one object with bare keys and quotes of its own, turned into JSON as they arrive."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...schema.kinds import STRING, kinds_of
+from .. import diagnostics
+from ..events import Event
+from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
+from ..machine.markers import Markers
+from .object_writer import Keys, escape, is_number, may_become_number, quote
+from .python_values import WORDS, string_as_json, string_run
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+# What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
+# between other quotes, more of bare text that is one; anything, since it broke.
+_ITEM, _VALUE, _NEXT, _STRING, _QUOTED, _TEXT, _BROKEN = range(7)
+
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+OPENERS = ("{", "(")
+"""What the arguments begin with. Models that have seen much Python write a call's brackets,"""
+_COLONS, _OTHER_QUOTES = ":=", "\"'"
+"""its sign after a name, and its quotes, or those of JSON."""
+
+_space = re.compile(r"\s*").match
+_key = re.compile(r"[^:=,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
+_text = {"{": re.compile(r"[^,}\]]*").match, "(": re.compile(r"[^,})\]]*").match}
+
+
+def is_bare_key(key: str) -> bool:
+    """Whether a key can stand bare."""
+    return bool(_key.fullmatch(key)) and key == key.strip() == _unquoted(key)
+
+
+def _unquoted(key: str) -> str:
+    """A key without the quotes that it should not have."""
+    return key[1:-1] if len(key) > 1 and key[0] == key[-1] and key[0] in _OTHER_QUOTES else key
+
+
+class BareArgumentsFrame(Frame):
+    """`{key:value, …}`. Where that breaks, all is passed on as it is, and any marker ends it."""
+
+    kind = "bare"
+    __slots__ = ("keys", "lead", "markers", "only_text", "open", "other_quote", "quotes", "state")
+
+    def __init__(self, quotes: Markers, markers: Markers, open: str) -> None:
+        self.quotes = quotes
+        """What a string stands between."""
+        self.markers = markers
+        self.keys = Keys()
+        self.open = open
+        """The brackets that are open."""
+        self.state = _ITEM
+        self.lead = ""
+        """What is to be written before the next item: the comma, for it may also have been the last."""
+        self.only_text = False
+        """Whether the schema says that the value is a string, however it looks."""
+        self.other_quote = ""
+        """What else a string stands between."""
+
+    @property
+    def in_string(self) -> bool:
+        return self.state in (_STRING, _QUOTED)
+
+    def step(self, parser: Parser) -> bool:
+        if self.state >= _STRING:
+            return self._go_on(parser)
+        parser.skip_space()
+        buffer, at = parser.buffer, parser.position
+        if at == len(buffer):
+            return wait(parser)
+        quoted, marker = self.quotes.comes(buffer, at), self.markers.comes(buffer, at)
+        if (quoted is None or marker is None) and not parser.at_end:
+            return False
+        if marker:
+            return self._break(parser, "a marker in the middle of the arguments")
+        char = buffer[at]
+        if self.state != _VALUE and char == _CLOSERS[self.open[-1]]:
+            self._close(parser, char)
+        elif self.state == _NEXT and char == ",":
+            parser.take(1, MARKUP)
+            # Before the next argument, its key knows of the comma.
+            self.state, self.lead = _ITEM, ", " if len(self.open) > 1 else ""
+        elif self.state == _NEXT:
+            return self._break(parser, f"'{char}' where ',' or '{_CLOSERS[self.open[-1]]}' should be")
+        elif self.state == _ITEM and self.open[-1] != "[":
+            return self._read_key(parser, bool(quoted))
+        elif quoted:
+            self._write(parser, quoted_size(self.quotes, buffer, at), '"')
+            self.state = _STRING
+        elif char in _OTHER_QUOTES:
+            self._write(parser, 1, '"')
+            self.state, self.other_quote = _QUOTED, char
+        elif char in "{[":
+            return self._nest(parser, char)
+        elif char in ",:}])":
+            return self._break(parser, f"'{char}' where a value should be")
+        else:
+            return self._begin_text(parser)
+        return True
+
+    def _go_on(self, parser: Parser) -> bool:
+        if self.state == _STRING:
+            return self._string(parser)
+        if self.state == _QUOTED:
+            return self._quoted(parser)
+        return self._more_text(parser) if self.state == _TEXT else self._to_marker(parser)
+
+    def quick(self, parser: Parser, text: str) -> Event | None:
+        if self.state != _STRING or not parser.call.accepted or not self.quotes.absent(text):
+            return None
+        return parser.pass_arguments(text, escape(text))
+
+    def _write(self, parser: Parser, size: int, value: str) -> None:
+        parser.take(size, ARGUMENTS, self.lead + value)
+        self.lead = ""
+
+    def _nest(self, parser: Parser, char: str) -> bool:
+        if len(self.open) >= parser.limits.depth:
+            return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
+        self._write(parser, 1, char)
+        self.open, self.state, self.only_text = self.open + char, _ITEM, False
+        return True
+
+    def _close(self, parser: Parser, char: str) -> None:
+        if len(self.open) == 1:
+            parser.take(1, MARKUP)
+            parser.pop()
+            self.keys.end(parser)
+            return
+        parser.take(1, ARGUMENTS, char)
+        self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
+
+    # --- Keys ------------------------------------------------------------------------------------------------------
+
+    def _read_key(self, parser: Parser, quoted: bool) -> bool:
+        """A key, bare or between quotes, and the colon after it. Nothing of it goes out before it is whole."""
+        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+        if quoted:
+            begin = start + quoted_size(self.quotes, buffer, start)
+            found = self.quotes.find(buffer, begin)
+            stop = found.start() if found is not None else self.quotes.settled(buffer, begin)
+            end = found.end() if found is not None else len(buffer)
+        else:
+            begin = start
+            stop = end = _key.match(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        colon = _space(buffer, end).end()  # type: ignore[union-attr]
+        if stop - begin > most or colon - end > most:
+            return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
+        if colon == len(buffer):
+            return wait(parser)
+        if buffer[colon] not in _COLONS:
+            return self._break(parser, f"'{buffer[colon]}' where ':' should be")
+        key = parser.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
+        self.only_text = len(self.open) == 1 and kinds_of(parser.parameters(), key) == {STRING}
+        before = self.keys.begin(parser, key) if len(self.open) == 1 else f"{quote(key)}: "
+        self._write(parser, colon + 1 - start, before)
+        self.state = _VALUE
+        return True
+
+    # --- Values ----------------------------------------------------------------------------------------------------
+
+    def _string(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        found = self.quotes.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else self.quotes.settled(buffer, start)
+        if end > start:
+            parser.take(end - start, ARGUMENTS, escape(parser.spell(buffer[start:end])))
+        if found is None:
+            return wait(parser)
+        parser.take(found.end() - end, ARGUMENTS, '"')
+        self.state = _NEXT
+        return True
+
+    def _quoted(self, parser: Parser) -> bool:
+        """A string between quotes that the model should not write, as Python reads it. A marker in it shows that these
+        were none."""
+        buffer, start = parser.buffer, parser.position
+        run = string_run[self.other_quote]
+        end = run(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        found = self.markers.find(buffer, start, end)
+        if found is not None:
+            end = run(buffer, start, found.start()).end()  # type: ignore[union-attr]
+        elif end == len(buffer) and not parser.at_end:
+            end = run(buffer, start, self.markers.settled(buffer, start)).end()  # type: ignore[union-attr]
+        if end > start:
+            value = string_as_json(parser.spell(buffer[start:end]))
+            parser.take(end - start, ARGUMENTS if value else MARKUP, value or None)
+        if found is not None:
+            return self._break(parser, f"a string without {self.other_quote} at its end")
+        if not buffer.startswith(self.other_quote, end):
+            return wait(parser)
+        parser.take(1, ARGUMENTS, '"')
+        self.state = _NEXT
+        return True
+
+    def _text_end(self, parser: Parser) -> tuple[int, bool]:
+        """How far bare text goes, and whether it ends there."""
+        buffer, start = parser.buffer, parser.position
+        stop = _text["(" if self.open == "(" else "{"](buffer, start).end()  # type: ignore[union-attr]
+        sets = self.markers, self.quotes
+        found = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
+        if found or stop < len(buffer) or parser.at_end:
+            return min(found, default=stop), True
+        return min(some.settled(buffer, start) for some in sets), False
+
+    def _begin_text(self, parser: Parser) -> bool:
+        """A number or a word is known when it ends; anything else is a string from where it cannot be one of these."""
+        start = parser.position
+        end, over = self._text_end(parser)
+        text = parser.buffer[start:end]
+        bare = text.rstrip()
+        if not self.only_text and len(text) <= parser.limits.number:
+            if over and (is_number(bare) or bare in WORDS):
+                self._write(parser, end - start, WORDS.get(bare, bare))
+                self.state = _NEXT
+                return True
+            whole = bare != text
+            words = [word for word in WORDS if (word == bare if whole else word.startswith(bare))]
+            if not over and (words or (is_number(bare) if whole else may_become_number(bare))):
+                return False
+        parser.add_arguments(f'{self.lead}"')
+        self.state, self.lead = _TEXT, ""
+        return True
+
+    def _more_text(self, parser: Parser) -> bool:
+        start = parser.position
+        end, over = self._text_end(parser)
+        text = parser.buffer[start:end]
+        # Whitespace at the end is not the string's, and elsewhere it is; but no more of it is held back than this.
+        space = (len(text) - len(text.rstrip())) % (parser.limits.name + 1)
+        if size := len(text) - space:
+            parser.take(size, ARGUMENTS, escape(parser.spell(text[:size])))
+        if not over:
+            return False
+        if space:
+            parser.take(space, MARKUP)
+        parser.add_arguments('"')
+        self.state = _NEXT
+        return True
+
+    # --- What breaks -----------------------------------------------------------------------------------------------
+
+    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        parser.report(kind, message)
+        if self.lead:
+            parser.add_arguments(self.lead)
+        parser.call.flawed = True
+        self.state = _BROKEN
+        return True
+
+    def _to_marker(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        found = self.markers.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+        if end > start:
+            parser.take(end - start, ARGUMENTS)
+        if found is None:
+            return wait(parser)
+        parser.pop()
+        parser.call.has_arguments = True
+        return True
+
+    def save(self) -> list[Any]:
+        return [self.keys.save(), self.open, self.state, self.lead, self.only_text, self.other_quote]
+
+    @classmethod
+    def load(cls, saved: list[Any], quotes: Markers, markers: Markers) -> BareArgumentsFrame:
+        keys, open, *rest = saved
+        frame = cls(quotes, markers, open)
+        frame.keys = Keys(keys)
+        frame.state, frame.lead, frame.only_text, frame.other_quote = rest
+        return frame
+
+
+def quoted_size(quotes: Markers, buffer: str, at: int) -> int:
+    """How long the quote is that stands here."""
+    return quotes.at(buffer, at).end() - at  # type: ignore[union-attr]  # it does

@@ -1,0 +1,236 @@
+"""Arguments as elements, one inside another, turned into JSON as they arrive."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
+from .. import diagnostics
+from ..grammar import ElementArguments
+from ..machine.frames import ARGUMENTS, MARKUP, Frame, Malformed
+from ..machine.markers import Marker, Markers
+from .object_writer import Keys, quote
+from .tagged import TaggedValueFrame, ValueRule
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+_space = re.compile(r"\s*").match
+_name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
+_CLOSERS = {"{": "}", "[": "]"}
+_LEAF = "leaf"
+
+
+def is_element_name(key: str) -> bool:
+    """Whether an element can have this name."""
+    return bool(_name.fullmatch(key))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementRule:
+    """The tags of elements."""
+
+    begin: str
+    """What every tag begins with."""
+    item: str
+    value: ValueRule
+    """What ends the text of an element: the next tag."""
+    following: Markers
+    """What may come after the last argument."""
+
+
+def element_rule(node: ElementArguments, find: Callable[[str], str], following: list[str]) -> ElementRule:
+    """`find` says what to look for to find a marker. `following` is what may come after the last argument, as it is
+    looked for."""
+    begin = find(node.mark + "<")
+    close = Marker("close", "", begin)
+    ends = Markers([close])
+    return ElementRule(begin, node.item, ValueRule(close, ends, ends), Markers(Marker("end", "", k) for k in following))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    closing: bool
+    name: str
+    end: int
+
+
+class LeafFrame(TaggedValueFrame):
+    """The text of an element that holds no others. What comes after it stays for the element."""
+
+    kind = "leaf"
+    __slots__ = ()
+
+    def _take_close(self, parser: Parser, found: re.Match[str] | None, is_string: bool) -> None:
+        if is_string:
+            parser.add_arguments('"')
+
+
+class ElementArgumentsFrame(Frame):
+    """Between tags. A closing tag closes the innermost element, whatever name it has: there is no other that it could
+    mean, and a grammar cannot hold a model to a name that no schema knows."""
+
+    kind = "elements"
+    __slots__ = ("holds", "keys", "markers", "names", "rule", "schemas")
+
+    def __init__(self, rule: ElementRule, markers: Markers) -> None:
+        self.rule = rule
+        self.markers = markers
+        self.keys = Keys()
+        self.names: list[str] = []
+        """The elements that are open,"""
+        self.holds: list[str] = []
+        """and what each of them holds: text, an array or an object, with a comma where it is not empty; nothing where
+        that is still to be seen."""
+        self.schemas: list[list[object]] = []
+        """What the tool's schema says of each of them, as far as it was asked."""
+
+    def step(self, parser: Parser) -> bool:
+        if self.names and not self.holds[-1]:
+            return self._look_inside(parser)
+        parser.skip_space()
+        tag = self._tag(parser, parser.position)
+        if tag is None:
+            return self._wait_or_end(parser)
+        if tag.closing:
+            following = self.rule.following.at(parser.buffer, parser.position)
+            if not self.names or (following and tag.name != self.names[-1]):
+                return self._end(parser)
+            self._close(parser, tag.end - parser.position)
+            return True
+        if self.holds[-1:] == [_LEAF]:
+            self._close_unclosed(parser)
+        self._open(parser, tag)
+        return True
+
+    def _tag(self, parser: Parser, at: int) -> _Tag | None:
+        """The tag that comes at a position; None where none comes, or where it has not come to its end."""
+        buffer, begin = parser.buffer, self.rule.begin
+        if not buffer.startswith(begin, at) or self.markers.at(buffer, at):
+            return None
+        start = at + len(begin)
+        closing = buffer.startswith("/", start)
+        found = _name.match(buffer, start + closing)
+        if found is None or found.end() - found.start() > parser.limits.name or not buffer.startswith(">", found.end()):
+            return None
+        return _Tag(closing, found.group(), found.end() + 1)
+
+    def _may_be_tag(self, parser: Parser, at: int) -> bool:
+        """Whether what comes at a position may become a tag, when more has come."""
+        if parser.at_end:
+            return False
+        buffer, begin = parser.buffer, self.rule.begin
+        rest = buffer[at : at + len(begin)]
+        if rest != begin:
+            return begin.startswith(rest)
+        start = at + len(begin)
+        start += buffer.startswith("/", start)
+        found = _name.match(buffer, start)
+        end = start if found is None else found.end()
+        return end == len(buffer) and end - start <= parser.limits.name
+
+    # --- Elements --------------------------------------------------------------------------------------------------
+
+    def _open(self, parser: Parser, tag: _Tag) -> None:
+        most = parser.limits.depth
+        if len(self.names) >= most:
+            raise Malformed(diagnostics.TOO_DEEP, f"arguments nest deeper than {most}")
+        if not self.names:
+            before = self.keys.begin(parser, tag.name)
+        else:
+            bracket, comma = self.holds[-1][0], self.holds[-1][1:]
+            before = f"{comma} " if comma else bracket
+            before += f"{quote(tag.name)}: " if bracket == "{" else ""
+            self.holds[-1] = f"{bracket},"
+        parser.take(tag.end - parser.position, ARGUMENTS, before)
+        self.names.append(tag.name)
+        self.holds.append("")
+
+    def _look_inside(self, parser: Parser) -> bool:
+        """What an element holds: others, text or nothing."""
+        start = parser.position
+        at = _space(parser.buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        short = at - start <= parser.limits.name
+        tag = self._tag(parser, at) if short else None
+        if tag is None and short and self._may_be_tag(parser, at):
+            return False
+        kinds = self._kinds(parser)
+        if tag is not None and not tag.closing:
+            both = ("array" in kinds) == ("object" in kinds)
+            is_array = tag.name == self.rule.item if both else "array" in kinds
+            self.holds[-1] = "[" if is_array else "{"
+        elif tag is not None and at == start and STRING not in kinds and kinds & {"array", "object"}:
+            self.holds[-1] = "[" if "array" in kinds else "{"
+        else:
+            self.holds[-1] = _LEAF
+            leaf = LeafFrame(self.rule.value, kinds)
+            if leaf.written:
+                parser.add_arguments(leaf.written)
+            parser.push(leaf)
+        return True
+
+    def _kinds(self, parser: Parser) -> frozenset[str]:
+        """The kinds of value that the innermost element may hold. Only what is new is looked up: elements nest deep."""
+        parameters, schemas = parser.parameters(), self.schemas
+        while (depth := len(schemas)) < len(self.names):
+            in_array = depth > 0 and self.holds[depth - 1].startswith("[")
+            key = ITEMS if in_array else self.names[depth]
+            schemas.append(schemas_inside(parameters, schemas[-1] if schemas else [parameters], key))
+        return kinds_among(parameters, schemas[-1])
+
+    def _close(self, parser: Parser, size: int) -> None:
+        """Take the tag that closes the innermost element."""
+        written = self._rest()
+        if written:
+            parser.take(size, ARGUMENTS, written)
+        else:
+            parser.take(size, MARKUP)
+
+    def _close_unclosed(self, parser: Parser) -> None:
+        """The innermost element is over, and has not been closed."""
+        parser.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
+        if written := self._rest():
+            parser.add_arguments(written)
+
+    def _rest(self) -> str:
+        """The innermost element is over: what is to be written of it."""
+        self.names.pop()
+        holds = self.holds.pop()
+        del self.schemas[len(self.names) :]
+        if holds == _LEAF:
+            return ""
+        return f"{'' if holds.endswith(',') else holds}{_CLOSERS[holds[0]]}"
+
+    # --- The end ---------------------------------------------------------------------------------------------------
+
+    def _wait_or_end(self, parser: Parser) -> bool:
+        return False if self._may_be_tag(parser, parser.position) else self._end(parser)
+
+    def _end(self, parser: Parser) -> bool:
+        comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+        if not any(comes):
+            if None in comes and not parser.at_end:
+                return False
+            # As between other tags, a text that the output ends inside of is all there is.
+            if parser.position < len(parser.buffer) or self.holds not in ([], [_LEAF]):
+                kind = diagnostics.UNFINISHED_CALL if parser.at_end else diagnostics.MALFORMED_CALL
+                raise Malformed(kind, "text between the arguments of a tool call")
+            self.names.clear()
+        while self.names:
+            self._close_unclosed(parser)
+        parser.pop()
+        self.keys.end(parser)
+        return True
+
+    def save(self) -> list[Any]:
+        return [self.keys.save(), list(self.names), list(self.holds)]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: ElementRule, markers: Markers) -> ElementArgumentsFrame:
+        frame = cls(rule, markers)
+        keys, names, holds = saved
+        frame.keys, frame.names, frame.holds = Keys(keys), list(names), list(holds)
+        return frame

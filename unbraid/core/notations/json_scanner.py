@@ -1,0 +1,241 @@
+"""One JSON value, checked strictly while it passes by.
+
+The scanner never holds text back and never looks at a character twice: it is told of text as it arrives and says how
+far the value goes. Its whole state is a handful of plain values, however much has passed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from .. import diagnostics
+from ..limits import Limits
+
+# What may come next.
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
+# Inside something.
+_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
+
+_whitespace = re.compile(r"[ \t\n\r]*").match
+# Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
+_CHARS = r"[ !#-\[\]-\U0010ffff]*+"
+_in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
+_scalar = re.compile(r"[-+.0-9A-Za-z]*").match
+_is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
+_ESCAPES = frozenset('"\\/bfnrt')
+_SCALAR_STARTS = frozenset("-0123456789tfn")
+
+Missing = Literal["", "value", "item"]
+"""A value; or an item of what is open, which may also have been at its end."""
+_MISSING: dict[int, Missing] = {_VALUE: "value", _FIRST_ITEM: "item", _FIRST_KEY: "item", _KEY: "item"}
+
+
+class JsonScanner:
+    """Scans one value. `error` is set where the value breaks; `flaw` where it is not quite JSON, but its end can still
+    be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
+
+    __slots__ = (
+        "_hex",
+        "_in_key",
+        "_limits",
+        "_scalar",
+        "_stack",
+        "_state",
+        "_wary",
+        "done",
+        "error",
+        "flaw",
+        "is_object",
+        "message",
+        "missing",
+        "paused",
+    )
+
+    def __init__(self, limits: Limits, wary: frozenset[str] = frozenset()) -> None:
+        self._limits = limits
+        self._wary = wary
+        """Brackets to pause at: they may be something else than the value they seem to begin. To scan again from there
+        is to say that they are not."""
+        self.paused = False
+        self._state = _VALUE
+        self._stack: list[str] = []
+        self._in_key = False
+        self._hex = 0
+        self._scalar = ""
+        self.done = False
+        self.is_object = False
+        self.flaw = ""
+        self.error = ""
+        self.message = ""
+        self.missing: Missing = ""
+        """What should have come, where it broke."""
+
+    @property
+    def in_string(self) -> bool:
+        return self._state in (_STRING, _ESCAPE, _HEX)
+
+    @property
+    def open(self) -> str:
+        """The brackets that are open."""
+        return "".join(self._stack)
+
+    def scan(self, text: str, position: int) -> int:
+        """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
+        bracket at which it is `paused`."""
+        size = len(text)
+        while position < size:
+            state = self._state
+            if state == _STRING:
+                position = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                if position == size:
+                    break
+                char = text[position]
+                position += 1
+                if char == '"':
+                    self._state = _COLON if self._in_key else self._after_value()
+                elif char == "\\":
+                    self._state = _ESCAPE
+                else:
+                    self.flaw = "a control character stands unescaped in a string"
+            elif state <= _NEXT:
+                position = _whitespace(text, position).end()  # type: ignore[union-attr]
+                if position == size:
+                    break
+                if text[position] in self._wary and state in (_VALUE, _FIRST_ITEM) and not self.paused:
+                    self.paused = True
+                    return position
+                self.paused = False
+                if not self._structure(text[position]):
+                    return position
+                if self._state != _SCALAR:
+                    position += 1
+            elif state == _SCALAR:
+                stop = _scalar(text, position).end()  # type: ignore[union-attr]
+                room = self._limits.number - len(self._scalar)
+                if stop - position > room:
+                    self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
+                    return position + room
+                self._scalar += text[position:stop]
+                if stop == size or not self._end_scalar():
+                    return stop
+                position = stop
+            elif state == _ESCAPE:
+                char = text[position]
+                position += 1
+                if char == "u":
+                    self._state, self._hex = _HEX, 4
+                else:
+                    self._state = _STRING
+                    if char not in _ESCAPES:
+                        self.flaw = f"'\\{char}' is no escape in JSON"
+            elif state == _HEX:
+                if text[position] in "0123456789abcdefABCDEF":
+                    position += 1
+                    self._hex -= 1
+                    if not self._hex:
+                        self._state = _STRING
+                else:
+                    self._state = _STRING
+                    self.flaw = "'\\u' is not followed by four hexadecimal digits"
+            else:
+                break
+        return position
+
+    def finish(self) -> bool:
+        """No more text comes: is the value whole? (Only the end of the text shows where a bare number ends.)"""
+        if self._state == _SCALAR:
+            self._end_scalar()
+        return self.done
+
+    def fail(self, message: str) -> None:
+        """The value cannot go on here, for a reason that is not in the text of it."""
+        self.paused = False
+        self._break(diagnostics.MALFORMED_JSON, message)
+
+    def pass_string(self, text: str) -> bool:
+        """`scan`, for text that stands all inside the string that is open now. False, and nothing done, for other."""
+        if self._state == _STRING:
+            end = _in_string(text, 0).end()  # type: ignore[union-attr]  # an empty match always exists
+        elif self._state == _ESCAPE and text[0] in _ESCAPES:
+            end = _in_string(text, 1).end()  # type: ignore[union-attr]
+        else:
+            return False
+        if end == len(text):
+            self._state = _STRING
+        elif end == len(text) - 1 and text[end] == "\\":
+            self._state = _ESCAPE
+        else:
+            return False
+        return True
+
+    def _structure(self, char: str) -> bool:
+        """A character outside strings and scalars. False where it does not belong there."""
+        state = self._state
+        if state == _NEXT:
+            inside = self._stack[-1]
+            if char == ",":
+                self._state = _KEY if inside == "{" else _VALUE
+            elif (char == "}" and inside == "{") or (char == "]" and inside == "["):
+                self._stack.pop()
+                self._state = self._after_value()
+            else:
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ',' or the end of '{inside}' should be")
+        elif state == _COLON:
+            if char != ":":
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ':' should be")
+            self._state = _VALUE
+        elif state in (_KEY, _FIRST_KEY):
+            if char == '"':
+                self._state, self._in_key = _STRING, True
+            elif char == "}" and state == _FIRST_KEY:
+                self._stack.pop()
+                self._state = self._after_value()
+            else:
+                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a key should be")
+        elif char == '"':
+            self._state, self._in_key = _STRING, False
+        elif char == "{" or char == "[":
+            if len(self._stack) >= self._limits.depth:
+                return self._break(diagnostics.TOO_DEEP, f"arguments nest deeper than {self._limits.depth}")
+            if not self._stack:
+                self.is_object = char == "{"
+            self._stack.append(char)
+            self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
+        elif char == "]" and state == _FIRST_ITEM:
+            self._stack.pop()
+            self._state = self._after_value()
+        elif char in _SCALAR_STARTS:
+            self._state, self._scalar = _SCALAR, ""
+        else:
+            return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a value should be")
+        return True
+
+    def _after_value(self) -> int:
+        self.done = not self._stack
+        return _DONE if self.done else _NEXT
+
+    def _end_scalar(self) -> bool:
+        if not _is_scalar(self._scalar):
+            return self._break(diagnostics.MALFORMED_JSON, f"'{self._scalar[:40]}' is no JSON value")
+        self._scalar = ""
+        self._state = self._after_value()
+        return True
+
+    def _break(self, kind: str, message: str) -> bool:
+        self.missing = _MISSING.get(self._state, "")
+        self._state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
+        return False
+
+    def save(self) -> list[Any]:
+        problems = [self.flaw, self.error, self.message]
+        return [self._state, self.open, self._in_key, self._hex, self._scalar, self.is_object, *problems]
+
+    @classmethod
+    def load(cls, saved: list[Any], limits: Limits, wary: frozenset[str] = frozenset()) -> JsonScanner:
+        scanner = cls(limits, wary)
+        scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
+        scanner.is_object, scanner.flaw, scanner.error, scanner.message = rest
+        scanner._stack = list(stack)
+        scanner.done = scanner._state == _DONE
+        return scanner

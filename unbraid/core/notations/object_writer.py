@@ -1,0 +1,52 @@
+"""Arguments that the model writes in another notation, passed on as one JSON object, the way `json.dumps` writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+quote = json.JSONEncoder(ensure_ascii=False).encode
+"""A string as JSON."""
+is_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+"""Whether a text is a number in JSON, or may yet become one."""
+may_become_number = re.compile(
+    r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?"
+).fullmatch
+
+
+def escape(text: str) -> str:
+    """Text as it stands inside a JSON string."""
+    return quote(text)[1:-1]
+
+
+class Keys:
+    """The keys of the object so far."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, seen: Iterable[str] = ()) -> None:
+        self._seen = dict.fromkeys(seen)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._seen
+
+    def begin(self, parser: Parser, key: str) -> str:
+        """What stands before the value of `key`."""
+        before = ", " if self._seen else "{"
+        if len(self._seen) < parser.limits.arguments:
+            self._seen[key] = None
+        return f"{before}{quote(key)}: "
+
+    def end(self, parser: Parser) -> None:
+        """The object is whole: write its end. Whether what stands in it is sound, the call knows."""
+        parser.add_arguments("}" if self._seen else "{}")
+        parser.call.has_arguments = True
+        parser.call.complete = not parser.call.flawed
+
+    def save(self) -> list[str]:
+        return list(self._seen)

@@ -1,0 +1,266 @@
+"""Arguments as Python writes them, turned into JSON as they arrive."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+from .. import diagnostics
+from ..events import Event
+from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
+from ..machine.markers import Markers
+from .object_writer import Keys, escape, quote
+from .python_values import scalar_as_json, string_as_json, string_run
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+# What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
+# or a string, more of a string.
+ITEM, VALUE, _COLON, _NEXT, _QUOTES, _STRING = range(6)
+
+_CALL = "c"
+"""The outermost level: the arguments themselves, up to the bracket that closes the call."""
+_CLOSERS = {_CALL: ")", "(": ")", "[": "]", "{": "}"}
+
+_space = re.compile(r"\s*").match
+_name = re.compile(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*").match
+_scalar = re.compile(r"[\w.+-]*").match
+_unescaped = re.compile(r"""[^"'\\]*""").fullmatch
+
+
+class PythonArgumentsFrame(Frame):
+    """`key=value, …`. Where something else than a literal comes, only brackets and quotes are followed any more, and
+    any marker ends it."""
+
+    kind = "python"
+    __slots__ = (
+        "depth",
+        "escaped",
+        "in_key",
+        "keys",
+        "lead",
+        "lenient",
+        "markers",
+        "open",
+        "positional",
+        "quotes",
+        "state",
+    )
+
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
+        self.keys = Keys()
+        self.positional = 0
+        """How many arguments came without a name."""
+        self.open = _CALL
+        """The brackets that are open."""
+        self.state = ITEM
+        self.lead = ""
+        """What is to be written before the next item: the comma, for it may also have been the last."""
+        self.quotes = ""
+        self.in_key = False
+        """Whether the string is the key of a dict."""
+        self.lenient = False
+        self.depth = 0
+        self.escaped = False
+
+    @property
+    def in_string(self) -> bool:
+        return bool(self.quotes)
+
+    def step(self, parser: Parser) -> bool:
+        if self.lenient:
+            return self._follow_brackets(parser)
+        if self.state >= _QUOTES:
+            return self._string(parser) if self.state == _STRING else self._more_quotes(parser)
+        parser.skip_space()
+        buffer, at = parser.buffer, parser.position
+        if at == len(buffer):
+            return wait(parser)
+        char = buffer[at]
+        if char in self.markers.like_json:
+            # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
+            marker = self.markers.comes(buffer, at)
+            if marker is None and not parser.at_end:
+                return False
+            if marker:
+                return self._break(parser, "a marker in the middle of the arguments")
+        if self.state in (ITEM, _NEXT) and char == _CLOSERS[self.open[-1]]:
+            self._close(parser, char)
+        elif self.state == _NEXT and char == ",":
+            parser.take(1, MARKUP)
+            # Before the next argument, its key knows of the comma.
+            self.state, self.lead = ITEM, "" if self.open == _CALL else ", "
+        elif self.state == _COLON and char == ":":
+            parser.take(1, ARGUMENTS, ": ")
+            self.state = VALUE
+        elif self.state in (_NEXT, _COLON):
+            expected = "':'" if self.state == _COLON else f"',' or '{_CLOSERS[self.open[-1]]}'"
+            return self._break(parser, f"'{char}' where {expected} should be")
+        elif self.state == ITEM and self.open == _CALL:
+            return self._argument(parser, char)
+        else:
+            return self._value(parser, char)
+        return True
+
+    def quick(self, parser: Parser, text: str) -> Event | None:
+        if self.state != _STRING or self.lenient or not parser.call.accepted or not _unescaped(text):
+            return None
+        return parser.pass_arguments(text, escape(text))
+
+    def _close(self, parser: Parser, char: str) -> None:
+        if self.open == _CALL:
+            parser.pop()
+            self.keys.end(parser)
+            return
+        parser.take(1, ARGUMENTS, "}" if char == "}" else "]")
+        self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
+        if not self.open:
+            parser.pop()
+
+    def _argument(self, parser: Parser, char: str) -> bool:
+        """An argument begins: with its name, or, where the schema says in which order names come, with its value."""
+        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+        stop = _name(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        after = _space(buffer, stop).end()  # type: ignore[union-attr]
+        if stop > start:
+            if after - start > most:
+                return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
+            if after == len(buffer):
+                return wait(parser)
+            if buffer[after] == "=":
+                parser.take(after + 1 - start, ARGUMENTS, self.keys.begin(parser, buffer[start:stop]))
+                self.state = VALUE
+                return True
+        elif char not in "\"'([{":
+            return self._break(parser, f"'{char}' where an argument should be")
+        names = list(parser.parameters().get("properties", {}))[self.positional : self.positional + 1]
+        if not names or names[0] in self.keys:
+            return self._break(parser, "an argument without a name", diagnostics.MALFORMED_CALL)
+        self.positional += 1
+        self.state, self.lead = VALUE, self.keys.begin(parser, names[0])
+        return True
+
+    def _value(self, parser: Parser, char: str) -> bool:
+        buffer, start = parser.buffer, parser.position
+        is_key = self.state == ITEM and self.open[-1] == "{"
+        if char in "\"'":
+            self._write(parser, 1, '"')
+            self.state, self.quotes, self.in_key = _QUOTES, char, is_key
+            return True
+        if char in "([{" and not is_key:
+            if len(self.open) >= parser.limits.depth:
+                return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
+            self._write(parser, 1, "{" if char == "{" else "[")
+            self.open, self.state = self.open + char, ITEM
+            return True
+        stop = _scalar(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        if stop - start > parser.limits.number:
+            most = parser.limits.number
+            return self._break(parser, f"a number has more than {most} characters", diagnostics.TOO_LONG)
+        if stop == len(buffer):
+            return wait(parser)
+        scalar = scalar_as_json(buffer[start:stop])
+        if scalar is None:
+            return self._break(parser, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
+        self._write(parser, stop - start, quote(scalar) if is_key and not scalar.startswith('"') else scalar)
+        self.state = _COLON if is_key else _NEXT
+        return True
+
+    def _write(self, parser: Parser, size: int, value: str) -> None:
+        parser.take(size, ARGUMENTS, self.lead + value)
+        self.lead = ""
+
+    def _more_quotes(self, parser: Parser) -> bool:
+        """After the first quote: two more make it a string between three, one more an empty one."""
+        quote, at = self.quotes, parser.position
+        rest = parser.buffer[at : at + 2]
+        if rest in ("", quote) and not parser.at_end:
+            return False
+        if rest == quote * 2:
+            parser.take(2, MARKUP)
+            self.quotes = quote * 3
+        self.state = _STRING
+        return True
+
+    def _string(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        end = string_run[self.quotes](buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        if end > start:
+            value = string_as_json(parser.spell(buffer[start:end]))
+            if value:
+                parser.take(end - start, ARGUMENTS, value)
+            else:
+                parser.take(end - start, MARKUP)
+        if not buffer.startswith(self.quotes, end):
+            return wait(parser)
+        parser.take(len(self.quotes), ARGUMENTS, '"')
+        self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
+        return True
+
+    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        parser.report(kind, message)
+        if self.lead:
+            parser.add_arguments(self.lead)
+        parser.call.flawed = self.lenient = True
+        self.depth = len(self.open) - 1
+        return True
+
+    def _follow_brackets(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        limit = len(buffer) if parser.at_end else self.markers.judged(buffer, start)
+        end, over = self._balanced_end(buffer, start, limit)
+        if end > start:
+            parser.take(end - start, ARGUMENTS)
+        if over:
+            parser.pop()
+            parser.call.has_arguments = True
+            return True
+        return wait(parser)
+
+    def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
+        """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""
+        while at < limit:
+            if self.escaped:
+                self.escaped = False
+                at += not self.markers.at(buffer, at)
+                continue
+            mark = self.markers.find_or_sign(buffer, at, limit)
+            if mark is None:
+                break
+            char = mark.group(1)
+            if char is None:
+                return mark.start(), True
+            if char == "\\":
+                self.escaped = bool(self.quotes)
+            elif self.quotes:
+                if char == self.quotes:
+                    self.quotes = ""
+            elif char in "\"'":
+                self.quotes = char
+            elif char in "([{":
+                self.depth += 1
+            elif char == ",":
+                pass
+            elif self.depth == 0:
+                return mark.start(), True
+            else:
+                self.depth -= 1
+            at = mark.end()
+        return limit, False
+
+    def save(self) -> list[Any]:
+        return [self.keys.save(), *(getattr(self, name) for name in _PLAIN_STATE)]
+
+    @classmethod
+    def load(cls, saved: list[Any], markers: Markers) -> Self:
+        frame = cls(markers)
+        keys, *values = saved
+        frame.keys = Keys(keys)
+        for name, value in zip(_PLAIN_STATE, values, strict=True):
+            setattr(frame, name, value)
+        return frame
+
+
+_PLAIN_STATE = [name for name in PythonArgumentsFrame.__slots__ if name not in ("keys", "markers")]

@@ -1,0 +1,465 @@
+"""Arguments between tags: each value is told from the tool's schema and its own text, and passed on as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ...errors import InvalidFormat
+from ...schema.kinds import STRING, kinds_of
+from .. import diagnostics
+from ..events import Event
+from ..grammar import TaggedArguments
+from ..limits import Limits
+from ..machine.frames import ARGUMENTS, MARKUP, UNDECIDED, Frame, Malformed, wait
+from ..machine.markers import Marker, Markers, split_whitespace
+from .json import ValueFrame
+from .json_scanner import JsonScanner
+from .object_writer import Keys, escape, is_number, may_become_number
+from .python import ITEM, VALUE, PythonArgumentsFrame
+from .xml_text import AMPERSAND, SECTION_OPEN
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+_space = re.compile(r"\s*").match
+_word = re.compile(r"\w*").match
+_said = re.compile(r"[^\"'<>\x00-\x1f\ud800-\udfff]*").match
+_json_space = " \t\n\r"
+
+_STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
+_STARTS |= dict.fromkeys("0123456789", "number")
+_PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
+_WORDS = {"true": "true", "false": "false", "null": "null"}
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_ONLY_IN_PYTHON = "'TFN("
+"""What values begin with that JSON does not have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueRule:
+    """What ends a value."""
+
+    close: Marker
+    ends: Markers
+    """All that does. Models forget to close a value: then what comes next ends it."""
+    watched: Markers
+    """That, and what else means something in its text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TagRule:
+    """The tags around each argument."""
+
+    before: tuple[str, ...]
+    """The words of the opening tag before the key; whitespace between words is as it comes."""
+    key: Callable[[str, int], re.Match[str] | None]
+    """Finds the key: up to what ends it."""
+    after_key: tuple[str, ...]
+    """Its words after the key."""
+    kind: tuple[tuple[str, ...], tuple[str, ...]] | None
+    """The words around the word that says what kind of value comes, where it may be said."""
+    kinds: Mapping[str, frozenset[str]]
+    """What each such word says."""
+    after: tuple[str, ...]
+    """The words after that."""
+    trail: str
+    """Whitespace after it that belongs to it."""
+    value: ValueRule
+    escaped: bool
+    """Whether keys and values are XML."""
+    following: Markers
+    """What may come after the last argument."""
+
+
+def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[str]) -> TagRule:
+    """Lay out the tags. `find` says what to look for to find a marker. `following` is what may come after the last
+    argument, as it is looked for."""
+
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(map(find, text.split()))
+
+    opening, key, rest = node.open.partition("{key}")
+    middle, _, end = rest.rpartition("{kind}")
+    before, after_key, after = words(opening), words(middle), words(end)
+    if not (key and before and (after_key or after)):
+        raise InvalidFormat(f"the tag before an argument needs '{{key}}' between other text: {node.open!r}")
+    kind = None
+    if node.kind:
+        around = node.kind.partition("{}")
+        kind = words(around[0]), words(around[2])
+    ends_key = re.escape((after_key or after)[0][0])
+    lead, text, trail = split_whitespace(node.close)
+    close = Marker("close", "", find(text), lead, trail)
+    # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
+    next = find(opening.strip())
+    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((next, *following)))]
+    escapes = [Marker("open", "", text) for text in (SECTION_OPEN, AMPERSAND)] if node.escaped else []
+    value = ValueRule(close, Markers(ends), Markers([*ends, *escapes]))
+    return TagRule(
+        before,
+        re.compile(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*").match,
+        after_key,
+        kind,
+        {word: frozenset(kinds) for word, kinds in node.kinds},
+        after,
+        rest[len(rest.rstrip()) :],
+        value,
+        node.escaped,
+        Markers(Marker("end", "", text) for text in following),
+    )
+
+
+def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
+    the text ends before that can be told."""
+    for word in words:
+        begin = _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+        rest = text[begin : begin + len(word)]
+        if begin - at > most or not word.startswith(rest):
+            return -1
+        if rest != word:
+            return None
+        at = begin + len(word)
+    return at
+
+
+class TaggedArgumentsFrame(Frame):
+    """Between the arguments: the next one's tag comes, or the end."""
+
+    kind = "tagged"
+    __slots__ = ("keys", "markers", "rule")
+
+    def __init__(self, rule: TagRule, markers: Markers, keys: Keys | None = None) -> None:
+        self.rule = rule
+        self.markers = markers
+        self.keys = keys or Keys()
+
+    def step(self, parser: Parser) -> bool:
+        parser.skip_space()
+        rule, buffer, start = self.rule, parser.buffer, parser.position
+        most = parser.limits.name
+        begin = after_words(buffer, start, rule.before, most)
+        if begin == -1 or (parser.at_end and start == len(buffer)):
+            return self._end(parser)
+        stop = end = None
+        kinds: frozenset[str] | None = None
+        if begin is not None:
+            stop = rule.key(buffer, begin).end()  # type: ignore[union-attr]  # an empty match always exists
+            if stop - begin > most:
+                raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
+            end, kinds = self._after_key(buffer, stop, most)
+        if end is None:
+            return wait(parser)
+        if end == -1:
+            words = " ".join((*rule.after_key, *rule.after))
+            raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
+        key = self._key(buffer[begin:stop])
+        value = self._value(kinds or kinds_of(parser.parameters(), key))
+        parser.take(end - start, ARGUMENTS, self.keys.begin(parser, key) + value.written)
+        parser.trail = rule.trail
+        parser.push(value)
+        return True
+
+    def _key(self, written: str) -> str:
+        return written
+
+    def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
+        return TaggedValueFrame(self.rule.value, kinds)
+
+    def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
+        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of,
+        where it does."""
+        rule = self.rule
+        end = after_words(buffer, at, rule.after_key, most)
+        kinds = None
+        if end is not None and end >= 0 and rule.kind is not None:
+            said = after_words(buffer, end, rule.kind[0], most)
+            if said is None:
+                return None, None
+            if said >= 0:
+                stop = _said(buffer, said).end()  # type: ignore[union-attr]  # an empty match always exists
+                if stop - said > most:
+                    return -1, None
+                if stop == len(buffer):
+                    return None, None
+                # Of `array[string]`, the first word.
+                kinds = rule.kinds.get(_word(buffer, said, stop).group().lower())  # type: ignore[union-attr]
+                end = after_words(buffer, stop, rule.kind[1], most)
+        if end is not None and end >= 0:
+            end = after_words(buffer, end, rule.after, most)
+        return end, kinds
+
+    def _end(self, parser: Parser) -> bool:
+        comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+        if not parser.at_end and not any(comes):
+            if None in comes:
+                return False
+            raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+        parser.pop()
+        self.keys.end(parser)
+        return True
+
+    def save(self) -> list[Any]:
+        return [self.keys.save()]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> Self:
+        return cls(rule, markers, Keys(saved[0]))
+
+
+class ArgumentFrame(ValueFrame):
+    """An argument that is an array or an object by the schema: JSON, passed on as it is. Models write it as Python does
+    too: `['a', None]`."""
+
+    kind = "argument"
+    __slots__ = ()
+
+    def _broken(self, parser: Parser) -> None:
+        scanner = self.scanner
+        if scanner.missing and parser.buffer[parser.position] in _ONLY_IN_PYTHON:
+            parser.pop()
+            parser.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
+        else:
+            super()._broken(parser)
+
+    def _finish(self, parser: Parser) -> None:
+        parser.pop()
+        scanner = self.scanner
+        if scanner.flaw:
+            parser.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+        if scanner.flaw or not scanner.done:
+            parser.call.flawed = True
+
+
+class PythonArgumentFrame(PythonArgumentsFrame):
+    """The rest of an array or an object that goes on as Python writes it."""
+
+    kind = "python_argument"
+    __slots__ = ()
+
+    def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
+        super().__init__(markers)
+        self.open, self.state = open, state
+
+    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        parser.pop()
+        rest = ArgumentFrame(parser.limits, ARGUMENTS, self.markers)
+        rest.lenient, rest.depth = True, len(self.open)
+        parser.push(rest)
+        parser.report(kind, message)
+        if self.lead:
+            parser.add_arguments(self.lead)
+        parser.call.flawed = True
+        return True
+
+
+# What is known of a value so far.
+_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _AS_IS = range(6)
+
+
+class TaggedValueFrame(Frame):
+    """One value. A string is passed on as it arrives. What may still be JSON or a string waits until that is told: by
+    its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
+
+    kind = "tagged_value"
+    __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
+
+    def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
+        self.rule = rule
+        self.kinds = kinds
+        self.state = _STRING if kinds == {STRING} else _NOTHING
+        self.scalar = ""
+        """What waits, where it may be a number or a word."""
+        self.scanner: JsonScanner | None = None
+        """What checks it, where it may be an array or an object."""
+        self.size = 0
+
+    @property
+    def written(self) -> str:
+        """What has been written of the value before it comes."""
+        return '"' if self.state == _STRING else ""
+
+    @property
+    def in_string(self) -> bool:
+        return self.state != _AFTER_JSON
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is told what the value is."""
+        return self.state in (_STRING, _AFTER_JSON, _AS_IS)
+
+    @property
+    def watched(self) -> Markers:
+        """What is looked for in the text that comes."""
+        return self.rule.ends
+
+    def step(self, parser: Parser) -> bool:
+        buffer, start = parser.buffer, parser.position
+        if self.state == _AFTER_JSON:
+            return self._after_json(parser)
+        watched = self.watched
+        found = watched.find(buffer, start)
+        if found is not None:
+            end = found.start()
+        else:
+            end = len(buffer) if parser.at_end else watched.settled(buffer, start)
+        if end > start and self._pass_on(parser, buffer[start:end], end - start):
+            return True
+        if found is not None:
+            return self._meet(parser, found)
+        if parser.at_end:
+            self._finish(parser, None)
+        return parser.at_end
+
+    def quick(self, parser: Parser, text: str) -> Event | None:
+        if self.state != _STRING or not parser.call.accepted or not self.watched.absent(text):
+            return None
+        return parser.pass_arguments(text, escape(text))
+
+    def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
+        """Something comes that was looked for. As `step` says whether it could be taken."""
+        self._finish(parser, found)
+        return True
+
+    def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
+        """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
+        is not of the value as it is now."""
+        if self.state == _NOTHING:
+            rest = text.lstrip(_json_space)
+            space = len(text) - len(rest)
+            if self.size + space > parser.limits.held:
+                self._is_string(parser)
+                return True
+            if rest:
+                self._begin(parser, rest[0], space)
+                return True
+            self.size += space
+            parser.take(size, UNDECIDED)
+        elif self.state == _STRING:
+            parser.take(size, ARGUMENTS, escape(parser.spell(text)))
+        elif self.state == _AS_IS:
+            parser.take(size, ARGUMENTS, None if size == len(text) else text)
+        else:
+            parser.take(size, UNDECIDED)
+            if not (self._may_be_scalar(parser, text) if self.state == _SCALAR else self._may_be_json(parser, text)):
+                self._is_string(parser)
+        return False
+
+    def _begin(self, parser: Parser, char: str, space: int) -> None:
+        """The first character shows what the value may be."""
+        text_too = STRING in self.kinds
+        kind = _STARTS.get(char) or (None if text_too else _PYTHON_STARTS.get(char))
+        # No schema is so strict that models do not write `null` for what they leave out.
+        if kind not in self.kinds and not (kind == "null" and not text_too):
+            self._is_string(parser)
+        elif kind not in ("array", "object"):
+            self.state = _SCALAR
+        elif text_too:
+            self.state, self.scanner = _JSON, JsonScanner(parser.limits)
+        else:
+            self._begin_json(parser, space)
+
+    def _begin_json(self, parser: Parser, space: int) -> None:
+        """An array or an object comes for sure, after whitespace."""
+        parser.settle(str)
+        if space:
+            parser.take(space, ARGUMENTS)
+        self.state = _AFTER_JSON
+        parser.push(ArgumentFrame(parser.limits, ARGUMENTS, self.rule.ends))
+
+    def _may_be_scalar(self, parser: Parser, text: str) -> bool:
+        self.scalar = (self.scalar + text).lstrip(_json_space)
+        if len(self.scalar) > parser.limits.number:
+            return False
+        scalar = self.scalar.rstrip(_json_space)
+        if scalar != self.scalar:
+            return self._json_of(scalar) is not None
+        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        return bool(may_become_number(scalar)) or any(word.startswith(scalar) for word in words)
+
+    def _json_of(self, scalar: str) -> str | None:
+        """A number or a word as JSON; None where it is neither."""
+        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        return scalar if is_number(scalar) else words.get(scalar)
+
+    def _may_be_json(self, parser: Parser, text: str) -> bool:
+        scanner = self.scanner
+        assert scanner is not None
+        self.size += len(text)
+        end = scanner.scan(text, 0)
+        broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(_json_space))
+        return not broken and self.size <= parser.limits.held
+
+    def _is_string(self, parser: Parser) -> None:
+        parser.add_arguments('"')
+        parser.settle(lambda text: escape(self._read(text)))
+        self.state, self.scalar, self.scanner = _STRING, "", None
+
+    def _pass_as_is(self) -> None:
+        """What comes is no string, and is not looked at any more."""
+        self.state = _AS_IS
+
+    def _read(self, written: str) -> str:
+        """What text of the value says."""
+        return written
+
+    def _after_json(self, parser: Parser) -> bool:
+        parser.skip_space()
+        ends = self.rule.ends
+        comes = ends.comes(parser.buffer, parser.position)
+        if comes is None and not parser.at_end:
+            return False
+        if comes or parser.position == len(parser.buffer):
+            self._finish(parser, ends.at(parser.buffer, parser.position))
+            return True
+        if not parser.call.flawed:
+            parser.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
+            parser.call.flawed = True
+        self._pass_as_is()
+        return True
+
+    def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
+        """The value is over: something ends it, or the output does."""
+        scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
+        if scalar is not None:
+            is_word = self.scalar.rstrip(_json_space) in _PYTHON_WORDS
+            parser.settle(lambda text: scalar if is_word else self._read(text))
+        elif self.state == _JSON and self.scanner is not None and self.scanner.done:
+            parser.settle(self._read)
+        elif self.state in (_NOTHING, _SCALAR, _JSON):
+            self._is_string(parser)
+        parser.pop()
+        is_string = self.state == _STRING
+        if is_string and STRING not in self.kinds:
+            kinds = " or ".join(sorted(self.kinds))
+            parser.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
+        self._take_close(parser, found, is_string)
+
+    def _take_close(self, parser: Parser, found: re.Match[str] | None, is_string: bool) -> None:
+        if found is not None and self.rule.ends.which(found) is self.rule.close:
+            size = found.end() - found.start()
+            if is_string:
+                parser.take(size, ARGUMENTS, '"')
+            else:
+                parser.take(size, MARKUP)
+            return
+        if is_string:
+            parser.add_arguments('"')
+        if found is not None:
+            parser.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
+            parser.skip_space()
+
+    def save(self) -> list[Any]:
+        scanner = None if self.scanner is None else self.scanner.save()
+        return [sorted(self.kinds), self.state, self.scalar, scanner, self.size]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: ValueRule, limits: Limits) -> Self:
+        kinds, state, scalar, scanner, size = saved
+        frame = cls(rule, frozenset(kinds))
+        frame.state, frame.scalar, frame.size = state, scalar, size
+        frame.scanner = None if scanner is None else JsonScanner.load(scanner, limits)
+        return frame

@@ -1,0 +1,106 @@
+"""Arguments between tags whose text is XML: entities and sections are read as they arrive."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+from .. import diagnostics
+from ..limits import Limits
+from ..machine.frames import MARKUP, UNDECIDED
+from ..machine.markers import Marker, Markers
+from .json_scanner import JsonScanner
+from .tagged import TaggedArgumentsFrame, TaggedValueFrame, ValueRule
+from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, entity
+
+if TYPE_CHECKING:
+    from ..machine.machine import Parser
+
+_SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
+
+
+class EscapedArgumentsFrame(TaggedArgumentsFrame):
+    """Between such arguments."""
+
+    kind = "escaped"
+    __slots__ = ()
+
+    def _key(self, written: str) -> str:
+        return decode(written)
+
+    def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
+        return EscapedValueFrame(self.rule.value, kinds)
+
+
+class EscapedValueFrame(TaggedValueFrame):
+    """One value. Only an entity, and what begins or ends a section, waits until it is whole."""
+
+    kind = "escaped_value"
+    __slots__ = ("in_section",)
+
+    def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
+        super().__init__(rule, kinds)
+        self.in_section = False
+
+    @property
+    def watched(self) -> Markers:
+        return _SECTION_END if self.in_section else self.rule.watched
+
+    def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
+        text = found.group()
+        if text == AMPERSAND and not self.in_section:
+            size, char = entity(parser.buffer, parser.position, not parser.at_end)
+            if size:
+                self._pass_on(parser, char, size)
+            return bool(size)
+        if text not in (SECTION_OPEN, SECTION_CLOSE):
+            return super()._meet(parser, found)
+        self.in_section = text == SECTION_OPEN
+        if self.settled:
+            parser.take(len(text), MARKUP)
+            return True
+        parser.take(len(text), UNDECIDED)
+        self.size += len(text)
+        if self.size > parser.limits.held:
+            self._is_string(parser)
+        return True
+
+    def _read(self, written: str) -> str:
+        return decode(written)
+
+    def _begin_json(self, parser: Parser, space: int) -> None:
+        parser.settle(decode)
+        self._pass_as_is()
+        self.scanner = JsonScanner(parser.limits)
+
+    def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
+        scanner = self.scanner if self.settled else None
+        taken = super()._pass_on(parser, text, size)
+        if scanner is not None:
+            end = scanner.scan(text, 0)
+            if scanner.error:
+                self._is_no_json(parser, scanner.message, scanner.error)
+            elif scanner.done and text[end:].strip(" \t\n\r"):
+                self._is_no_json(parser, "text follows the JSON of an argument")
+        return taken
+
+    def _is_no_json(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> None:
+        parser.report(kind, message)
+        parser.call.flawed, self.scanner = True, None
+
+    def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
+        if self.settled and self.scanner is not None:
+            problem = self.scanner.flaw or ("" if self.scanner.done else "the JSON of an argument ends too early")
+            if problem:
+                self._is_no_json(parser, problem)
+        super()._finish(parser, found)
+
+    def save(self) -> list[Any]:
+        return [*super().save(), self.in_section]
+
+    @classmethod
+    def load(cls, saved: list[Any], rule: ValueRule, limits: Limits) -> Self:
+        *rest, in_section = saved
+        frame = super().load(rest, rule, limits)
+        frame.in_section = in_section
+        return frame

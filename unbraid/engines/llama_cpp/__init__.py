@@ -1,0 +1,1 @@
+"""llama.cpp, inside the process and as a server."""

@@ -1,0 +1,104 @@
+"""llama.cpp's answers read: which tokens they bring, and where the output ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models import GgufVocabulary
+from ..base import EngineFailed, Finish, FinishReason, Generation, TokenLogprob
+from ..stops import StopTexts, Token, as_tokens
+from .model import as_error
+from .requests import untold
+
+_LEAST_LOGPROB = -9999.0  # what OpenAI's API says of a token that is as good as impossible
+
+
+class Output:
+    """What one request has brought so far. `finish` says how it ended."""
+
+    def __init__(self, request: Generation, vocabulary: GgufVocabulary, prompt_tokens: int, limit: int) -> None:
+        self.finish: Finish | None = None
+        self._vocabulary = vocabulary
+        self._logprobs = request.logprobs
+        self._stop_tokens = frozenset(request.stop_tokens)
+        self._stops = StopTexts(request.stop, vocabulary) if any(request.stop) else None
+        self._prompt_tokens = prompt_tokens
+        self._limit = limit
+        self._count = 0
+        self._cached = 0
+        self._last: int | None = None
+        self._full = False
+
+    def read(self, chunk: dict[str, Any]) -> list[Token]:
+        """The tokens that go out now."""
+        progress = chunk.get("prompt_progress")
+        if progress is not None:
+            self._cached = progress["cache"]
+            return []
+        if "choices" not in chunk:
+            raise as_error(chunk)
+        choice = chunk["choices"][0]
+        if choice["finish_reason"] is not None:
+            return self._end(choice["finish_reason"], chunk["usage"])
+        return self._tokens(chunk, choice)
+
+    def _tokens(self, chunk: dict[str, Any], choice: dict[str, Any]) -> list[Token]:
+        detail = chunk.get("__verbose")
+        if detail is None:
+            raise EngineFailed("this llama.cpp does not tell the ids of its tokens: pip install 'xllamacpp>=2026.10'")
+        id, total = detail["tokens"][0], detail["tokens_predicted"]
+        data = self._vocabulary.token_bytes(id) or b""
+        missing = total - self._count - 1
+        before = untold(self._vocabulary, choice["text"], data, missing) if missing > 0 else ()
+        tokens = as_tokens(before, self._vocabulary)
+        whole = b"".join(token.data for token in tokens) + data
+        tokens.append(Token(id, data, self._logprob(choice, whole)))
+        released: list[Token] = []
+        for at, token in enumerate(tokens, 1):
+            released += self._accept(token, total - len(tokens) + at)
+            if self.finish is not None:
+                break
+        return released
+
+    def _accept(self, token: Token, count: int) -> list[Token]:
+        if self._full:
+            return self._close("length")
+        self._count, self._last = count, token.id
+        released = [token] if self._stops is None else self._stops.push(token)
+        if self._stops is not None and self._stops.found is not None:
+            self._finish("stop", self._stops.found)
+        elif token.id in self._stop_tokens:
+            released += self._close("stop", token.id)
+        elif count >= self._limit:
+            if token.id not in self._vocabulary.special:
+                released += self._close("length")
+            self._full = True  # if it ends the output by itself, llama.cpp says so next
+        return released
+
+    def _end(self, reason: str, usage: dict[str, Any]) -> list[Token]:
+        self._cached = usage["prompt_tokens_details"]["cached_tokens"]
+        if not self._full:
+            self._count = usage["completion_tokens"]
+        if reason == "stop":
+            return self._close("stop", self._last)
+        return self._close("length")
+
+    def _close(self, reason: FinishReason, by: str | int | None = None) -> list[Token]:
+        self._finish(reason, by)
+        return [] if self._stops is None else self._stops.flush()
+
+    def _finish(self, reason: FinishReason, by: str | int | None) -> None:
+        self.finish = Finish(reason, self._prompt_tokens, self._count, self._cached, by)
+
+    def _logprob(self, choice: dict[str, Any], data: bytes) -> TokenLogprob | None:
+        """How likely the token was. Of tokens before it that were not told, llama.cpp does not say it: their bytes are
+        counted to this one, so that all bytes are there."""
+        if self._logprobs is None or not choice["logprobs"]:
+            return None
+        said = choice["logprobs"]["content"][0]
+        top = tuple(map(self._one, said["top_logprobs"][: self._logprobs]))
+        return TokenLogprob(said["id"], data, self._one(said).logprob, top)
+
+    def _one(self, said: dict[str, Any]) -> TokenLogprob:
+        data = self._vocabulary.token_bytes(said["id"]) or b""
+        return TokenLogprob(said["id"], data, max(_LEAST_LOGPROB, said["logprob"]))

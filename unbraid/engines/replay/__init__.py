@@ -1,0 +1,1 @@
+"""Recorded outputs, played back; and the recorder that writes them."""

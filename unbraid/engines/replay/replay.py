@@ -1,0 +1,174 @@
+"""An engine with no model: outputs that were scripted or recorded, for demos and tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from random import Random
+
+from ...core.vocabulary import Vocabulary
+from ..base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Load, Piece, Unsupported
+
+Ending = Finish | FinishReason | EngineError | None
+Chunks = int | tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next tokens of a script, and the seconds that pass before they come."""
+
+    piece: Piece
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One output."""
+
+    steps: tuple[Step, ...]
+    ending: Ending = "stop"
+    """How it ends: as given, or for this reason and with the tokens counted, or by breaking down; with None, never."""
+    name: str = ""
+
+    def until(self, pieces: int, ending: Ending) -> Script:
+        """The first pieces, and then another ending."""
+        return replace(self, steps=self.steps[:pieces], ending=ending)
+
+    def failing(self, after: int = 0, error: EngineError | None = None) -> Script:
+        """It breaks down after so many pieces."""
+        return self.until(after, error or EngineFailed(f"the script breaks down after {after} pieces"))
+
+    def hanging(self, after: int = 0) -> Script:
+        """It goes silent after so many pieces, and never ends."""
+        return self.until(after, None)
+
+    def paced(self, delay: float) -> Script:
+        """Every piece comes so many seconds after the one before."""
+        return replace(self, steps=tuple(replace(step, after=delay) for step in self.steps))
+
+
+def script(
+    *output: str | Sequence[int],
+    chunks: Chunks = 1,
+    seed: int = 0,
+    delay: float = 0.0,
+    ending: Ending = "stop",
+    name: str = "",
+) -> Script:
+    """A script of texts and token ids.
+
+    chunks: how many tokens, or characters of text, are in a piece; or at least and at most how many, by chance.
+    seed: what chance depends on.
+    delay: the seconds before each piece.
+    """
+    chance = Random(seed)
+    pieces = [piece for part in output for piece in _cut(part, chunks, chance)]
+    return Script(tuple(Step(piece, delay) for piece in pieces), ending, name)
+
+
+def _cut(part: str | Sequence[int], chunks: Chunks, chance: Random) -> Iterator[Piece]:
+    at = 0
+    while at < len(part):
+        size = chunks if isinstance(chunks, int) else chance.randint(*chunks)
+        next_ones = part[at : at + max(1, size)]
+        yield Piece(text=next_ones) if isinstance(next_ones, str) else Piece(tuple(next_ones))
+        at += len(next_ones)
+
+
+class ReplayEngine:
+    """Plays scripts.
+
+    scripts: one for each request, in their order; or by names that stand in the prompt, of which the last counts; or
+        what chooses one.
+    repeat: start over after the last one.
+    speed: how much faster than the scripts say, e.g. `float("inf")` for no delays at all.
+    """
+
+    def __init__(
+        self,
+        scripts: Sequence[Script] | Mapping[str, Script] | Callable[[Generation], Script],
+        *,
+        vocabulary: Vocabulary | None = None,
+        model: str = "replay",
+        context: int | None = None,
+        repeat: bool = False,
+        speed: float = 1.0,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.model = model
+        self.context = context
+        self.requests: list[Generation] = []
+        """All that were made."""
+        self.aborted = 0
+        """How many were closed before their end."""
+        self.down = False
+        """Set, it takes no requests."""
+        self._scripts = scripts
+        self._repeat = repeat
+        self._speed = speed
+        self._running = 0
+
+    @property
+    def load(self) -> Load:
+        return Load(self._running)
+
+    async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        await self.check()
+        self.requests.append(request)
+        chosen = self._choose(request, len(self.requests) - 1)
+        ended = False
+        self._running += 1
+        try:
+            for step in chosen.steps:
+                await asyncio.sleep(step.after / self._speed)
+                yield step.piece
+            ended = chosen.ending is not None
+            yield await _ending(chosen, request)
+        finally:
+            self._running -= 1
+            self.aborted += not ended
+
+    def _choose(self, request: Generation, at: int) -> Script:
+        scripts = self._scripts
+        if callable(scripts):
+            return scripts(request)
+        if isinstance(scripts, Mapping):
+            return self._named(scripts, request)
+        if not scripts or (at >= len(scripts) and not self._repeat):
+            raise Unsupported(f"there are {len(scripts)} scripts, and this is request {at + 1}")
+        return scripts[at % len(scripts)]
+
+    def _named(self, scripts: Mapping[str, Script], request: Generation) -> Script:
+        prompt = self._text(request.prompt)
+        found = max(scripts, key=prompt.rfind, default=None)
+        if found is None or found not in prompt:
+            raise Unsupported(f"the prompt names no script: put one of these into it: {', '.join(scripts)}")
+        return scripts[found]
+
+    def _text(self, prompt: tuple[int, ...] | str) -> str:
+        if isinstance(prompt, str):
+            return prompt
+        if self.vocabulary is None:
+            raise Unsupported("scripts cannot be found by name in token ids: give the engine a vocabulary")
+        return b"".join(self.vocabulary.token_bytes(token) or b"" for token in prompt).decode("utf-8", "replace")
+
+    async def check(self) -> None:
+        if self.down:
+            raise EngineDown("the replay engine is set to be down")
+
+    async def close(self) -> None:
+        pass
+
+
+async def _ending(chosen: Script, request: Generation) -> Finish:
+    ending = chosen.ending
+    if isinstance(ending, Finish):
+        return ending
+    if isinstance(ending, EngineError):
+        raise copy(ending)
+    if ending is None:
+        await asyncio.get_running_loop().create_future()
+    prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
+    return Finish(ending or "stop", prompt, sum(len(step.piece.ids) or 1 for step in chosen.steps))

@@ -1,0 +1,64 @@
+"""Bytes spelled in a model's tokens, where the tokens that they came in are not to be had."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from ..core.vocabulary import Vocabulary, WholeVocabulary
+from ..tokens.weak_cache import Remembered
+
+
+def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
+    """Whether all tokens of `vocabulary` can be gone through, as it takes to spell."""
+    return vocabulary is not None and hasattr(vocabulary, "size") and hasattr(vocabulary, "special")
+
+
+def spell(vocabulary: WholeVocabulary, data: bytes, count: int | None = None) -> tuple[int, ...] | None:
+    """Ordinary tokens whose bytes are `data`, long ones first; `count` of them, if it is given. None where there are
+    none."""
+    ids, longest = _ordinary(vocabulary), _longest(vocabulary)
+    # For each place in `data`, how many tokens can lead from there to its end, and where the first of them ends.
+    ways: list[dict[int, int]] = [*({} for _ in data), {0: 0}]
+    for at in reversed(range(len(data))):
+        for end in range(min(len(data), at + longest), at, -1):
+            if data[at:end] in ids:
+                for rest in ways[end]:
+                    ways[at].setdefault(rest + 1, end)
+                if ways[at] and count is None:
+                    break  # any number will do
+    left = next(iter(ways[0]), -1) if count is None else count
+    if left not in ways[0]:
+        return None
+    found = []
+    at = 0
+    while left:
+        end = ways[at][left]
+        found.append(ids[data[at:end]])
+        at, left = end, left - 1
+    return tuple(found)
+
+
+def spell_most(vocabulary: WholeVocabulary, data: bytes) -> tuple[int, ...]:
+    """Tokens for as much of `data` as can be spelled from its beginning on; mostly that is all of it."""
+    tries = (spell(vocabulary, data[:size]) for size in range(len(data), 0, -1))
+    return next((found for found in tries if found is not None), ())
+
+
+@Remembered
+def _ordinary(vocabulary: WholeVocabulary) -> dict[bytes, int]:
+    """The tokens that are ordinary text, by their bytes."""
+    of, special = vocabulary.token_bytes, vocabulary.special
+    found: dict[bytes, int] = {}
+    for token in range(vocabulary.size):
+        if token not in special and (data := of(token)):
+            found.setdefault(data, token)
+    for byte in range(0x80):  # SentencePiece has tokens for bytes besides those for characters, which go before them
+        named = vocabulary.token_id(chr(byte))
+        if named is not None and named not in special:
+            found[bytes([byte])] = named
+    return found
+
+
+@Remembered
+def _longest(vocabulary: WholeVocabulary) -> int:
+    return max(map(len, _ordinary(vocabulary)), default=0)

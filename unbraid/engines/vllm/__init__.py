@@ -1,0 +1,1 @@
+"""vLLM, as a server and inside the process."""

@@ -1,0 +1,86 @@
+"""vLLM's `/v1/completions`: token ids in, token ids out. Checked against vLLM 0.32."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, Unpack
+
+from ...constraints import Constraint
+from ..base import Generation, PromptTooLong
+from ..openai import CompletionServer
+from ..routing import Routing
+from ..server import ServerOptions, Servers
+
+Dialect = Literal["structural_tag", "ebnf", "lark", "regex"]
+
+
+class VLLMEngine(Servers):
+    """One or more vLLM servers with the same model.
+
+    dialect: how constraints are said. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend takes
+        Lark and regular expressions, and refuses structural tags.
+
+    How much of the prompt was cached is known only where the server runs with `--enable-prompt-tokens-details`.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        dialect: Dialect = "structural_tag",
+        routing: Routing | None = None,
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        super().__init__(urls, lambda url: _VLLM(url, dialect, **options), routing)
+
+
+class _VLLM(CompletionServer):
+    health = "/health"
+
+    def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(url, lambda asked: {"structured_outputs": structured_outputs(asked, dialect)}, **options)
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        self._refuse_if_too_long(request)
+        chosen = request.sampling
+        own: dict[str, Any] = {
+            # Said even where they change nothing, since the server has the defaults of the model.
+            "top_k": chosen.top_k,
+            "min_p": chosen.min_p,
+            "presence_penalty": chosen.presence_penalty,
+            "frequency_penalty": chosen.frequency_penalty,
+            "repetition_penalty": chosen.repetition_penalty,
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+            "spaces_between_special_tokens": False,
+            "add_special_tokens": False,
+        }
+        if request.logprobs is not None:
+            own["return_tokens_as_token_ids"] = self.vocabulary is not None
+        return super().body(request) | own
+
+    def _refuse_if_too_long(self, request: Generation) -> None:
+        """A prompt that fills the context exactly is refused by the server too, but for a `max_tokens` of 0, which is
+        what it has cut ours down to."""
+        if self.context is not None and not isinstance(request.prompt, str) and len(request.prompt) >= self.context:
+            raise PromptTooLong(
+                f"a prompt of {len(request.prompt)} tokens leaves no room in the context of {self.context} tokens"
+            )
+
+    def _room(self, request: Generation) -> int | None:
+        """More than there is room for is cut down by the server, up to the whole context."""
+        return self.context if request.max_tokens is None else request.max_tokens
+
+
+def structured_outputs(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
+    """A constraint in vLLM's words, over HTTP and inside of the process."""
+    match dialect:
+        case "structural_tag":
+            return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
+        case "ebnf":
+            return {"grammar": constraint.to_ebnf()}
+        case "lark":
+            return {"grammar": constraint.to_lark()}
+        case "regex":
+            return {"regex": constraint.to_regex()}

@@ -1,0 +1,326 @@
+"""SGLang's detectors, parsing as unbraid does. This module needs SGLang; `sglang.install` imports it.
+
+A detector is one of SGLang's classes with its parsing replaced. What else the class knows of the model (grammars that
+constrain the output, whether requests reason by default) stays as it is. Where SGLang has no class for a format,
+`_OwnTools` or `_OwnReasoning` takes its place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+from sglang.srt.environ import envs
+from sglang.srt.function_call.base_format_detector import BaseFormatDetector, StructuralTag
+from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem
+from sglang.srt.function_call.function_call_parser import FunctionCallParser
+from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector, ReasoningParser
+from sglang.srt.parser.reasoning_parser import StreamingParseResult as ReasoningResult
+
+import unbraid
+from unbraid.core.grammar import Format
+from unbraid.core.machine.machine import UnknownTools
+from unbraid.core.tools import Tools
+from unbraid.errors import UnbraidError, UnknownFormat
+
+from .streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "unbraid-"
+STEP_AUDIO_2 = "step-audio-2"
+HAS_TAGS = hasattr(StructuralTag, "model_validate")
+"""Whether xgrammar is there, which SGLang can do without."""
+
+
+class _ToolParsing:
+    """What SGLang asks of a detector of calls. Each request has one of its own."""
+
+    format: ClassVar[Format]
+    """Calls alone: all else is text, with its markers."""
+
+    def __init__(self) -> None:
+        self._stream: ToolStream | None = None
+        self._over = False
+        super().__init__()
+
+    def has_tool_call(self, text: str) -> bool:
+        """Whether there is anything to be taken out of the text: calls, or markers around its content. Where there is
+        not, SGLang leaves the text of a whole reply as it is."""
+        found = unbraid.parse(self.format, text)
+        return bool(found.tool_calls) or found.content != text
+
+    @classmethod
+    def parses_without_tools(cls) -> bool:
+        """Where content has markers of its own, it has them in every reply."""
+        theirs: Any = super()
+        return cls.format.headers is not None or cls.format.answer is not None or bool(theirs.parses_without_tools())
+
+    def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
+        """A whole output. A call that is not complete is text: nobody has seen it begin."""
+        known, unknown = known_tools(tools), _unknown_tools()
+        message = unbraid.parse(self.format, text, tools=known, unknown_tools=unknown).settled()
+        places = {tool.function.name: at for at, tool in enumerate(tools)}  # not of the calls: SGLang has it so
+        calls = [
+            ToolCallItem(tool_index=places.get(call.name, -1), name=call.name, parameters=call.arguments)
+            for call in message.tool_calls
+        ]
+        return StreamingParseResult(normal_text=message.content, calls=calls)
+
+    def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
+        if self._stream is None:
+            self._stream = ToolStream(self.format, known_tools(tools), _unknown_tools())
+        return self._result(*self._stream.feed(new_text))
+
+    def finish(self, tools: list[Any]) -> Any:
+        """What was held back at the end of the stream."""
+        if self._stream is None or self._over:
+            return StreamingParseResult()
+        self._over = True
+        return self._result(*self._stream.finish())
+
+    def _result(self, content: str, pieces: list[CallPiece]) -> Any:
+        if pieces:
+            self.current_tool_id = pieces[-1].call
+        items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
+        return StreamingParseResult(normal_text=content, calls=items)
+
+    # The server compares these when a stream ends, and sends what the first has and the second lacks: nothing. They are
+    # put together when they are asked for, since that is at the end.
+
+    @property
+    def prev_tool_call_arr(self) -> list[dict[str, Any]]:
+        return [{"name": call.name, "arguments": call.arguments} for call in self._calls]
+
+    @prev_tool_call_arr.setter
+    def prev_tool_call_arr(self, value: object) -> None:
+        """SGLang's class begins with an empty list, and so do we."""
+
+    @property
+    def streamed_args_for_tool(self) -> list[str]:
+        return [call.text for call in self._calls]
+
+    @streamed_args_for_tool.setter
+    def streamed_args_for_tool(self, value: object) -> None:
+        """As above."""
+
+    @property
+    def incomplete_tool_call_indices(self) -> set[int]:
+        """With one of these, the output does not end for the sake of its calls."""
+        return {at for at, call in enumerate(self._calls) if call.complete is False}
+
+    @property
+    def _calls(self) -> list[StreamedCall]:
+        return [] if self._stream is None else self._stream.calls
+
+
+def _unknown_tools() -> UnknownTools:
+    return "emit" if envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() else "text"
+
+
+class _ReasoningParsing:
+    """What SGLang asks of a detector of reasoning. Each request has one of its own."""
+
+    format: ClassVar[Format]
+    """Reasoning, and calls where there are some: all else is text, with its markers."""
+    greedy: ClassVar[bool] = True
+    """Whether SGLang's guess that the prompt has opened the reasoning is followed."""
+
+    def __init__(self, **options: Any) -> None:
+        """What SGLang says goes to its own class, which has defaults of its own and knows what they mean for its model:
+        `deepseek-r1` always reasons, whatever the guess."""
+        begin: Any = super().__init__
+        begin(**options)
+        state: Any = self
+        self._inside = bool(self.format.prompt) or (self.greedy and bool(state.force_reasoning))
+        if state.continue_final_message and isinstance(state.previous_content, str):
+            self._inside = _left_open(self.format, state.previous_content, self._inside)
+        self._in_one_piece = not state.stream_reasoning
+        self._must_answer = bool(state._force_nonempty_content)
+        self._answered = False
+        self._stream: ReasoningStream | None = None
+        self._unsaid: list[str] = []
+        self._all: list[str] = []
+
+    def detect_and_parse(self, text: str) -> Any:
+        """A whole output."""
+        stream = ReasoningStream(self.format, inside=self._inside)
+        reasoning, rest = map("".join, zip(stream.feed(text), stream.finish(), strict=True))
+        if self._must_answer and not rest:
+            reasoning, rest = "", reasoning
+        return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
+
+    def parse_streaming_increment(self, new_text: str) -> Any:
+        if self._stream is None:
+            self._stream = ReasoningStream(self.format, inside=self._inside)
+        return self._result(*self._stream.feed(new_text), over=False)
+
+    def finish(self) -> Any:
+        """What was held back at the end of the stream."""
+        if self._stream is None:
+            return ReasoningResult()
+        stream, self._stream = self._stream, None
+        return self._result(*stream.finish(), over=True)
+
+    def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
+        self._answered = self._answered or bool(rest)
+        if self._must_answer and not self._answered:
+            self._all.append(reasoning)
+            if over:
+                return ReasoningResult(normal_text="".join(self._all))
+        if self._in_one_piece:
+            self._unsaid.append(reasoning)
+            reasoning = ""
+            if rest or over:
+                reasoning, self._unsaid = "".join(self._unsaid), []
+        return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
+
+
+def _left_open(format: Format, text: str, otherwise: bool) -> bool:
+    """Whether the beginning of an answer, which the model is to go on with, leaves the reasoning open."""
+    assert format.reasoning is not None
+    opened, closed = text.rfind(format.reasoning.open.strip()), text.rfind(format.reasoning.close.strip())
+    return otherwise if opened == closed else opened > closed
+
+
+# --- Where SGLang has no class -------------------------------------------------------------------------------------
+
+
+class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
+    """What else a detector of calls has to know."""
+
+    format: ClassVar[Format]
+
+    def supports_structural_tag(self) -> bool:
+        """Without xgrammar, SGLang asks for calls as plain JSON, and reads them itself."""
+        return HAS_TAGS
+
+    def get_structural_tag(
+        self,
+        tools: list[Any] | None = None,
+        tool_choice: Any = "auto",
+        thinking_mode: bool = False,
+        parallel_tool_calls: bool = True,
+    ) -> Any:
+        """What the model may write. The reasoning before it is the affair of the reasoning parser."""
+        if not HAS_TAGS or not tools:
+            return None
+        known = known_tools(tools)
+        if not isinstance(tool_choice, str):
+            tool_choice = {"type": "function", "function": {"name": tool_choice.function.name}}
+        try:
+            tag = self._tag(known, tool_choice, parallel_tool_calls)
+        except UnbraidError as error:
+            logger.warning("The schemas of strict tools are not enforced: %s", error)
+            tag = self._tag(Tools({"name": name} for name in known), tool_choice, parallel_tool_calls)
+        return StructuralTag.model_validate(tag)
+
+    def _tag(self, tools: Tools, tool_choice: str | Mapping[str, Any], parallel_tool_calls: bool) -> dict[str, Any]:
+        made = unbraid.constraint(
+            self.format, tools=tools, tool_choice=tool_choice, parallel_tool_calls=parallel_tool_calls
+        )
+        return made.to_structural_tag()
+
+    def structure_info(self) -> Any:
+        """SGLang asks this only of detectors that have no structural tag."""
+        raise NotImplementedError(f"{self.format.name}: see get_structural_tag")
+
+
+class _OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
+    """What else a detector of reasoning has to know."""
+
+    format: ClassVar[Format]
+
+    def __init__(self, **options: Any) -> None:
+        assert self.format.reasoning is not None
+        tags = self.format.reasoning
+        # Unless the prompt always opens the reasoning, a request has to ask for it: the model may as well not reason.
+        default = "always" if self.format.prompt else "explicit_thinking"
+        super().__init__(tags.open.strip(), tags.close.strip(), reasoning_default=default, **options)
+
+
+class StepAudio2Detector(_ToolParsing, _OwnTools):
+    """Calls of Step-Audio 2."""
+
+    format = unbraid.compose(tools=STEP_AUDIO_2)
+
+
+class StepAudio2ReasoningDetector(_ReasoningParsing, _OwnReasoning):
+    """Reasoning of Step-Audio 2: without `<think>` there is none."""
+
+    format = unbraid.compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2)
+    greedy = False
+
+
+# --- All formats ---------------------------------------------------------------------------------------------------
+
+
+class Installed(NamedTuple):
+    """The names that are ours now."""
+
+    tool_call_parsers: list[str]
+    reasoning_parsers: list[str]
+
+
+def register(replace: bool) -> Installed:
+    """Make SGLang know our detectors; with `replace`, in the place of its own as well."""
+    tools: dict[str, type] = FunctionCallParser.ToolCallParserEnum
+    reasoning: dict[str, type] = ReasoningParser.DetectorMap
+    our_tools = _detectors(tools, _ToolParsing, _OwnTools, replace) | {"step_audio_2": StepAudio2Detector}
+    our_reasoning = _detectors(reasoning, _ReasoningParsing, _OwnReasoning, replace)
+    our_reasoning |= {"step-audio2": StepAudio2ReasoningDetector}
+    tools.update(our_tools)
+    reasoning.update(our_reasoning)
+    return Installed(list(our_tools), list(our_reasoning))
+
+
+def _detectors(registry: Mapping[str, type], parsing: type, own: type, replace: bool) -> dict[str, type]:
+    """Our detectors of one kind, by their names."""
+    originals = {name: _original(detector, parsing) for name, detector in registry.items()}
+    theirs = {name: detector for name, detector in originals.items() if not _asks_the_tokenizer(detector)}
+    known = {name: format for name in theirs if (format := _known(name, parsing)) is not None}
+    made: dict[str, type] = {}
+    for format in unbraid.all_formats():
+        if _has(format, parsing):
+            base = next((theirs[name] for name, other in known.items() if other is format), own)
+            made[f"{PREFIX}{format.name}".lower()] = _detector(format, parsing, base)
+    if replace:
+        made |= {name: _detector(format, parsing, theirs[name]) for name, format in known.items()}
+    return made
+
+
+@cache
+def _detector(format: Format, parsing: type, base: type) -> type:
+    """SGLang's class `base` with our parsing."""
+    parts = {"tools": format.name if format.tools is not None else None}
+    if parsing is _ReasoningParsing:
+        parts["reasoning"] = format.name
+    # A model that speaks reasons only where it says so: a wrong guess would make all that it says reasoning.
+    fields = {"format": unbraid.compose(**parts), "greedy": format.speech is None, "__module__": __name__}
+    return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
+
+
+def _original(detector: type, parsing: type) -> type:
+    """SGLang's own class, where we have put ours in its place."""
+    return detector.__bases__[1] if issubclass(detector, parsing) else detector
+
+
+def _asks_the_tokenizer(detector: type) -> bool:
+    """Whether what SGLang's class reads depends on the tokenizer (`hunyuan`: two generations, and tags with suffixes;
+    `beam`: a response template, with which the server does much more). One format cannot take the place of that."""
+    return "tokenizer" in inspect.signature(detector).parameters
+
+
+def _known(name: str, parsing: type) -> Format | None:
+    try:
+        format = unbraid.find(name)
+    except UnknownFormat:
+        return None
+    return format if _has(format, parsing) else None
+
+
+def _has(format: Format, parsing: type) -> bool:
+    return (format.tools if parsing is _ToolParsing else format.reasoning) is not None

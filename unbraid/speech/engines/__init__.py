@@ -1,0 +1,1 @@
+"""Speech models that run in other engines: SGLang, vLLM, and servers with a transcription endpoint."""

@@ -1,0 +1,158 @@
+"""A server's own `/v1/audio/transcriptions` and `/v1/audio/translations`, as OpenAI has them, and vLLM and SGLang.
+
+Recordings go in as files. What comes out is text, in Whisper's notation as far as the server tells: the language, where
+it says it, is a tag, and so are the times of segments, which are asked for as `verbose_json`. All else is streamed,
+where the server can.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from ...engines.base import Finish, Generation, Piece
+from ...engines.http import Form
+from ...engines.routing import Routing
+from ...engines.server import Server, ServerOptions, Servers, finish_reason
+from ..adapters import Task
+from .endpoint_adapter import code_of
+
+_LATEST = 30.0  # seconds: the last time that Whisper's notation has
+_STEP = 0.02
+_SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+"""Scripts in which sentences follow each other without a space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dictation(Generation):
+    """A recording, and what is wanted of it. The prompt is the user's."""
+
+    task: Task = "transcribe"
+    language: str | None = None
+    timestamps: bool = False
+
+
+class TranscriptionServers(Servers):
+    """One or more servers with the same model. They are asked with a `Dictation` that has one file."""
+
+    def __init__(
+        self, urls: str | Sequence[str], *, routing: Routing | None = None, **options: Unpack[ServerOptions]
+    ) -> None:
+        super().__init__(urls, lambda url: _TranscriptionServer(url, **options), routing)
+
+
+class _TranscriptionServer(Server):
+    health = "/v1/models"
+    hears = True
+
+    def __init__(self, url: str, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(url, **options)
+        self._met = bool(self.model)  # there is nothing else to be known of it
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        assert isinstance(request, Dictation)
+        fields: dict[str, Any] = {"model": self.model, "temperature": request.sampling.temperature}
+        if request.prompt:
+            fields["prompt"] = request.prompt
+        if request.language is not None and request.task == "transcribe":  # translations have no such field
+            fields["language"] = request.language
+        if request.sampling.seed is not None:
+            fields["seed"] = request.sampling.seed
+        if request.timestamps:
+            return {**fields, "response_format": "verbose_json", "timestamp_granularities[]": "segment"}
+        return {**fields, "response_format": "json", "stream": "true"}
+
+    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
+        assert isinstance(request, Dictation)
+        [recording] = request.audio
+        path = "/v1/audio/translations" if request.task == "translate" else "/v1/audio/transcriptions"
+        fields = {name: str(value) for name, value in body.items()}
+        return self.address.stream(path, Form(fields, recording.data, f"recording.{recording.format}"))
+
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
+        assert isinstance(request, Dictation)
+        return _Reader(request)
+
+
+class _Reader:
+    """Reads what such servers send: one object, OpenAI's events, or the chunks of vLLM and SGLang."""
+
+    over = False
+
+    def __init__(self, request: Dictation) -> None:
+        self._request = request
+        self._tagged = False
+        self._begun = False
+        self._reason: str | None = None
+        self._usage: Mapping[str, Any] = {}
+
+    def read(self, message: dict[str, Any]) -> Piece | None:
+        self._usage = message.get("usage") or self._usage
+        if "choices" in message:
+            text = self._chunk(message)
+        elif message.get("type") == "transcript.text.delta":
+            text = self._text(message["delta"])
+        elif message.get("type") == "transcript.text.done":
+            self._reason = "stop"
+            text = self._tag(message) + ("" if self._begun else self._text(message["text"]))
+        elif "text" in message and "type" not in message:
+            self._reason = "stop"
+            text = self._tag(message) + self._whole(message)
+        else:
+            return None  # what else a server may say, of segments or of its work
+        return Piece(text=text) if text else None
+
+    def _chunk(self, message: Mapping[str, Any]) -> str:
+        if not message["choices"]:
+            return ""
+        choice = message["choices"][0]
+        self._reason = choice.get("finish_reason") or self._reason
+        return self._text((choice.get("delta") or {}).get("content") or "") + self._tag(message)
+
+    def _whole(self, message: Mapping[str, Any]) -> str:
+        segments = message.get("segments") or ()
+        if not self._request.timestamps or not segments:
+            return self._text(message["text"])
+        return "".join(
+            f"{_time(one['start'])}{_spaced(one['text'])}{_time(one['end'])}" for one in segments if one["text"].strip()
+        )
+
+    def _text(self, text: str) -> str:
+        """The next of the text: before the first of it stands what is known of the language, and a space, since what
+        another chunk said may stand before it."""
+        if not text or self._begun:
+            return text
+        self._begun = True
+        return self._tag({}) + _spaced(text)
+
+    def _tag(self, message: Mapping[str, Any]) -> str:
+        """The language, once. Of translations, some servers say the language that they are written in."""
+        said = message.get("language") if self._request.task == "transcribe" else None
+        code = code_of(self._request.language or str(said or ""))
+        if self._tagged or code is None:
+            return ""
+        self._tagged = True
+        return f"<|{code}|>"
+
+    def finish(self) -> Finish | None:
+        if self._reason is None:
+            return None
+        usage = self._usage
+        read = usage.get("prompt_tokens") or usage.get("input_tokens") or 0
+        return Finish(
+            finish_reason(self._reason), read, usage.get("completion_tokens") or usage.get("output_tokens") or 0
+        )
+
+
+def _time(seconds: float) -> str:
+    # In this order, what is no number (some servers' JSON has NaN) becomes 0.
+    return f"<|{round(min(max(0.0, seconds), _LATEST) / _STEP) * _STEP:.2f}|>"
+
+
+def _spaced(text: str) -> str:
+    """The text, with a space before it where its script has any."""
+    if not text or text[0].isspace():
+        return text
+    return text if unicodedata.name(text[0], "").startswith(_SPACELESS) else f" {text}"

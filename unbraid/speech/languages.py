@@ -1,0 +1,146 @@
+"""The languages that Whisper was trained on: their codes, their names, and how users write them."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from ..errors import UnbraidError
+
+LANGUAGES = {
+    "af": "afrikaans",
+    "am": "amharic",
+    "ar": "arabic",
+    "as": "assamese",
+    "az": "azerbaijani",
+    "ba": "bashkir",
+    "be": "belarusian",
+    "bg": "bulgarian",
+    "bn": "bengali",
+    "bo": "tibetan",
+    "br": "breton",
+    "bs": "bosnian",
+    "ca": "catalan",
+    "cs": "czech",
+    "cy": "welsh",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "en": "english",
+    "es": "spanish",
+    "et": "estonian",
+    "eu": "basque",
+    "fa": "persian",
+    "fi": "finnish",
+    "fo": "faroese",
+    "fr": "french",
+    "gl": "galician",
+    "gu": "gujarati",
+    "ha": "hausa",
+    "haw": "hawaiian",
+    "he": "hebrew",
+    "hi": "hindi",
+    "hr": "croatian",
+    "ht": "haitian creole",
+    "hu": "hungarian",
+    "hy": "armenian",
+    "id": "indonesian",
+    "is": "icelandic",
+    "it": "italian",
+    "ja": "japanese",
+    "jw": "javanese",
+    "ka": "georgian",
+    "kk": "kazakh",
+    "km": "khmer",
+    "kn": "kannada",
+    "ko": "korean",
+    "la": "latin",
+    "lb": "luxembourgish",
+    "ln": "lingala",
+    "lo": "lao",
+    "lt": "lithuanian",
+    "lv": "latvian",
+    "mg": "malagasy",
+    "mi": "maori",
+    "mk": "macedonian",
+    "ml": "malayalam",
+    "mn": "mongolian",
+    "mr": "marathi",
+    "ms": "malay",
+    "mt": "maltese",
+    "my": "myanmar",
+    "ne": "nepali",
+    "nl": "dutch",
+    "nn": "nynorsk",
+    "no": "norwegian",
+    "oc": "occitan",
+    "pa": "punjabi",
+    "pl": "polish",
+    "ps": "pashto",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sa": "sanskrit",
+    "sd": "sindhi",
+    "si": "sinhala",
+    "sk": "slovak",
+    "sl": "slovenian",
+    "sn": "shona",
+    "so": "somali",
+    "sq": "albanian",
+    "sr": "serbian",
+    "su": "sundanese",
+    "sv": "swedish",
+    "sw": "swahili",
+    "ta": "tamil",
+    "te": "telugu",
+    "tg": "tajik",
+    "th": "thai",
+    "tk": "turkmen",
+    "tl": "tagalog",
+    "tr": "turkish",
+    "tt": "tatar",
+    "uk": "ukrainian",
+    "ur": "urdu",
+    "uz": "uzbek",
+    "vi": "vietnamese",
+    "yi": "yiddish",
+    "yo": "yoruba",
+    "yue": "cantonese",
+    "zh": "chinese",
+}
+"""Names by codes. Which of them a model has, its vocabulary says."""
+
+ALIASES = {
+    "burmese": "my",
+    "castilian": "es",
+    "flemish": "nl",
+    "haitian": "ht",
+    "letzeburgesch": "lb",
+    "mandarin": "zh",
+    "moldavian": "ro",
+    "moldovan": "ro",
+    "panjabi": "pa",
+    "pushto": "ps",
+    "sinhalese": "si",
+    "valencian": "ca",
+}
+"""Other names that Whisper takes."""
+
+_CODES = {"cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "jv": "jw", "mo": "ro", "nb": "no"}
+"""Codes of the standard that are not Whisper's."""
+
+_KNOWN = {**{name: code for code, name in LANGUAGES.items()}, **ALIASES, **_CODES, **{code: code for code in LANGUAGES}}
+
+
+def language_code(text: str) -> str:
+    """Whisper's code of a language that is given by its name or its code, in any case: `German`, `DE`, `de-AT`.
+
+    Raises `UnbraidError` for one that Whisper does not know.
+    """
+    wanted = " ".join(text.replace("_", "-").casefold().split())
+    found = _KNOWN.get(wanted) or _KNOWN.get(wanted.partition("-")[0])
+    if found is not None:
+        return found
+    near = get_close_matches(wanted, _KNOWN, n=3, cutoff=0.6)
+    hint = f"; near it are {', '.join(near)}" if near else ""
+    raise UnbraidError(f"Whisper knows no language {text!r}{hint}: give a name or a code, such as german or de")

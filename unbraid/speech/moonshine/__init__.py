@@ -1,0 +1,1 @@
+"""Moonshine: its files, its model and what it is asked."""

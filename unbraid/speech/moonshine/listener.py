@@ -1,0 +1,119 @@
+"""Moonshine inside the process, as a listener: one chunk after the other, in a thread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from ...core.vocabulary import Vocabulary, WholeVocabulary
+from ...engines.base import Load, Piece, Unsupported
+from ...tokens import vocabulary as vocabulary_of
+from ..audio.decode import RATE
+from ..decoding.decoding import Logits, Writing
+from ..decoding.worker import Job, ListeningWorker
+from ..listening import Heard, Hearing
+from .adapter import END, MoonshineVocabulary
+from .files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
+from .onnx import MoonshineModel
+
+_TOKENS_PER_SECOND = 6.5  # what its makers allow: a Moonshine that writes more has lost its thread
+_FEWEST = 10  # and this in any case: a short word may have several tokens
+_LONGEST = 64  # seconds; its makers refuse more
+
+
+class MoonshineEngine:
+    """A Moonshine, run by ONNX Runtime in this process.
+
+    model: what `resolve_moonshine` takes, or what it has returned.
+    queue_size: how many chunks may wait.
+    """
+
+    parallel = 2
+    """One is decoded at a time; another one that waits is there when that is done."""
+
+    def __init__(
+        self,
+        model: str | Path | MoonshineFiles = DEFAULT_MOONSHINE,
+        *,
+        queue_size: int = 256,
+        threads: int | None = None,
+    ) -> None:
+        from tokenizers import Tokenizer
+
+        self.files = model if isinstance(model, MoonshineFiles) else resolve_moonshine(model)
+        tokens = cast(WholeVocabulary, vocabulary_of(Tokenizer.from_file(str(self.files.tokenizer))))
+        self._vocabulary = MoonshineVocabulary(tokens, self.files.language)
+        end = tokens.token_id(END)
+        if end is None:
+            raise Unsupported(f"{self.files.tokenizer} has no {END}: it is not Moonshine's")
+        self._rules = MoonshineRules(end, tuple(sorted(tokens.special - {end})))
+        self._model = MoonshineModel(self.files, threads=threads)
+        self._worker = ListeningWorker(self.model, self._decode, queue_size=queue_size)
+
+    @property
+    def model(self) -> str:
+        return self.files.name
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._vocabulary
+
+    @property
+    def load(self) -> Load:
+        return self._worker.load
+
+    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+        """The output, piece by piece; see `Listener`."""
+        seconds = len(request.samples) / RATE
+        if request.timestamps:
+            raise Unsupported("Moonshine tells no times: leave timestamps out")
+        if request.words:
+            raise Unsupported("Moonshine does not tell when each word was said")
+        if request.beams != 1:
+            raise Unsupported("Moonshine has no beam search here: leave beams out")
+        if not request.prompt:
+            raise Unsupported("Moonshine needs a prompt of a token or more: <s>")
+        if seconds > _LONGEST:
+            raise Unsupported(f"Moonshine takes {_LONGEST} s at once, not {seconds:.1f}: cut the recording")
+        async with aclosing(self._worker.listen(request, self._writing(request, seconds))) as outputs:
+            async for output in outputs:
+                yield output
+
+    async def close(self) -> None:
+        await self._worker.close()
+
+    # In the worker's thread
+
+    def _decode(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            state = self._model.begin(job.request.samples, job.request.prompt)
+            while tokens := job.advance(state.logits[None]).tokens:
+                self._model.step(state, tokens[0])
+
+    # Choices
+
+    def _writing(self, request: Hearing, seconds: float) -> Writing:
+        limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
+        if request.max_tokens is not None:
+            limit = min(limit, request.max_tokens)
+        chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
+        return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
+
+
+@dataclass(frozen=True)
+class MoonshineRules:
+    """What a Moonshine writes: text, and what ends it."""
+
+    end: int
+    never: tuple[int, ...]
+    """Tokens that mean nothing in an output."""
+    silence: int | None = None
+
+    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+        logits[list(self.never)] = -np.inf

@@ -1,0 +1,105 @@
+"""A transcript in the shapes that OpenAI's API knows."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any, Literal, get_args
+
+from .adapters import Wish
+from .languages import LANGUAGES
+from .transcript import Segment, Transcript
+from .words import Word
+
+Shape = Literal["json", "text", "verbose_json", "srt", "vtt"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+TIMED: tuple[Shape, ...] = ("verbose_json", "srt", "vtt")
+"""Those that say when it was said."""
+
+
+def shaped(transcript: Transcript, shape: Shape, wish: Wish) -> str | dict[str, Any]:
+    """The transcript in one of the shapes: text, or what is to be written as JSON."""
+    if shape == "text":
+        return transcript.text + "\n"
+    if shape == "srt":
+        return as_srt(transcript)
+    if shape == "vtt":
+        return as_vtt(transcript)
+    return as_json(transcript) if shape == "json" else as_verbose_json(transcript, wish)
+
+
+def usage(transcript: Transcript) -> dict[str, Any]:
+    """What OpenAI's API counts: seconds, each begun one as a whole."""
+    return {"type": "duration", "seconds": math.ceil(transcript.duration)}
+
+
+def as_json(transcript: Transcript) -> dict[str, Any]:
+    warnings = {"warnings": list(transcript.warnings)} if transcript.warnings else {}
+    return {"text": transcript.text, "language": transcript.language, **warnings, "usage": usage(transcript)}
+
+
+def as_verbose_json(transcript: Transcript, wish: Wish) -> dict[str, Any]:
+    """As OpenAI's API says it, where the language is a name; its code and its probability stand beside it. Segments are
+    there also where only words were asked for, which is more than OpenAI's API says then."""
+    language = transcript.language
+    words = [_word(word) for segment in transcript.segments for word in segment.words]
+    return {
+        "task": wish.task,
+        "language": None if language is None else LANGUAGES.get(language, language),
+        "language_code": language,
+        "language_probability": transcript.language_probability,
+        "duration": round(transcript.duration, 2),
+        "text": transcript.text,
+        **({"words": words} if wish.words else {}),
+        "segments": [_segment(number, segment) for number, segment in enumerate(transcript.segments)],
+        "warnings": list(transcript.warnings),
+        "usage": usage(transcript),
+    }
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {"word": word.text.strip(), "start": word.start, "end": word.end, "probability": round(word.probability, 4)}
+
+
+def _segment(number: int, segment: Segment) -> dict[str, Any]:
+    return {
+        "id": number,
+        "seek": round(segment.start * 100),
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+        "language": segment.language,
+    }
+
+
+def as_srt(transcript: Transcript) -> str:
+    # An arrow would be taken for the times of the next cue; there is no way to write one.
+    cues = (
+        f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n"
+        for number, segment in enumerate(transcript.segments, 1)
+    )
+    return "\n".join(cues)
+
+
+def as_vtt(transcript: Transcript) -> str:
+    cues = (f"{_times(segment, '.')}\n{html.escape(_line(segment), quote=False)}\n" for segment in transcript.segments)
+    return "\n".join(["WEBVTT\n", *cues])
+
+
+def _line(segment: Segment) -> str:
+    """Text that cannot be taken for the end of the cue."""
+    return " ".join(segment.text.split())
+
+
+def _times(segment: Segment, point: str) -> str:
+    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}"
+
+
+def _clock(seconds: float, point: str) -> str:
+    whole = round(seconds * 1000)
+    return f"{whole // 3_600_000:02}:{whole // 60_000 % 60:02}:{whole // 1000 % 60:02}{point}{whole % 1000:03}"

@@ -1,0 +1,1 @@
+"""Whisper: its files, its model and what it is asked."""

@@ -1,0 +1,110 @@
+"""What Whisper reads of a recording: its spectrogram in mel bands, as OpenAI's own code computes it.
+
+A column is 25 ms of sound, one every 10 ms, 3,000 of them: thirty seconds, whatever the length of the recording. A row
+is a band of frequencies, 80 of them, or 128 from large-v3 on. Only numpy is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ...errors import UnbraidError
+from ..audio.decode import RATE
+
+FRAMES = 3_000
+"""Columns of a spectrogram."""
+
+_FFT = 400
+_HOP = 160
+_LENGTH = FRAMES * _HOP
+_LEAST = 1e-10  # energies below are taken for this one
+_RANGE = 8.0  # powers of ten below the loudest that are told apart
+_LINEAR = 1_000.0  # Hz up to which mel bands are of one width; above, each is wider than the one before
+_MELS_PER_HZ = 3 / 200
+_MELS_PER_E = 27 / np.log(6.4)
+
+
+def log_mel(samples: NDArray[np.float32], bins: int = 80) -> NDArray[np.float32]:
+    """The spectrogram of the first thirty seconds of `samples` at 16 kHz, with silence after their end: an array of
+    (`bins`, 3000)."""
+    spectrogram = np.empty((bins, FRAMES), np.float32)
+    _log_mel(samples, spectrogram)
+    return spectrogram
+
+
+def log_mels(samples: Sequence[NDArray[np.float32]], bins: int = 80) -> NDArray[np.float32]:
+    """The spectrograms of several recordings, each on its own scale: an array of (recordings, `bins`, 3000)."""
+    spectrograms = np.empty((len(samples), bins, FRAMES), np.float32)
+    for one, spectrogram in zip(samples, spectrograms, strict=True):
+        _log_mel(one, spectrogram)
+    return spectrograms
+
+
+def _log_mel(samples: NDArray[np.float32], spectrogram: NDArray[np.float32]) -> None:
+    if samples.ndim != 1:
+        raise UnbraidError(f"a recording is one row of samples, not an array of shape {samples.shape}")
+    samples = samples[:_LENGTH]
+    # Frames that lie in the silence after the recording need not be computed. The others reach half a frame beyond
+    # their middle, where the recording is continued in both directions: backwards, and by silence or backwards again.
+    frames = min(FRAMES, -(-(len(samples) + _FFT // 2) // _HOP))
+    silence = min(_LENGTH - len(samples), _FFT)
+    padded = np.pad(np.pad(samples.astype(np.float64), (0, silence)), _FFT // 2, mode="reflect")
+    windows = sliding_window_view(padded, _FFT)[::_HOP][:frames]
+    spectrum = np.fft.rfft(windows * _window(), axis=1)
+    energies = np.ascontiguousarray((spectrum.real**2 + spectrum.imag**2).T)
+    mels = np.empty((len(spectrogram), frames))
+    for (first, weights), band in zip(_bands(len(spectrogram)), mels, strict=True):
+        np.matmul(weights, energies[first : first + len(weights)], out=band)
+    logs = np.log10(np.maximum(mels, _LEAST))
+    least = max(float(logs.max(initial=np.log10(_LEAST))) - _RANGE, np.log10(_LEAST))
+    spectrogram[:, :frames] = (np.maximum(logs, least) + 4.0) / 4.0
+    spectrogram[:, frames:] = (least + 4.0) / 4.0
+
+
+@cache
+def _window() -> NDArray[np.float64]:
+    """Hann's, of which the last value would be the first of the next."""
+    return np.hanning(_FFT + 1)[:-1].astype(np.float64)
+
+
+@cache
+def mel_filters(bins: int) -> NDArray[np.float64]:
+    """How much of each frequency belongs to each band: an array of (`bins`, 201).
+
+    Triangles of area one on Slaney's mel scale, from 0 to 8 kHz, as librosa makes them.
+    """
+    if bins < 1:
+        raise UnbraidError(f"a spectrogram has bands, 80 or 128 in Whisper, not {bins}")
+    frequencies = np.fft.rfftfreq(_FFT, 1 / RATE)
+    corners = _hertz(np.linspace(0.0, _mels(RATE / 2), bins + 2))
+    below, middle, above = corners[:-2, None], corners[1:-1, None], corners[2:, None]
+    rising = (frequencies - below) / (middle - below)
+    falling = (above - frequencies) / (above - middle)
+    triangles: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (above - below))
+    return triangles
+
+
+@cache
+def _bands(bins: int) -> list[tuple[int, NDArray[np.float64]]]:
+    """The filters less the zeros around each of them, which are nearly all of it: the first frequency, and the weights.
+    Ten times as fast as the whole matrix."""
+    bands = []
+    for weights in mel_filters(bins):
+        (places,) = weights.nonzero()
+        first, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
+        bands.append((first, weights[first:end]))
+    return bands
+
+
+def _mels(hertz: float) -> float:
+    return float(_LINEAR * _MELS_PER_HZ + np.log(hertz / _LINEAR) * _MELS_PER_E)  # of those above the linear part
+
+
+def _hertz(mels: NDArray[np.float64]) -> NDArray[np.float64]:
+    edge = _LINEAR * _MELS_PER_HZ
+    return np.where(mels < edge, mels / _MELS_PER_HZ, _LINEAR * np.exp((mels - edge) / _MELS_PER_E))

@@ -1,0 +1,232 @@
+"""Hugging Face's `response_template`, which a tokenizer's configuration may have, as a format.
+
+It says with regular expressions and parsers by name what a grammar says with markers. What has no counterpart is an
+error that names the field: a format that reads only half of it would be worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.grammar import (
+    Arguments,
+    Between,
+    Call,
+    CallList,
+    CallPart,
+    Calls,
+    Format,
+    JsonCall,
+    Maybe,
+    Name,
+    TaggedArguments,
+)
+from ....core.machine.compiler import compile_format
+from ....errors import InvalidFormat
+from ..errors import DetectionError
+from .literal_patterns import SPACE, Group, Item, read_pattern
+
+NAME = "response_template"
+_REASONING = ("thinking", "reasoning_content", "reasoning")
+_TOP = {"version", "defaults", "start_anchor", "start_anchor_pattern", "fields"}
+_KEYS = {
+    *("open", "open_pattern", "close", "close_pattern", "content", "content_args"),
+    *("repeats", "join", "optional", "transform", "transform_each"),
+}
+_placeholder = re.compile(r"\{([\w.]+)\}").fullmatch
+_telling = re.compile(r"[<>\[\]{}|｜◁▷`]|\W{3}").search
+"""What makes a text a marker that does not come up in prose."""
+
+
+def format_of(template: object, eos_token: str = "") -> Format:
+    """The format that a response template describes."""
+    if not isinstance(template, Mapping):
+        raise DetectionError(f"a response_template is an object, not {type(template).__name__}")
+    if template.get("version", 1) != 1:
+        raise DetectionError(f"response_template: version {template['version']!r} is not known, only 1 is")
+    if unknown := set(template) - _TOP:
+        raise DetectionError(f"response_template: {sorted(unknown)} are not known")
+    fields = template.get("fields")
+    if not isinstance(fields, Mapping) or not fields:
+        raise DetectionError("response_template: fields is an object with at least one field")
+    read = {name: _Field(name, field) for name, field in fields.items()}
+    strange = [name for name in read if name not in (*_REASONING, "content", "tool_calls")]
+    if strange:
+        raise DetectionError(f"response_template: there is no strand for the field {strange[0]!r}")
+    reasoning = next((read[name] for name in _REASONING if name in read), None)
+    content, tools = read.get("content"), read.get("tool_calls")
+    ends = [eos_token, *(content.closes() if content is not None and content.implicit else ())]
+    made = Format(
+        NAME,
+        reasoning=None if reasoning is None else reasoning.between(),
+        answer=None if content is None or content.implicit else content.between(),
+        tools=None if tools is None else tools.calls(),
+        ends=tuple(dict.fromkeys(end for end in ends if end)),
+        prompt="" if reasoning is None or not reasoning.implicit else reasoning.between().open,
+    )
+    try:
+        compile_format(made, None)
+    except InvalidFormat as error:
+        raise DetectionError(f"response_template: {error}") from error
+    return made
+
+
+class _Field:
+    def __init__(self, name: str, field: object) -> None:
+        self.name = name
+        if not isinstance(field, Mapping):
+            raise self.error("is an object")
+        if unknown := set(field) - _KEYS:
+            raise self.error(f"has keys that are not known: {sorted(unknown)}")
+        self.field = field
+        self.content: str = field.get("content", "text")
+        arguments = field.get("content_args") or {}
+        self.arguments: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
+        self.implicit = "open" not in field and "open_pattern" not in field
+
+    def error(self, problem: str) -> DetectionError:
+        return DetectionError(f"response_template: the field {self.name!r} {problem}")
+
+    # Markers
+
+    def opens(self) -> list[Item]:
+        """What opens it: one text, or texts and groups."""
+        if "open_pattern" in self.field:
+            return self._pattern("open_pattern")
+        return list(self._texts("open")[:1])
+
+    def closes(self) -> list[str]:
+        if "close_pattern" in self.field:
+            items = self._pattern("close_pattern")
+            if len(items) != 1 or not isinstance(items[0], str):
+                raise self.error("has a close_pattern with groups, which say nothing")
+            return [items[0].strip()]
+        return [text for text in self._texts("close") if text != "eos"] if "close" in self.field else []
+
+    def _texts(self, key: str) -> list[str]:
+        given = self.field[key]
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+            raise self.error(f"needs a text as {key}, or a list of texts")
+        return texts
+
+    def _pattern(self, key: str) -> list[Item]:
+        given = self.field[key]
+        if not isinstance(given, str) or not given:
+            raise self.error(f"needs a text as {key}")
+        return read_pattern(given, f"response_template: the field {self.name!r}: {key}")
+
+    # Text
+
+    def between(self) -> Between:
+        """The field as text between markers. Whitespace at its ends is stripped, unless that is said not to be."""
+        if self.content != "text" or self.field.get("transform") is not None:
+            raise self.error(f"has to be text without a transform, not {self.content!r}")
+        closes = self.closes()
+        if not closes:
+            raise self.error("is not closed by anything, so it cannot be told from what follows")
+        if self.implicit:
+            opens = [closes[0].replace("</", "<", 1).replace("[/", "[", 1)]
+            if opens[0] == closes[0]:
+                raise self.error("has no open, and its close does not tell what it would be")
+        elif "open_pattern" in self.field:
+            opens = [item for item in self.opens() if isinstance(item, str)]
+            if len(opens) != len(self.opens()):
+                raise self.error("has an open_pattern with groups, which say nothing")
+        else:
+            opens = self._texts("open")
+        line = SPACE if self.arguments.get("strip", True) else ""
+        pairs = [(open + line, f"{line}{close}{line}") for open in opens for close in closes]
+        return Between(*pairs[0], also=tuple(pairs[1:]))
+
+    # Calls
+
+    def calls(self) -> Calls:
+        if self.implicit:
+            raise self.error("needs an open: without one, nothing tells that a call comes")
+        closes = self.closes()
+        if len(closes) > 1:
+            raise self.error(f"is closed by {len(closes)} texts, and calls can be closed by one")
+        if self.field.get("join") is not None:
+            raise self.error("has a join, which calls cannot have")
+        opens = self.opens()
+        first = opens[0]
+        if not isinstance(first, str) or not _telling(first):
+            raise self.error(f"opens with {self._said('open')!r}: no text in it tells a call from prose")
+        # Whitespace as it comes parts the marker from what begins the call.
+        marker, _, lead = first.strip().partition(SPACE)
+        head: list[CallPart] = [lead.strip()] if lead.strip() else []
+        groups = [item.name for item in opens if isinstance(item, Group)]
+        head += [Name() if isinstance(item, Group) else item for item in opens[1:]]
+        name, arguments = self._transform()
+        if groups and (groups != ["name"] or name != "name"):
+            raise self.error(f"has groups in its open_pattern that are no function's name: {groups}")
+        body = self._body(head, bool(groups), name, arguments)
+        others = tuple(SPACE + text + SPACE for text in self._texts("open")[1:]) if "open" in self.field else ()
+        close = SPACE + closes[0] + SPACE if closes else ""
+        # A name that follows at once is part of the tag.
+        trail = "" if head[:1] == [Name()] else SPACE
+        return Calls(SPACE + marker + trail, body, close, also=others)
+
+    def _said(self, key: str) -> object:
+        return self.field.get(key, self.field.get(f"{key}_pattern"))
+
+    def _body(self, head: list[CallPart], named: bool, name: str, arguments: str) -> Call | CallList:
+        each = bool(self.field.get("transform_each"))
+        if self.content == "xml-inline":
+            if not named or arguments != "content" or each:
+                raise self.error("is xml-inline: its name has to be a group of open_pattern, its arguments {content}")
+            return Call((*head, self._tags(), *self._closing_of_name(head)))
+        if self.content != "json":
+            raise self.error(f"holds {self.content!r}: calls are read from json or xml-inline")
+        if odd := [key for key in ("unquoted_keys", "string_delims") if self.arguments.get(key)]:
+            raise self.error(f"holds JSON that is none ({odd[0]})")
+        if named:
+            if arguments != "content" or each:
+                raise self.error("has its name in open_pattern: its arguments have to be {content}")
+            return Call((*head, Arguments()))
+        prefix = "" if each else "content."
+        keys = name.removeprefix(prefix), arguments.removeprefix(prefix)
+        if not all(key and "." not in key and key != "content" for key in keys):
+            raise self.error("takes the name and the arguments from places that are no keys of one object")
+        one = Call((*head, JsonCall(name=keys[0], arguments=(keys[1],))))
+        return CallList(one, open="[", separator=", ", close="]") if each else one
+
+    def _transform(self) -> tuple[str, str]:
+        """Where the name and the arguments come from."""
+        transform = self.field.get("transform")
+        function = transform.get("function") if isinstance(transform, Mapping) else None
+        if function == "{content}":
+            return "content.name", "content.arguments"
+        if not isinstance(function, Mapping):
+            raise self.error('needs a transform of the shape {"function": {"name": …, "arguments": …}}')
+        found = [_placeholder(str(function.get(key, ""))) for key in ("name", "arguments")]
+        if found[0] is None or found[1] is None:
+            raise self.error("needs placeholders for the name and the arguments, such as {content.name}")
+        return found[0][1], found[1][1]
+
+    def _tags(self) -> TaggedArguments:
+        pattern = self.arguments.get("tag_pattern")
+        if not isinstance(pattern, str):
+            raise self.error("is xml-inline and needs a tag_pattern")
+        parser = self.arguments.get("value_parser") or {"name": "text"}
+        if not isinstance(parser, Mapping) or parser.get("name") not in ("text", "json"):
+            raise self.error(f"reads its values as {parser!r}: only text and json can be told by the tools' schemas")
+        if self.arguments.get("merge_duplicates"):
+            raise self.error("merges arguments of one name, which no call has")
+        items = read_pattern(pattern, f"response_template: the field {self.name!r}: tag_pattern")
+        names = [item.name for item in items if isinstance(item, Group)]
+        texts = [item for item in items if isinstance(item, str)]
+        if names != ["key", "value"] or len(items) != 5 or len(texts) != 3:
+            raise self.error(f"needs a tag_pattern with text around a key and a value: {pattern!r}")
+        before, middle, after = texts
+        return TaggedArguments(open=f"{before.lstrip()}{{key}}{middle}", close=after.rstrip() + SPACE)
+
+    def _closing_of_name(self, head: list[CallPart]) -> tuple[CallPart, ...]:
+        """What closes the tag that holds the name: nothing says it, and text after the arguments is passed over."""
+        at = head.index(Name())
+        before = head[at - 1] if at else str(self.opens()[0])
+        tag = re.search(r"<([\w:]+)\W*$", before if isinstance(before, str) else "")
+        return (Maybe(f"</{tag[1]}>"),) if tag and f"</{tag[1]}>" not in self.closes() else ()

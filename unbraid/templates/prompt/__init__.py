@@ -1,0 +1,1 @@
+"""From a request to the ids of its prompt."""

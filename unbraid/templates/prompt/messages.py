@@ -1,0 +1,135 @@
+"""Chat messages as clients send them, checked and brought to one form; what each template wants, `shape` knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InvalidMessages
+from ..marks import Controls, cleaned
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+PartHook = Callable[[Mapping[str, Any], str], str]
+"""A part of a content that is no text, and where it stands (`messages[2].content[0]`), to what stands for it in the
+prompt. The control tokens in that are meant."""
+
+_OURS = ("eot", "tts_content")
+
+
+class Reader:
+    """Reads messages into one form: the content is text, arguments are JSON text, results have the name of their
+    function; whatever else a message holds is kept for the template."""
+
+    def __init__(self, controls: Controls, part_hook: PartHook | None = None) -> None:
+        self._controls = controls
+        self._hook = part_hook
+
+    def read(self, messages: object) -> list[dict[str, Any]]:
+        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+            raise InvalidMessages(f"messages must be a list of messages, not {type(messages).__name__}")
+        if not messages:
+            raise InvalidMessages("messages is empty: there is nothing to answer")
+        found: list[dict[str, Any]] = []
+        names: dict[str, str] = {}
+        for at, message in enumerate(messages):
+            one = self._message(message, f"messages[{at}]")
+            for call in one.get("tool_calls", ()):
+                names[call["id"]] = call["function"]["name"]
+            if one["role"] == "tool" and not one.get("name") and one.get("tool_call_id") in names:
+                one["name"] = names[one["tool_call_id"]]
+            found.append(one)
+        return found
+
+    def _message(self, message: object, where: str) -> dict[str, Any]:
+        if not isinstance(message, Mapping):
+            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}")
+        role = message.get("role")
+        if role not in ROLES:
+            raise InvalidMessages(f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}")
+        one = {str(key): cleaned(value) for key, value in message.items() if key not in (*_OURS, "content")}
+        one["role"] = "tool" if role == "function" else role
+        if role != "assistant" and one.pop("tool_calls", None):
+            raise InvalidMessages(f"{where}.tool_calls: only a message of the assistant has tool calls")
+        for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
+            if not isinstance(one.get(key, ""), str | None):
+                raise InvalidMessages(f"{where}.{key} must be a string, not {type(one[key]).__name__}")
+            if one.get(key, "") is None:
+                del one[key]
+        one["content"] = self._content(message.get("content"), f"{where}.content")
+        if role == "assistant":
+            self._assistant(one, message, where)
+        elif "content" not in message or message["content"] is None:
+            raise InvalidMessages(f"{where} has no content")
+        return one
+
+    def _assistant(self, one: dict[str, Any], message: Mapping[str, Any], where: str) -> None:
+        calls = one.pop("tool_calls", None)
+        if calls is not None and not isinstance(calls, list):
+            raise InvalidMessages(f"{where}.tool_calls must be a list, not {type(calls).__name__}")
+        if calls:
+            one["tool_calls"] = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
+        speech = message.get("tts_content")
+        if isinstance(speech, Mapping) and isinstance(speech.get("tts_text"), str):
+            # What was spoken is what was said; the codes are not shown again.
+            one["content"] += cleaned(speech["tts_text"])
+        elif speech is not None:
+            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text")
+
+    def _content(self, content: object, where: str) -> str:
+        if content is None:
+            return ""
+        if isinstance(content, str):
+            return str(cleaned(content))
+        if not isinstance(content, Sequence) or isinstance(content, bytes):
+            raise InvalidMessages(f"{where} must be a string or a list of parts, not {type(content).__name__}")
+        written = ""
+        after_text = False
+        for at, part in enumerate(content):
+            text, is_text = self._part(part, f"{where}[{at}]")
+            written += ("\n" if after_text and is_text else "") + text
+            after_text = is_text
+        return written
+
+    def _part(self, part: object, where: str) -> tuple[str, bool]:
+        if isinstance(part, str):
+            return cleaned(part), True
+        if not isinstance(part, Mapping):
+            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}")
+        kind = part.get("type", "text")
+        if kind in ("text", "refusal"):
+            text = part.get(kind)
+            if not isinstance(text, str):
+                raise InvalidMessages(f"{where}.{kind} must be a string, not {type(text).__name__}")
+            return cleaned(text), True
+        if self._hook is None:
+            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text")
+        return self._controls.mark(cleaned(self._hook(part, where))), False
+
+
+def _call(call: object, where: str) -> dict[str, Any]:
+    if not isinstance(call, Mapping):
+        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}")
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        raise InvalidMessages(f"{where}.function must be an object with name and arguments")
+    name, arguments = function.get("name"), function.get("arguments")
+    if not isinstance(name, str) or not name:
+        raise InvalidMessages(f"{where}.function.name must be a non-empty string")
+    if isinstance(arguments, Mapping):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    if arguments is None or arguments == "":
+        arguments = "{}"
+    if not isinstance(arguments, str):
+        raise InvalidMessages(f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}")
+    id = call.get("id") or ""
+    if not isinstance(id, str):
+        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}")
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Tools as templates know them, each in its `function`; None where there are none."""
+    if not tools:
+        return None
+    return [cleaned(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]

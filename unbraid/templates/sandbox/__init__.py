@@ -1,0 +1,1 @@
+"""Jinja with limits, for templates that come from anywhere."""

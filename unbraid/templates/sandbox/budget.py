@@ -1,0 +1,116 @@
+"""How much a template may do. Templates come with models, and models come from anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import TemplateTooMuch
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLimits:
+    """The most that a template may be, write and do. A prompt of a million tokens stays far below."""
+
+    source: int = 1_000_000
+    """Characters of the template."""
+    output: int = 32_000_000
+    """Characters that it may write, and that a single value of it may have."""
+    items: int = 1_000_000
+    """Items that a list may have."""
+    steps: int = 2_000_000
+    """Turns of loops, calls, filters and operations."""
+    work: int = 200_000_000
+    """Characters and items that all operations together may make on the way."""
+    seconds: float = 5.0
+
+
+class Budget:
+    """What one rendering has left."""
+
+    __slots__ = ("_deadline", "_steps", "_work", "limits")
+
+    def __init__(self, limits: TemplateLimits) -> None:
+        self.limits = limits
+        self._steps = limits.steps
+        self._work = limits.work
+        self._deadline = time.monotonic() + limits.seconds
+
+    def step(self, made: int = 0) -> None:
+        """One step, which made so many characters or items."""
+        self._steps -= 1
+        self._work -= made
+        if self._steps < 0:
+            raise TemplateTooMuch(f"it takes more than {self.limits.steps:,} steps")
+        if made > self.limits.output:
+            raise TemplateTooMuch(f"it makes a value of more than {self.limits.output:,} characters")
+        if self._work < 0:
+            raise TemplateTooMuch(f"it makes more than {self.limits.work:,} characters or items")
+        if time.monotonic() > self._deadline:
+            raise TemplateTooMuch(f"it runs for longer than {self.limits.seconds:g} seconds")
+
+    def count(self, items: int) -> None:
+        """One step, which made a list of so many items."""
+        if items > self.limits.items:
+            raise TemplateTooMuch(f"it makes a list of more than {self.limits.items:,} items")
+        self.step(items)
+
+    def collected(self, texts: Iterable[str]) -> str:
+        """The texts as one; no more of them are taken than it may have."""
+        kept, size = [], 0
+        for text in texts:
+            kept.append(text)
+            size += len(text)
+            if size > self.limits.output:
+                break
+        self.step(size)
+        return "".join(kept)
+
+    def weigh(self, value: Any) -> None:
+        """Spend what `value` would have as text, roughly, before anything is made of it. Lists that hold the same list
+        again and again are small to have and endless to write."""
+        if isinstance(value, str | bytes):
+            self.step(len(value))
+            return
+        stack, total, nodes = [value], 0, 0
+        while stack:
+            one = stack.pop()
+            nodes += 1
+            if isinstance(one, str | bytes):
+                total += len(one)
+            elif isinstance(one, dict):
+                stack.extend(one)
+                stack.extend(one.values())
+            elif isinstance(one, list | tuple | set | frozenset | range | KeysView | ValuesView | ItemsView):
+                stack.extend(one)
+            elif isinstance(one, int):
+                total += one.bit_length() // 3
+            if nodes + len(stack) > self.limits.items:
+                raise TemplateTooMuch(f"it makes a value of more than {self.limits.items:,} items")
+        self._steps -= nodes // 8
+        self.step(total + nodes)
+
+
+_current: ContextVar[Budget | None] = ContextVar("unbraid_template_budget", default=None)
+WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
+"""Jinja works out constants while it compiles. Where that is too much, they are left for when the template runs."""
+
+
+def current() -> Budget:
+    """The budget of what runs now."""
+    return _current.get() or Budget(WHILE_COMPILING)
+
+
+@contextmanager
+def spending(limits: TemplateLimits) -> Iterator[Budget]:
+    """A fresh budget for what runs inside."""
+    budget = Budget(limits)
+    token = _current.set(budget)
+    try:
+        yield budget
+    finally:
+        _current.reset(token)
