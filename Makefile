@@ -27,9 +27,8 @@ test: lint ## Run the linters and the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)
-	$(ENGINES)/bin/python -m pytest tests/test_constraints.py tests/test_schemas.py tests/test_grammar_engines.py \
-		tests/test_vllm.py tests/test_vllm_clients.py tests/test_plugin_vllm.py tests/test_plugin_vllm_serve.py \
-		tests/test_listeners_rules.py tests/test_listeners_vllm.py tests/test_plugin_sglang.py
+	$(ENGINES)/bin/python -m pytest tests/constraints tests/engines/test_vllm.py \
+		tests/clients/test_vllm_clients.py tests/plugins tests/speech/listeners
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .

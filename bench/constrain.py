@@ -33,7 +33,7 @@ import constrain_xgrammar
 import pytest
 from constrain_runs import Found, Request, Steps
 
-from tests import real_tokenizers
+from tests.support import real_tokenizers
 
 FIRST_MASK_MS = 5.0
 STEP_US = 100.0

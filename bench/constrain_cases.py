@@ -12,7 +12,7 @@ from typing import Any
 
 import cases
 
-from tests import real_tokenizers
+from tests.support import real_tokenizers
 from unbraid.tokens import vocabulary
 
 Schema = dict[str, Any]

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.running_server import service_of
+from tests.support.running_server import service_of
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.server.app import create_app
 from unbraid.templates import built_in
@@ -58,7 +58,7 @@ def call() -> list[str]:
 
 
 def tokens() -> list[int]:
-    from tests.real_tokenizers import encode, qwen3_huggingface
+    from tests.support.real_tokenizers import encode, qwen3_huggingface
 
     return encode(qwen3_huggingface(), "".join(words()))
 
@@ -75,7 +75,7 @@ def unbraid_app(case: Case) -> ASGIApp:
     """The whole server on the replay engine."""
     tokenizer = None
     if case.ids:
-        from tests.real_tokenizers import qwen3_huggingface
+        from tests.support.real_tokenizers import qwen3_huggingface
 
         tokenizer = qwen3_huggingface()
     engine = ReplayEngine([_script(case)], repeat=True, vocabulary=None if tokenizer is None else vocabulary(tokenizer))

@@ -50,7 +50,7 @@ import transcribe_systems
 from transcribe_language import Compared, Row
 from transcribe_speed import REQUESTS, Field, Fresh, Speed, Task, fresh
 
-from tests.real_speech import recording
+from tests.support.real_speech import recording
 
 FUSED = 1.02
 MODELS = ("whisper-tiny", "whisper-base")

@@ -11,8 +11,8 @@ from statistics import median
 
 import numpy as np
 
-from tests.real_speech import Recording
-from tests.whisper_models import files
+from tests.speech.whisper.whisper_models import files
+from tests.support.real_speech import Recording
 from unbraid.speech.adapters import Wish
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples

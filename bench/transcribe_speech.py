@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.real_speech import ASTERISK, RATE, Recording, recording
+from tests.support.real_speech import ASTERISK, RATE, Recording, recording
 
 LANGUAGES = tuple(ASTERISK)
 _SHORT = ("demo-abouttotry", "demo-nogo", "demo-thanks")

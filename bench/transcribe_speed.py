@@ -11,8 +11,8 @@ from statistics import median
 from peers import PeerMissing
 from transcribe_systems import Answer, System, Worker
 
-from tests.real_speech import Recording
-from tests.word_errors import error_rate
+from tests.speech.word_errors import error_rate
+from tests.support.real_speech import Recording
 
 REQUESTS = 10
 

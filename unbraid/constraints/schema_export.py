@@ -3,7 +3,7 @@
 Each converter has its own idea of JSON schema. One sees the JSON text of a string where the other sees the string, and
 both get some keywords wrong. So a schema is brought to a plain form (see schema_algebra.py) and written again with
 those keywords alone that the converter gets right. What it has no words for is left out, so that every valid value
-stays possible, and is listed. tests/test_schemas.py tries all of it with the real ones.
+stays possible, and is listed. tests/constraints/test_schemas.py tries all of it with the real ones.
 """
 
 from __future__ import annotations

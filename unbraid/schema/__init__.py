@@ -1,1 +1,1 @@
-"""JSON Schema, read once for the whole library: checks, references, the normal form, and the kinds of value it admits."""
+"""JSON Schema, read once for the whole library: checks, references, the normal form, and kinds of value."""

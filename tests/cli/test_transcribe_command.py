@@ -1,0 +1,173 @@
+"""`unbraid transcribe` as a process: its formats, several files, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import wave
+from pathlib import Path
+
+import pytest
+
+from ..speech.whisper.whisper_models import files
+from ..support.places import ROOT
+from ..support.real_speech import recording
+
+pytest.importorskip("av", reason="av is not installed: pip install av")
+
+CLOCK = r"\d\d:\d\d:\d\d,\d{3}"
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "unbraid",
+        "transcribe",
+        "--model",
+        str(files("whisper-tiny").folder),
+        *map(str, arguments),
+    ]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    done = subprocess.run(command(*arguments), capture_output=True, env=environment(), timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture
+def weasels() -> Path:
+    return recording("en", "tt-weasels").path
+
+
+@pytest.fixture
+def letter(tmp_path: Path) -> Path:
+    """It is no recording, whatever its name is."""
+    path = tmp_path / "letter.mp3"
+    path.write_bytes(b"Dear Sir or Madam,\n" * 100)
+    return path
+
+
+def test_several_files_of_which_some_are_broken(weasels: Path, letter: Path, tmp_path: Path) -> None:
+    """The others are transcribed all the same."""
+    code, out, err = run(weasels, letter, tmp_path / "none.wav", recording("fr", "tt-weasels").path)
+    assert code == 2
+    english, french = out.splitlines()
+    assert "phone system" in english
+    assert "téléphonique" in french
+    broken, missing = err.splitlines()
+    assert broken.startswith(f"unbraid: {letter}: ")
+    assert "not a sound file" in broken
+    assert "No such file" in missing
+
+
+def test_srt(weasels: Path) -> None:
+    code, out, err = run(weasels, "--format", "srt", "--language", "English")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(f"1\n{CLOCK} --> {CLOCK}\nWeasels have eaten our phone system.\n", out)
+
+
+def test_translations_into_a_folder(tmp_path: Path) -> None:
+    """In the format of the API, each in a file of its own."""
+    spanish, french = recording("es", "demo-thanks").path, tmp_path / "fr.wav"
+    french.write_bytes(recording("fr", "demo-thanks").path.read_bytes())
+    folder = tmp_path / "new" / "folder"
+    code, out, err = run(spanish, french, "--translate", "--format", "verbose_json", "--output", folder)
+    assert (code, out, err) == (0, "", "")
+    found = {path.name: json.loads(path.read_text("utf-8")) for path in folder.iterdir()}
+    assert found.keys() == {"demo-thanks.json", "fr.json"}
+    assert {each["language"] for each in found.values()} == {"spanish", "french"}
+    for each in found.values():
+        assert each["task"] == "translate"
+        assert each["text"], "what a tiny model makes of it is its affair"
+
+
+def test_words_and_beams(weasels: Path) -> None:
+    code, out, err = run(weasels, "--format", "verbose_json", "--word-timestamps", "--beam-size", "2")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert [word["word"] for word in found["words"]] == found["text"].split()
+    assert found["words"][0]["start"] < found["words"][-1]["end"] <= found["duration"]
+    code, out, _ = run(weasels, "--format", "verbose_json")
+    assert "words" not in json.loads(out)
+
+
+def test_json_and_what_it_may_be(weasels: Path) -> None:
+    code, out, _ = run(
+        weasels, "--format", "json", "--languages", "de, en", "--prompt", "Weasels", "--temperature", "0"
+    )
+    assert code == 0
+    found = json.loads(out)
+    assert (found["language"], found["usage"]) == ("en", {"type": "duration", "seconds": 3})
+
+
+def test_a_language_that_is_not_known(weasels: Path) -> None:
+    code, out, err = run(weasels, "--language", "germn")
+    assert (code, out) == (2, "")
+    assert "knows no language 'germn'; near it are german" in err
+    assert "Traceback" not in err
+
+
+def test_settings_that_are_wrong(weasels: Path, tmp_path: Path) -> None:
+    code, _, err = run(weasels, "--temperature", "3")
+    assert (code, err) == (2, "unbraid: --temperature must be from 0 to 1, not 3\n")
+    code, _, err = run(weasels, tmp_path / f"{weasels.stem}.mp3", "--output", tmp_path)
+    assert code == 2
+    assert f"would both be written to {tmp_path / weasels.stem}.txt" in err
+    code, _, err = run(weasels, "--word-timestamps")
+    assert (code, err) == (2, "unbraid: --word-timestamps needs --format verbose_json: text has no place for them\n")
+    code, _, err = run(weasels, "--beam-size", "9")
+    assert (code, err) == (2, "unbraid: this model takes 1 to 8 beams, not 9\n")
+    code, _, err = run(weasels, "--format", "xml")
+    assert code == 2
+    assert "verbose_json" in err
+
+
+def test_a_model_that_is_not_there(weasels: Path) -> None:
+    code, _, err = run(weasels, "--model", "whisper-gigantic")
+    assert code == 2
+    assert "whisper-base" in err
+    assert "Traceback" not in err
+
+
+def test_the_line_that_says_how_far_it_is(weasels: Path) -> None:
+    """On a terminal only, and gone at the end."""
+    ours, theirs = pty.openpty()
+    done = subprocess.run(command(weasels), stdout=subprocess.PIPE, stderr=theirs, env=environment(), timeout=120)
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"phone system" in done.stdout
+    assert f"\r{weasels.name} [en] 0:02" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """It ends at once, without a word."""
+    path = tmp_path / "long.wav"
+    with wave.open(str(recording("en", "demo-instruct").path)) as speech, wave.open(str(path), "wb") as long:
+        long.setparams(speech.getparams())
+        long.writeframes(speech.readframes(speech.getnframes()) * 20)
+    process = subprocess.Popen(
+        command(recording("en", "tt-weasels").path, path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()  # the first file is done, and the second has begun
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, b"", b"")

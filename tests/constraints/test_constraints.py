@@ -1,0 +1,780 @@
+"""Constraints: what they accept parses (law 11), and they accept what they should and nothing else.
+
+The texts are random walks through the masks of llguidance on real tokenizers; `HYPOTHESIS_PROFILE=long` takes more than
+a thousand walks a format. The same texts are given to llama.cpp and, where it is installed, to xgrammar.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from functools import cache
+from typing import Any, cast
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import unbraid
+import unbraid.tokens
+from unbraid import (
+    Constraint,
+    Format,
+    InvalidSchema,
+    InvalidTools,
+    Message,
+    NotRegular,
+    NotTokens,
+    Text,
+    ToolCall,
+    UnbraidError,
+)
+from unbraid.constraints.constraint import Dialect
+from unbraid.constraints.dialects.lark import to_lark
+from unbraid.constraints.masks import Masks
+from unbraid.core import diagnostics, grammar
+from unbraid.core.vocabulary import WholeVocabulary
+
+from ..core.test_token_laws import CASES
+from ..support import real_tokenizers
+from ..support.derivations import Derivation
+from ..support.real_tokenizers import encode_plain
+from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
+from .walks import constraint_accepts, walk
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+
+
+def tool(name: str, strict: bool, **schema: Any) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": name, "strict": strict, "parameters": {"type": "object", **schema}},
+    }
+
+
+WEATHER = tool(
+    "get_weather",
+    True,
+    properties={
+        "city": {"type": "string"},
+        "unit": {"enum": ["c", "f", None, 3]},
+        "days": {"type": "integer", "minimum": -3, "maximum": 17},
+        "host": {"type": "string", "format": "ipv4"},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$"},
+        "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
+        "deep": {"$ref": "#/$defs/node"},
+        "ok": {"type": "boolean"},
+    },
+    required=["city", "days"],
+    additionalProperties=False,
+    **{
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
+                "required": ["v"],
+                "additionalProperties": False,
+            }
+        }
+    },
+)
+PLACE = tool(
+    "place",
+    True,
+    properties={
+        "at": {
+            "oneOf": [
+                {"type": "string", "minLength": 1, "maxLength": 8},
+                {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+            ]
+        },
+        "zoom": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]},
+    },
+    required=["at"],
+    additionalProperties={"type": "boolean"},
+)
+SEARCH = tool("search", False, properties={"query": {"type": "string"}, "limit": {"type": "integer"}})
+ALIKE = [
+    tool("a", False),
+    tool("ab", True, properties={"x": {"type": "string"}, "x_y": {"type": "number"}}),
+    tool(
+        "a-b",
+        True,
+        properties={"s": {"enum": ["a", "ab", 'a b"c', "3 x", 3]}, "b": {"type": "boolean"}},
+        required=["b"],
+    ),
+    tool(
+        "abc",
+        True,
+        properties={
+            "o": {"type": "object", "properties": {"k": {"type": "string"}}, "additionalProperties": False},
+            "e": {"type": ["string", "null"], "minLength": 1},
+            "n": {"enum": [1, 10, 100, "x"]},
+            "m": {"type": "string", "minLength": 2, "maxLength": 4},
+            "p": {"type": "string", "pattern": "^a*b?$"},
+        },
+        additionalProperties=False,
+    ),
+]
+SEARCH_ANYTHING = tool("search", False, properties={"q": {}})
+NOW = tool("now", True, additionalProperties=False)
+TOOLS = [WEATHER, PLACE, SEARCH, NOW]
+ANSWER = {"type": "json_schema", "json_schema": {"name": "w", "schema": WEATHER["function"]["parameters"]}}
+EVERY_TOOL = [one["function"] for one in (*TOOLS, *ALIKE)]
+SCHEMAS = {function["name"]: function["parameters"] for function in EVERY_TOOL if function["strict"]}
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "auto": {"tools": TOOLS},
+    "auto, one call": {"tools": TOOLS, "parallel_tool_calls": False},
+    "required": {"tools": TOOLS, "tool_choice": "required"},
+    "required, one call": {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
+    "named": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "place"}}},
+    "none": {"tools": TOOLS, "tool_choice": "none"},
+    "json": {"response_format": ANSWER},
+    "json or calls": {"tools": TOOLS, "response_format": {"type": "json_object"}},
+}
+FORMATS = [format.name for format in unbraid.all_formats()]
+EOS = {"<|im_end|>", "<|endoftext|>", "</s>", "<|EOT|>"}
+
+
+def requests(format: Format) -> dict[str, dict[str, Any]]:
+    """The requests that make sense for a format, from wherever a prompt of its may leave it."""
+    known = dict(REQUESTS)
+    if format.tools is None:
+        sensible = ("none", "json") if format.transcript is None else ("none",)
+        known = {name: {**request, "tools": []} for name, request in known.items() if name in sensible}
+    elif format.tools.bare:
+        del known["json or calls"]  # nobody could tell which of them it is
+    prompts: dict[str, dict[str, Any]] = {"": {}}
+    if format.reasoning is not None:
+        prompts |= {
+            " in reasoning": {"prompt": format.reasoning.open},
+            " after reasoning": {"reasoning": True, "prompt": ""},
+        }
+    if format.speech is not None:
+        prompts[" in speech"] = {"prompt": format.speech.open}
+    return {f"{name}{where}": {**request, **more} for name, request in known.items() for where, more in prompts.items()}
+
+
+# Most requests are tried on these, which have all that the others are made of; on the others, a few. The long run tries
+# all on all.
+THOROUGH = {format for format, _ in CASES.values()}
+
+
+def tried(name: str) -> dict[str, dict[str, Any]]:
+    """The requests that a format is tried with."""
+    every = requests(unbraid.find(name))
+    if LONG:
+        return every
+    most = 10 if name in THOROUGH else 3
+    return {kind: every[kind] for kind in sorted(random.Random(name).sample(sorted(every), min(most, len(every))))}
+
+
+@cache
+def tokenizer_of(name: str) -> Any:
+    """A tokenizer of a model that speaks the format, or one that does not know it: then its markers are text."""
+    for format, make in CASES.values():
+        if format == name:
+            return make()
+    versions = {"mistral-v3": 3, "mistral-v11": 11, "mistral-v13": 13}
+    return real_tokenizers.mistral(versions[name]) if name in versions else real_tokenizers.qwen3_huggingface()
+
+
+def vocabulary(tokenizer: object) -> WholeVocabulary:
+    return cast(WholeVocabulary, unbraid.tokens.vocabulary(tokenizer))
+
+
+def ends(words: WholeVocabulary) -> set[int]:
+    return {token for token in map(words.token_id, EOS) if token is not None}
+
+
+def closers(format: Format, tokenizer: Any) -> list[list[int]]:
+    """Tokens that close what may be open, or open it."""
+    texts = {'"', "}", '"}', '"}}', "]", ")", '")', "'", "')"}
+    for pair in (format.reasoning, format.answer, format.tools, format.speech):
+        if pair is not None:
+            texts |= {text.strip() for text in (pair.open, pair.close) if text}
+    for node in _nodes(format.tools):
+        if isinstance(node, grammar.TaggedArguments):
+            texts |= {node.close, node.close.strip()}
+        elif isinstance(node, grammar.BareArguments):
+            texts.add(node.quote)
+        elif isinstance(node, grammar.ElementArguments):
+            texts |= {node.mark, f"{node.mark}</x>", "</x>", "</", "/x>", ">"}
+        elif isinstance(node, str) and node.strip():
+            texts.add(node.strip())
+    words = vocabulary(tokenizer)
+    spelled = [encode_plain(tokenizer, text) for text in sorted(texts)]
+    return [ids for ids in spelled if ids] + [
+        [token] for token in map(words.token_id, sorted(texts)) if token is not None
+    ]
+
+
+def _nodes(tools: grammar.Calls | None) -> list[grammar.CallPart]:
+    if tools is None:
+        return []
+    bodies, body = [], tools.body
+    while isinstance(body, grammar.Either):
+        bodies.append(body.first)
+        body = body.second
+    calls = [each.call if isinstance(each, grammar.CallList) else each for each in [*bodies, body]]
+    return [part for call in calls for part in call.parts]
+
+
+def check_message(message: Message, request: dict[str, Any], constraint: Constraint, dialect: Dialect = "lark") -> bool:
+    """Law 11, and what the request asked for. False where the arguments do not follow their schema in what the dialect
+    cannot say."""
+    wrong = ""
+    try:
+        _check_message(message, request)
+    except jsonschema.ValidationError as error:
+        wrong = str(error.absolute_path[0])
+    assert not wrong or any(wrong in loose.where for loose in constraint.loosened(dialect))
+    return not wrong
+
+
+def _check_message(message: Message, request: dict[str, Any]) -> None:
+    # That an id is new, no grammar can say.
+    assert [one for one in message.diagnostics if one.kind != diagnostics.DUPLICATE_ID] == []
+    calls = message.tool_calls
+    choice = request.get("tool_choice", "auto")
+    if not request.get("tools") or choice == "none":
+        assert not calls
+    if choice == "required" or isinstance(choice, dict):
+        assert calls
+    if isinstance(choice, dict) or request.get("parallel_tool_calls") is False:
+        assert len(calls) <= 1
+    if isinstance(choice, dict):
+        assert [call.name for call in calls] == [choice["function"]["name"]]
+    for call in calls:
+        assert call.complete
+        if call.name in SCHEMAS:
+            validate(json.loads(call.arguments), SCHEMAS[call.name])
+        else:
+            assert isinstance(json.loads(call.arguments), dict)
+    if "response_format" in request and not calls:
+        answer = json.loads(message.content)
+        schema = request["response_format"].get("json_schema", {}).get("schema", {"type": "object"})
+        validate(answer, schema)
+
+
+def validate(value: object, schema: Any) -> None:
+    jsonschema.validate(value, schema, jsonschema.Draft202012Validator, format_checker=jsonschema.FormatChecker())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_11_agreement(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    words = vocabulary(tokenizer)
+    format = unbraid.find(name).for_version(words.version)
+    ways = closers(format, tokenizer)
+    every = tried(name)
+    most = 1000 if LONG else 15 if name in THOROUGH else 3
+    done = 0
+    for seed in range(1 + most // len(every)):
+        for kind, request in every.items():
+            constraint = unbraid.constraint(name, tokenizer=tokenizer, **request)
+            chance = random.Random(f"{name} {kind} {seed}")
+            ids = walk(constraint.masks(ends(words)), ends(words), ways, chance, size=chance.choice([0, 20, 60]))
+            assert ids is not None, kind
+            tools = request.get("tools")
+            message = unbraid.parse(name, ids, tools=tools, tokenizer=tokenizer, prompt=request.get("prompt"))
+            check_message(message, request, constraint)
+            done += 1
+    assert done >= most
+
+
+COMPOSED = [
+    unbraid.compose(reasoning="deepseek-r1", tools="hermes", audio="step-audio-2"),
+    unbraid.compose(reasoning="mistral", tools="qwen3-coder", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="mistral", audio="step-audio-2"),
+    unbraid.compose(reasoning="think", tools="lfm2"),
+]
+
+
+@pytest.mark.parametrize("format", [*unbraid.all_formats(), *COMPOSED], ids=lambda one: one.name)
+def test_every_dialect_accepts_all_of_the_language(format: Format) -> None:
+    """Derived from the language itself: a dialect that refuses one of these is too narrow."""
+    chance = random.Random(format.name)
+    kinds = list(requests(format).items())
+    for _ in range(100 if LONG else 6 if format.name in THOROUGH else 2):
+        kind, request = chance.choice(kinds)
+        if request.get("tools"):
+            request = {**request, "tools": chance.choice([TOOLS, ALIKE])}
+            if isinstance(request.get("tool_choice"), dict):
+                name = request["tools"][1]["function"]["name"]
+                request["tool_choice"] = {"type": "function", "function": {"name": name}}
+        constraint = unbraid.constraint(format, **request)
+        derivation = Derivation(constraint._language, chance)
+        texts = [text for text in (derivation.text() for _ in range(8)) if text is not None and len(text) < 2_000]
+        valid = []
+        for text in texts:
+            message = unbraid.parse(format, text, tools=request.get("tools"), prompt=request.get("prompt"))
+            if check_message(message, request, constraint, "gbnf"):
+                valid.append(text)
+        lark = LlguidanceGrammar(to_lark(constraint._language, all_escapes=True)[0])
+        assert [text for text in valid if not lark.accepts(text)] == [], kind
+        # The vocabulary that llama.cpp is tried with lacks a few control characters.
+        known = [text for text in texts if not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text)]
+        gbnf = LlamaCppGrammar(constraint.to_gbnf())
+        assert [text for text in known if not gbnf.accepts(text)] == [], kind
+
+
+def walks_over_text(name: str, kind: str, count: int) -> tuple[Constraint, list[str]]:
+    """The constraint for text alone, and texts that it accepts, which are checked as well."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    words, format = vocabulary(tokenizer), unbraid.find(name)
+    request = requests(format)[kind]
+    constraint = unbraid.constraint(name, **request)
+    texts = []
+    for seed in range(count):
+        masks = Masks(constraint.to_lark(), words, ends(words))
+        chance = random.Random(f"{name} {kind} {seed}")
+        ids = walk(masks, ends(words), closers(format, tokenizer), chance, size=chance.choice([0, 15, 30]))
+        assert ids is not None
+        text = b"".join(words.token_bytes(token) or b"" for token in ids).decode()
+        message = unbraid.parse(name, text, tools=request.get("tools"), prompt=request.get("prompt"))
+        check_message(message, request, constraint)
+        texts.append(text)
+    return constraint, texts
+
+
+every_request = pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in FORMATS for kind in tried(name)])
+
+
+@every_request
+def test_the_same_texts_are_accepted_by_llama_cpp(name: str, kind: str) -> None:
+    pytest.importorskip("xllamacpp")
+    constraint, texts = walks_over_text(name, kind, 40 if LONG else 2)
+    grammar = LlamaCppGrammar(constraint.to_gbnf())
+    # The vocabulary that it is tried with lacks a few control characters.
+    known = [text for text in texts if not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)]
+    assert [text for text in known if not grammar.accepts(text)] == []
+
+
+@every_request
+def test_the_same_texts_are_accepted_by_xgrammar(name: str, kind: str) -> None:
+    pytest.importorskip("xgrammar", reason="xgrammar needs torch: `make test-engines` has both")
+    constraint, texts = walks_over_text(name, kind, 40 if LONG else 2)
+    ebnf = XGrammarGrammar.from_ebnf(constraint.to_ebnf())
+    tag = XGrammarGrammar.from_structural_tag(constraint.to_structural_tag())
+    assert [text for text in texts if not ebnf.accepts(text)] == []
+    # Its integers with bounds can be 0, but not be spelled -0.
+    assert [text for text in texts if not tag.accepts(text) and not re.search(r"-0\b", text)] == []
+
+
+@every_request
+def test_the_same_texts_are_accepted_by_the_regex(name: str, kind: str) -> None:
+    constraint, texts = walks_over_text(name, kind, 2)
+    try:
+        matches = re.compile(constraint.to_regex()).fullmatch
+    except NotRegular:
+        assert kind.startswith(("auto", "required", "json", "named"))  # where any JSON may come
+        return
+    assert [text for text in texts if not matches(text)] == []
+
+
+# --- What is accepted ----------------------------------------------------------------------------------------------
+
+CALL = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+OTHER = '<tool_call>\n{"name": "search", "arguments": {"query": "x", "more": [1, {"a": null}]}}\n</tool_call>'
+STRICT = '<tool_call>\n{"name": "place", "arguments": {"at": [1, 2.5], "zoom": null, "far": true}}\n</tool_call>'
+THINK = "<think>\nwell\n</think>\n\n"
+JSON = '{"city": "Paris", "days": 3}'
+
+# Request, texts that it accepts, texts that it refuses; for qwen3, as text.
+ACCEPTED: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "no tools": ({}, ["", "hi", THINK + "hi", "a < b"], [CALL, "hi </think>", "<think> never closed"]),
+    "auto": (
+        {"tools": TOOLS},
+        ["", "hi", CALL, CALL + "\n" + OTHER, "I look.\n" + CALL, THINK + CALL, CALL + " done", STRICT],
+        [
+            "<tool_call>",
+            CALL.replace("now", "unknown"),
+            CALL[:-3],
+            STRICT.replace("2.5", '"2.5"'),
+            STRICT.replace("true", "1"),
+            STRICT.replace(', "zoom": null', "").replace('"at": [1, 2.5], ', ""),
+            OTHER.replace('{"query"', '"query"'),
+        ],
+    ),
+    "one call": ({"tools": TOOLS, "parallel_tool_calls": False}, ["hi", CALL, "a" + CALL + "b"], [CALL + CALL]),
+    "none": ({"tools": TOOLS, "tool_choice": "none"}, ["hi", THINK + "hi"], [CALL, "hi" + CALL, "<tool_call>"]),
+    "required": (
+        {"tools": TOOLS, "tool_choice": "required"},
+        [CALL, CALL + "\n" + OTHER, THINK + CALL, "\n" + CALL + "\n"],
+        ["", "hi", "I look." + CALL, CALL + "done", THINK, CALL + "\n\n"],
+    ),
+    "named": (
+        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "now"}}},
+        [CALL, THINK + CALL],
+        ["hi", OTHER, CALL + CALL],
+    ),
+    "named, as newer clients write it": (
+        {"tools": TOOLS, "tool_choice": {"type": "function", "name": "now"}},
+        [CALL],
+        [OTHER],
+    ),
+    "allowed tools": (
+        {
+            "tools": TOOLS,
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "name": "now"}]},
+            },
+        },
+        ["hi", CALL, CALL + CALL],
+        [OTHER],
+    ),
+    "must reason": ({"reasoning": True}, [THINK, THINK + "hi"], ["hi", ""]),
+    "must not reason": ({"reasoning": False}, ["hi"], [THINK + "hi", THINK]),
+    "reasoning opened": ({"prompt": "<think>\n"}, ["well</think>hi", THINK + "hi"], ["hi", "well"]),
+    "json": (
+        {"response_format": ANSWER},
+        [JSON, THINK + JSON, f" {JSON}"],
+        ["hi", JSON + "!", JSON.replace("3", "99"), JSON + "\n"],
+    ),
+    "json object": (
+        {"response_format": {"type": "json_object"}},
+        ["{}", JSON, THINK + '{"any": [{}]}'],
+        ["[]", "hi", '{"a": "<tool_call>"}'],
+    ),
+    "json or calls": (
+        {"tools": TOOLS, "response_format": ANSWER},
+        [JSON, CALL, CALL + OTHER, THINK + CALL],
+        ["hi", JSON + CALL, ""],
+    ),
+    "text": ({"response_format": {"type": "text"}}, ["hi"], [CALL]),
+    "nulls": ({"tools": TOOLS, "parallel_tool_calls": None, "tool_choice": {"type": "auto"}}, ["hi", CALL + CALL], []),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_a_request_allows(name: str) -> None:
+    request, accepted, refused = ACCEPTED[name]
+    constraint = unbraid.constraint("qwen3", **request)
+    assert [text for text in accepted if not constraint_accepts(constraint, text)] == []
+    assert [text for text in refused if constraint_accepts(constraint, text)] == []
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_llama_cpp_allows_the_same(name: str) -> None:
+    pytest.importorskip("xllamacpp")
+    request, accepted, refused = ACCEPTED[name]
+    allowed = LlamaCppGrammar(unbraid.constraint("qwen3", **request).to_gbnf())
+    assert [text for text in accepted if not allowed.accepts(text)] == []
+    assert [text for text in refused if allowed.accepts(text)] == []
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_xgrammar_allows_the_same(name: str) -> None:
+    pytest.importorskip("xgrammar", reason="xgrammar needs torch: `make test-engines` has both")
+    request, accepted, refused = ACCEPTED[name]
+    constraint = unbraid.constraint("qwen3", **request)
+    for allowed in (
+        XGrammarGrammar.from_ebnf(constraint.to_ebnf()),
+        XGrammarGrammar.from_structural_tag(constraint.to_structural_tag()),
+    ):
+        assert [text for text in accepted if not allowed.accepts(text)] == []
+        loose = [text for text in refused if allowed.accepts(text)]
+        assert not loose or constraint.loosened("structural_tag")
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<[>]"), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.dictionaries(st.from_regex("[a-z][a-z0-9_]{0,6}", fullmatch=True), values, max_size=4)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=300 if LONG else 5)
+@given(data=st.data())
+def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
+    """By the constraint of its format, which is then not too narrow."""
+    format = unbraid.find(name)
+    parts: list[unbraid.Part] = []
+    opening = ""
+    if format.transcript is not None:
+        opening = f"<|{data.draw(st.sampled_from(format.transcript.languages))}|><|transcribe|><|notimestamps|>"
+    if format.reasoning is not None and data.draw(st.booleans()):
+        parts.append(Text("reasoning", data.draw(words.map(lambda text: text or "hm"))))
+    if text := data.draw(words):
+        parts.append(Text("content", text))
+    if format.tools is not None:
+        calls = data.draw(st.lists(st.tuples(st.sampled_from(["f", "fn", "search"]), arguments), max_size=3))
+        parts += [ToolCall(called, json.dumps(having, ensure_ascii=False)) for called, having in calls]
+    rendered = opening + unbraid.render(name, Message(tuple(parts)))
+    tools = [] if format.tools is None else [tool("f", False), tool("fn", True), SEARCH_ANYTHING]
+    assert constraint_accepts(unbraid.constraint(name, tools=tools, prompt=""), rendered), rendered
+
+
+SPOKEN = "<audio_1>Hi<audio_2><tts_pad>"
+STEP_CALL = "<tool_call>function\nnow\n{}</tool_call>"
+
+
+def test_speech_may_surround_calls() -> None:
+    constraint = unbraid.constraint("step-audio-2", tools=TOOLS, tool_choice="required")
+    for text in (
+        STEP_CALL,
+        f"<tts_start>{SPOKEN}<tts_end>{STEP_CALL}",
+        f"<tts_start>{SPOKEN}{STEP_CALL}{SPOKEN}<tts_end>",
+        f"<think>\nwell\n</think>\n\n<tts_start>{SPOKEN}<tts_end>{STEP_CALL}{STEP_CALL}",
+    ):
+        assert constraint_accepts(constraint, text), text
+    for text in (f"<tts_start>{SPOKEN}<tts_end>", "Hi", f"{SPOKEN}{STEP_CALL}", f"Hi {STEP_CALL}"):
+        assert not constraint_accepts(constraint, text), text
+    spoken = unbraid.constraint("step-audio-2", tools=TOOLS, prompt="<tts_start>")
+    for text in (SPOKEN, f"{SPOKEN}<tts_end>", f"{SPOKEN}<tts_end>{STEP_CALL}", f"{SPOKEN}{STEP_CALL}"):
+        assert constraint_accepts(spoken, text), text
+    assert not constraint_accepts(spoken, f"{SPOKEN}<tts_start>")
+
+
+# --- Tokens --------------------------------------------------------------------------------------------------------
+
+
+def test_a_marker_cannot_be_spelled_out() -> None:
+    """As ordinary tokens it would be text to the parser, and free text in which anything goes to the constraint."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    words = vocabulary(tokenizer)
+    spelled = encode_plain(tokenizer, "<tool_call>")
+    assert len(spelled) > 1
+    opening, closing = words.token_id("<tool_call>"), words.token_id("</tool_call>")
+    assert opening is not None
+    assert closing is not None
+    for choice in ("auto", "none", "required"):
+        masks = unbraid.constraint("qwen3", tools=TOOLS, tool_choice=choice, tokenizer=tokenizer).masks()
+        assert masks.accepted(spelled) < len(spelled)
+        assert masks.accepted([opening]) == (choice != "none")
+        for text in ("<think>", "</think>", "</tool_call>", "<|im_start|>"):
+            ids = encode_plain(tokenizer, text)
+            assert masks.accepted(ids) < len(ids) or text == "<|im_start|>"
+    # Nor can what stands for a marker in an argument leave the call: there the text is data, and the token forbidden.
+    call = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required", tokenizer=tokenizer).masks()
+    for token in [opening, *encode_plain(tokenizer, '{"name": "search", "arguments": {"query": "')]:
+        call.advance(token)
+    assert call.accepted([closing]) == 0
+    assert call.accepted(encode_plain(tokenizer, "</tool_call>")) > 1
+
+
+def test_xgrammar_wants_the_token() -> None:
+    pytest.importorskip("xgrammar", reason="xgrammar needs torch: `make test-engines` has both")
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    words = vocabulary(tokenizer)
+    opening, closing, end = map(words.token_id, ("<tool_call>", "</tool_call>", "<|im_end|>"))
+    assert opening is not None
+    assert closing is not None
+    assert end is not None
+    tokens = Tokens(tuple(words.token_bytes(token) or b"" for token in range(words.size)), end, ())
+    body = encode_plain(tokenizer, '{"name": "now", "arguments": {}}')
+    constraint = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required", tokenizer=tokenizer)
+    for allowed in (
+        XGrammarGrammar.from_structural_tag(constraint.to_structural_tag(), tokens),
+        XGrammarGrammar.from_ebnf(constraint.to_ebnf(), tokens),
+    ):
+        assert allowed.accepts([opening, *body, closing])
+        assert not allowed.accepts([*encode_plain(tokenizer, "<tool_call>"), *body, closing])
+
+
+def test_llama_cpp_wants_the_token() -> None:
+    """A format whose markers are tokens of the vocabulary that llama.cpp is tried with."""
+    pytest.importorskip("xllamacpp")
+    format = Format("small", tools=grammar.Calls("<|im_start|>", grammar.Call((grammar.JsonCall(),)), "<repo_name>"))
+    words = SmolVocabulary()
+    opening, closing = words.token_id("<|im_start|>"), words.token_id("<repo_name>")
+    assert opening is not None
+    assert closing is not None
+    constraint = unbraid.constraint(format, tools=[NOW], tool_choice="required", tokenizer=words)
+    allowed = LlamaCppGrammar(constraint.to_gbnf())
+    body = '{"name": "now", "arguments": {}}'
+    assert allowed.accepts([opening, body, closing])
+    assert not allowed.accepts(["<|im_start|>", body, closing])
+    assert not allowed.accepts(f"<|im_start|>{body}<repo_name>")
+
+
+class SmolVocabulary:
+    """The tokens of SmolLM2 that the test above needs."""
+
+    version = None
+    dummy_prefix = False
+
+    def token_id(self, text: str) -> int | None:
+        ids = llama_cpp_tokens(text, special=True)
+        return ids[0] if len(ids) == 1 else None
+
+    def token_bytes(self, token: int) -> bytes | None:
+        return None
+
+
+def test_the_grammar_sleeps_until_a_call_begins() -> None:
+    fields = unbraid.constraint("qwen3", tools=TOOLS).to_llama_cpp()
+    assert fields["grammar_lazy"] is True
+    assert fields["grammar_triggers"] == [{"type": 1, "value": "<tool_call>"}]
+    assert fields["preserved_tokens"] == ["<tool_call>"]
+    woken = LlamaCppGrammar(fields["grammar"])
+    assert woken.accepts(f"{CALL}\n{OTHER} and text </think> after it")
+    assert not woken.accepts(f"{CALL}<tool_call>")
+    assert not woken.accepts("hi")
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    [trigger] = unbraid.constraint("qwen3", tools=TOOLS, tokenizer=tokenizer).to_llama_cpp()["grammar_triggers"]
+    assert trigger == {"type": 0, "value": "<tool_call>", "token": 151657}
+    for request in ({"tool_choice": "required"}, {"tool_choice": "none"}, {"response_format": ANSWER}):
+        assert "grammar_lazy" not in unbraid.constraint("qwen3", tools=TOOLS, **request).to_llama_cpp()
+
+
+def test_a_forced_prefix_needs_no_library() -> None:
+    tokenizer = real_tokenizers.whisper()
+    words = vocabulary(tokenizer)
+
+    def token(text: str) -> int:
+        found = words.token_id(text)
+        assert found is not None
+        return found
+
+    languages = ["<|en|>", "<|de|>", "<|fr|>"]
+    constraint = unbraid.forced_prefix([languages, ["<|transcribe|>"], ["<|notimestamps|>"]], tokenizer=tokenizer)
+    prefix = [token("<|de|>"), token("<|transcribe|>"), token("<|notimestamps|>")]
+    text = encode_plain(tokenizer, " Guten Tag")
+    sets = constraint.to_token_sets()
+    assert sets.allowed([]) == frozenset(map(token, languages))
+    assert sets.forced([]) == []
+    assert sets.forced(prefix[:1]) == prefix[1:]
+    assert sets.allowed(prefix) is None
+    assert sets.accepts(prefix + text)
+    assert not sets.accepts(prefix[1:] + text)
+    masks = constraint.masks([token("<|endoftext|>")])
+    assert masks.accepted(prefix + text) == len(prefix + text)
+    assert masks.accepted(prefix[1:]) == 0
+    with pytest.raises(unbraid.MissingTokens, match=r"<\|xx\|>"):
+        unbraid.forced_prefix([["<|xx|>"]], tokenizer=tokenizer)
+    for name in ("qwen3", "hermes"):  # free text that must not spell a marker is more than tokens can say
+        with pytest.raises(NotTokens, match="single tokens"):
+            unbraid.constraint(name, tools=TOOLS, tool_choice="none").to_token_sets()
+
+
+# --- Schemas -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_dialect_cannot_say_is_loosened_and_listed() -> None:
+    schema = {"type": "array", "items": {"type": "number", "minimum": 0.5}, "uniqueItems": True}
+    one = tool("f", True, properties={"a": schema}, required=["a"], additionalProperties=False)
+    constraint = unbraid.constraint("qwen3", tools=[one])
+    call = '<tool_call>{"name": "f", "arguments": {"a": [%s]}}</tool_call>'
+    assert constraint_accepts(constraint, call % "1, 1")
+    assert not constraint_accepts(constraint, call % "0.2")
+    assert any("uniqueItems" in loose.what for loose in constraint.loosened("lark"))
+    assert all(loose.where.startswith("tool 'f': parameters.properties.a") for loose in constraint.loosened("lark"))
+    assert not any("bounds" in loose.what for loose in constraint.loosened("lark"))
+    assert any("bounds" in loose.what for loose in constraint.loosened("gbnf"))
+    assert unbraid.constraint("qwen3", tools=TOOLS).loosened("lark") == []
+
+
+def test_tools_that_take_the_same_share_a_rule() -> None:
+    many = [tool(f"f{n}", False, properties={"q": {"type": "string"}}) for n in range(100)]
+    assert unbraid.constraint("hermes", tools=many).to_lark().count("%json") == 1
+
+
+BAD: dict[str, tuple[dict[str, Any], type[UnbraidError], str]] = {
+    "tool_choice": (
+        {"tools": TOOLS, "tool_choice": "maybe"},
+        InvalidTools,
+        'tool_choice is "none", "auto", "required"',
+    ),
+    "unknown function": (
+        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "nope"}}},
+        InvalidTools,
+        "'nope', which is not among the tools: 'get_weather'",
+    ),
+    "required without tools": ({"tool_choice": "required"}, InvalidTools, "there are no tools"),
+    "response_format": ({"response_format": {"type": "xml"}}, UnbraidError, "response_format is"),
+    "not a boolean": ({"parallel_tool_calls": "no"}, UnbraidError, "parallel_tool_calls is true, false or null"),
+    "no schema": ({"response_format": {"type": "json_schema"}}, UnbraidError, '"schema"'),
+    "contradiction": (
+        {"tools": [tool("f", True, properties={"n": {"type": "integer", "minimum": 5, "maximum": 3}})]},
+        InvalidSchema,
+        r"tool 'f': parameters.properties.n",
+    ),
+    "reference to nothing": (
+        {"tools": [tool("f", True, properties={"n": {"$ref": "#/$defs/missing"}})]},
+        InvalidSchema,
+        r"tool 'f': parameters.properties.n",
+    ),
+    "answer that nothing satisfies": (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object", "enum": []}}}},
+        InvalidSchema,
+        "response_format.json_schema.schema",
+    ),
+    "enormous": (
+        {"tools": [tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(50_000)})]},
+        InvalidSchema,
+        "tool 'f'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_requests_say_what_to_change(name: str) -> None:
+    request, error, message = BAD[name]
+    with pytest.raises(error, match=message):
+        unbraid.constraint("qwen3", **request)
+
+
+def test_bad_requests_for_a_format() -> None:
+    with pytest.raises(InvalidTools, match="'think' has no tool calls"):
+        unbraid.constraint("think", tools=TOOLS)
+    with pytest.raises(UnbraidError, match="'hermes' has no reasoning"):
+        unbraid.constraint("hermes", reasoning=True)
+    with pytest.raises(InvalidTools, match="cannot be called in this format"):
+        unbraid.constraint("mistral-v13", tools=[tool("my tool", False)])
+    with pytest.raises(UnbraidError, match="tokenizer="):
+        unbraid.constraint("qwen3").masks()
+    with pytest.raises(NotRegular, match="nest in another without end"):
+        unbraid.constraint("qwen3", tools=TOOLS).to_regex()
+
+
+def test_a_schema_that_is_too_much_for_the_engine_is_named() -> None:
+    patterns = [{"pattern": f"^.*{letter}.{{{90 + at}}}$"} for at, letter in enumerate("abc")]
+    bad = tool("f", True, properties={"a": {"type": "string"}, "b": {"type": "string", "allOf": patterns}})
+    constraint = unbraid.constraint("qwen3", tools=[NOW, bad], tokenizer=real_tokenizers.qwen3_huggingface())
+    with pytest.raises(InvalidSchema, match=r"tool 'f': parameters.properties.b is too complex"):
+        constraint.masks()
+
+
+def test_what_was_made_is_kept() -> None:
+    one = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
+    assert unbraid.constraint("qwen3", tools=json.loads(json.dumps(TOOLS)), tool_choice="required") is one
+    assert unbraid.constraint("qwen3", tools=TOOLS) is not one
+
+
+def test_what_is_kept_does_not_change_with_the_callers_tools() -> None:
+    def make() -> dict[str, Any]:
+        return tool("f", True, properties={"x": {"type": "string"}}, additionalProperties=False)
+
+    mine = [make()]
+    for tools in (mine, unbraid.Tools(mine)):
+        unbraid.constraint("hermes", tools=tools)
+        mine[0]["function"]["parameters"]["properties"]["y"] = {"type": "integer"}
+        assert '"y"' not in unbraid.constraint("hermes", tools=[make()]).to_lark()
+        mine[0]["function"]["parameters"]["properties"].pop("y")
+
+
+def test_names_that_a_format_cannot_write() -> None:
+    awkward = {"user-id": {"type": "string"}, "ok": {"type": "string"}}
+    constraint = unbraid.constraint("lfm2", tools=[tool("f", False, properties=awkward)])
+    assert [loose.where for loose in constraint.loosened("lark")] == ["tool 'f': parameters.properties.user-id"]
+    with pytest.raises(InvalidTools, match="'user-id' cannot be written in this format"):
+        unbraid.constraint("lfm2", tools=[tool("f", True, properties=awkward, required=["user-id"])])
+
+
+def test_many_optional_arguments_stay_small() -> None:
+    many = tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(400)}, additionalProperties=False)
+    for name in ("qwen3-coder", "lfm2", "hermes"):
+        constraint = unbraid.constraint(name, tools=[many])
+        assert len(json.dumps(constraint.to_structural_tag())) < 300_000
+        assert len(constraint.to_gbnf()) < 300_000
+        assert len(constraint.to_lark()) < 300_000

@@ -1,0 +1,320 @@
+"""The laws, as properties of every registered format (docs/design.md says them in full).
+
+Law 9 in time is measured by `bench/parse.py`; here is what makes it so: nothing that was emitted is kept. What holds
+only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' half of law 10 in `test_templates.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid import (
+    Content,
+    Event,
+    Format,
+    Limits,
+    Markup,
+    Message,
+    Reasoning,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from unbraid.core import grammar
+
+from ..support import strategies
+
+every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
+TOOLS = st.sampled_from([None, [{"name": "f"}, {"name": "get_weather"}], strategies.TYPED_TOOLS])
+
+
+def run(format: Format, pieces: Iterable[str], **options: object) -> tuple[Message, list[Event]]:
+    parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
+    events: list[Event] = []
+    for piece in pieces:
+        events += parser.feed(piece)
+    events += parser.finish()
+    return parser.message, events
+
+
+def said(message: Message) -> tuple[object, ...]:
+    """All that a message says, ids and diagnostics included."""
+    return message.parts, [(call.id, call.raw) for call in message.tool_calls], message.diagnostics
+
+
+@every_format
+@given(data=st.data())
+def test_1_chunk_invariance(format: Format, data: st.DataObject) -> None:
+    text = data.draw(strategies.hostile(format))
+    options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
+    whole, _ = run(format, [text], **options)
+    ways: list[Sequence[str]] = [list(text), data.draw(st.composite(strategies.cuts)(text))]
+    ways += [[text[:at], text[at:]] for at in data.draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True))]
+    for pieces in ways:
+        assert said(run(format, pieces, **options)[0]) == said(whole)
+
+
+@every_format
+@given(data=st.data())
+def test_2_batch_is_stream(format: Format, data: st.DataObject) -> None:
+    text = data.draw(strategies.hostile(format))
+    streamed, events = run(format, list(text), prompt="")
+    assert said(unbraid.parse(format, text, prompt="", seed=7)) == said(streamed)
+    assert fold_deltas(events) == streamed.to_openai()
+
+
+@every_format
+@given(data=st.data())
+def test_3_conservation(format: Format, data: st.DataObject) -> None:
+    text = data.draw(strategies.hostile(format))
+    _, events = run(
+        format, data.draw(st.composite(strategies.cuts)(text)), prompt=data.draw(PROMPTS), tools=data.draw(TOOLS)
+    )
+    at = 0
+    spans = sorted((event.start, event.end) for event in events if event.end > event.start)
+    for start, end in spans:
+        assert start == at, "a gap, or an overlap"
+        at = end
+    assert at == len(text)
+    for event in events:
+        if isinstance(event, Content | Reasoning | SpeechText | Markup):
+            assert text[event.start : event.end] == event.text
+
+
+@every_format
+@settings(max_examples=200 if LONG else 5)
+@given(data=st.data())
+def test_4_promptness(format: Format, data: st.DataObject) -> None:
+    """Text that is held back must be able to become two different things. (Inside a call, see the next test.)"""
+    text = data.draw(strategies.hostile(format))
+    options = {"prompt": data.draw(PROMPTS)}
+    literals = strategies.literals_of(format)
+    # What may follow a marker, so that it is one.
+    after = [""]
+    if format.tools is not None:
+        call = unbraid.render(format, Message((unbraid.ToolCall("f", "{}", "abcdefghi"),)))
+        opening = [format.tools.open.strip(), *(text.strip() for text in strategies.strings_in(format.tools))]
+        after += dict.fromkeys(call.partition(text)[2] for text in opening if text)
+        after += [call, '[{"name": "f"}', '{"name": "f"}', "f"]
+    parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
+    emitted = 0
+    looked_at = data.draw(st.sets(st.integers(1, max(1, len(text))), max_size=len(text) if LONG else 12))
+    for count, char in enumerate(text, start=1):
+        emitted = max([emitted, *(event.end for event in parser.feed(char))])
+        if emitted == count or parser.reading_call or count not in looked_at:
+            continue
+        held = text[emitted:count]
+        begun = unfinished(literals, held)
+        # What is held back may also be whole: a comma, after which another call comes, or none.
+        rests = ["", *(rest for _, rest in begun), *(literals if held.isspace() else ())]
+        rests += format.headers.closes if format.headers is not None else ()
+        # What goes on after an audio code, too: codes may stand inside a marker.
+        for size, code in begun if format.speech or format.transcript else ():
+            before = held[:-size]
+            going_on = literals if before.isspace() else [rest for _, rest in unfinished(literals, before)]
+            rests += [code + rest for rest in going_on]
+        fates = set()
+        for rest in ["x", ">", *(rest + body for rest in rests for body in after)]:
+            fates.add(fate(run(format, [text[:count] + rest], **options)[1], emitted))
+            if len(fates) > 1:
+                break
+        assert len(fates) > 1, f"{held!r} is held back for nothing"
+
+
+def unfinished(literals: list[str], text: str) -> list[tuple[int, str]]:
+    """The literals that `text` may have begun at its end: how much of each is there, and the rest."""
+    return [(n, literal[n:]) for literal in literals for n in range(1, len(literal)) if text.endswith(literal[:n])]
+
+
+def fate(events: list[Event], at: int) -> object:
+    """What became of the character at a position."""
+    event = next(event for event in events if event.start <= at < event.end)
+    return type(event).__name__, getattr(event, "index", None)
+
+
+@every_format
+@given(data=st.data())
+def test_4_arguments_stream(format: Format, data: st.DataObject) -> None:
+    """Once a call has started, its arguments wait for nothing, save a `[` that may begin `[TOOL_CALLS]`, a tag that may
+    end an argument, or a word of Python's. (What may still be JSON or a string waits too: `test_tagged_arguments`.)"""
+    message = data.draw(strategies.messages(format))
+    text = unbraid.render(format, message)
+    parser = unbraid.parser(format, prompt="", markup=True)
+    open_call = False
+    for fed, char in enumerate(text, start=1):
+        events = parser.feed(char)
+        open_call = open_call or any(isinstance(event, ToolCallArguments) for event in events)
+        open_call = open_call and not any(isinstance(event, ToolCallEnd) for event in events)
+        if open_call and events:
+            waiting = text[events[-1].end : fed]
+            assert may_wait(format, waiting)
+
+
+def may_wait(format: Format, waiting: str) -> bool:
+    notation = strategies.notation_of(format)
+    if isinstance(notation, grammar.PythonArguments):
+        return len(waiting) <= 1
+    literals = strategies.markers_of(format) if notation is None else list(strategies.strings_in(format.tools))
+    return any(literal.startswith(waiting) for literal in [*literals, *strategies.escapes_of(format)])
+
+
+@every_format
+@given(data=st.data())
+def test_5_fidelity_and_10_round_trip(format: Format, data: st.DataObject) -> None:
+    message = data.draw(strategies.messages(format))
+    text = unbraid.render(format, message)
+    parsed, events = run(format, data.draw(st.composite(strategies.cuts)(text)), prompt="")
+    assert parsed == message
+    assert parsed.diagnostics == ()
+    # Byte for byte: what the events say is what stands in the text, where that is JSON.
+    for event in events:
+        if isinstance(event, ToolCallArguments) and strategies.notation_of(format) is None:
+            assert text[event.start : event.end] == event.fragment
+
+
+@every_format
+@given(data=st.data())
+def test_6_isolation(format: Format, data: st.DataObject) -> None:
+    """Markup inside a string argument is data."""
+    if format.tools is None:
+        return
+    literals = st.sampled_from(strategies.data_in_strings(format))
+    inside = data.draw(st.lists(literals, min_size=1, max_size=4).map("".join))
+    having = json.dumps({"a": inside, "b": {inside: [inside]}}, ensure_ascii=False)
+    call = unbraid.ToolCall("f", having, "abcdefghi")
+    text = unbraid.render(format, Message((call,)))
+    parsed, _ = run(format, list(text), prompt="")
+    assert parsed.tool_calls == (call,)
+    assert not parsed.content
+
+
+@every_format
+@given(data=st.data())
+def test_7_order(format: Format, data: st.DataObject) -> None:
+    text = data.draw(strategies.hostile(format))
+    message, events = run(format, [text], prompt="", tools=data.draw(TOOLS), unknown_tools="emit")
+    starts = [event for event in events if isinstance(event, ToolCallStart)]
+    ends = [event.index for event in events if isinstance(event, ToolCallEnd)]
+    assert [event.index for event in starts] == ends == list(range(len(starts)))
+    assert len({event.id for event in starts}) == len(starts)
+    open_calls: list[int] = []
+    for event in events:
+        if isinstance(event, ToolCallStart):
+            open_calls = [event.index]
+        elif isinstance(event, ToolCallArguments):
+            assert open_calls == [event.index]
+        elif isinstance(event, ToolCallEnd):
+            assert open_calls.pop() == event.index
+    # Apart from a name that the model wrote after the arguments, all comes in the order of the text.
+    text_events = [event for event in events if isinstance(event, Content | Reasoning | SpeechText)]
+    assert [e.start for e in text_events] == sorted(e.start for e in text_events)
+    assert len(message.tool_calls) == len(starts)
+
+
+@every_format
+@given(data=st.data())
+def test_8_calm(format: Format, data: st.DataObject) -> None:
+    """Nothing raises, a call that is complete has valid arguments, and one that is not has a diagnostic."""
+    text = data.draw(strategies.hostile(format) | st.text())
+    limits = data.draw(st.sampled_from([Limits(), Limits(depth=2, name=5, number=3, held=30)]))
+    message, _ = run(format, [text], prompt=data.draw(PROMPTS), limits=limits)
+    for call in message.tool_calls:
+        if call.complete:
+            json.loads(call.arguments)
+        else:
+            assert message.diagnostics
+            assert call.raw in text
+    assert message.settled().content.count("x") + message.reasoning.count("x") <= text.count("x")
+    json.dumps(message.to_openai())
+
+
+@every_format
+@pytest.mark.parametrize("strand", ["content", "reasoning", "arguments", "unfinished"])
+def test_9_linear(format: Format, strand: str) -> None:
+    """What has been emitted is gone: the state after 200,000 characters is as large as after 2,000."""
+    long = "The quick brown fox, \\n [1, 2] {jumps}. "
+    if strand == "content" or (strand == "reasoning" and format.reasoning is None):
+        start = ""
+    elif strand == "reasoning":
+        assert format.reasoning is not None
+        start = format.reasoning.open
+    elif format.tools is None:
+        return
+    else:
+        call = unbraid.ToolCall("f", '{"a": "$"}', "abcdefghi")
+        start = unbraid.render(format, Message((call,))).partition("$")[0]
+        # Arguments that break off are followed on their brackets alone; that must not grow either.
+        start += '" oops ' if strand == "unfinished" else ""
+    parser = unbraid.parser(format, keep_message=False, prompt="")
+    parser.feed(start)
+    sizes = []
+    for count in range(5_000):
+        parser.feed(long)
+        if count in (50, 4_999):
+            sizes.append(len(json.dumps(parser.snapshot())))
+    assert abs(sizes[1] - sizes[0]) < 200
+
+
+@every_format
+@given(data=st.data())
+def test_11_agreement(format: Format, data: st.DataObject) -> None:
+    """Whatever the grammar accepts parses without a diagnostic, and says what it was made to say."""
+    text, calls = data.draw(strategies.grammatical(format))
+    message, _ = run(format, [text], prompt="", tools=strategies.TOOLS)
+    assert message.diagnostics == ()
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [(c.name, c.arguments) for c in calls]
+
+
+@every_format
+@given(data=st.data())
+def test_snapshot(format: Format, data: st.DataObject) -> None:
+    """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
+    text = data.draw(strategies.hostile(format))
+    options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
+    pieces = data.draw(st.composite(strategies.cuts)(text))
+    whole, events = run(format, pieces, **options)
+    parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
+    restored: list[Event] = []
+    for piece in pieces:
+        restored += parser.feed(piece)
+        saved = json.loads(json.dumps(parser.snapshot()))
+        parser = unbraid.parser(format, seed=8, markup=True, **options)  # type: ignore[arg-type]
+        parser.restore(saved)
+    restored += parser.finish()
+    assert restored == events
+    assert said(parser.message) == said(whole)
+
+
+def fold_deltas(events: list[Event]) -> dict[str, object]:
+    """Add streamed deltas up, the way a client does."""
+    message: dict[str, object] = {"role": "assistant", "content": None, "reasoning_content": None}
+    calls: list[dict[str, dict[str, str]]] = []
+    speech: dict[str, str] = {}
+    for event in events:
+        delta = event.to_openai() or {}
+        for key in ("content", "reasoning_content"):
+            if key in delta:
+                message[key] = f"{message[key] or ''}{delta[key]}"
+        for call in delta.get("tool_calls", []):
+            if call["index"] == len(calls):
+                calls.append({key: value for key, value in call.items() if key != "index"})
+            else:
+                calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+        for key, value in delta.get("tts_content", {}).items():
+            speech = {"tts_text": "", "tts_audio": ""} | speech
+            speech[key] += value
+    if calls:
+        message["tool_calls"] = calls
+    if speech:
+        message["tts_content"] = speech
+    return message

@@ -1,0 +1,428 @@
+"""Arguments between tags, by example and by property: which value a text is, and when that is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid import Limits, Message, ToolCall, ToolCallArguments
+from unbraid.core import diagnostics
+
+from ..support import strategies
+from ..support.parsing import kinds, parse, stream
+
+CODER = unbraid.find("qwen3-coder")
+CALL = "<tool_call>\n<function=f>\n{}</function>\n</tool_call>"
+
+
+def tools(**types: Any) -> list[dict[str, Any]]:
+    """The tool `f`, with parameters of these types or schemas."""
+    properties = {key: {"type": kind} if isinstance(kind, str | list) else kind for key, kind in types.items()}
+    return [{"name": "f", "parameters": {"type": "object", "properties": properties}}]
+
+
+def tagged(value: str, key: str = "a") -> str:
+    return f"<parameter={key}>\n{value}\n</parameter>\n"
+
+
+# Schema, what the model writes, the JSON it is.
+VALUES: list[tuple[Any, str, str]] = [
+    ("string", "Paris", '"Paris"'),
+    ("string", "", '""'),
+    ("string", "3", '"3"'),
+    ("string", "null", '"null"'),
+    ("string", '{"a": 1}', '"{\\"a\\": 1}"'),
+    ("string", ' "é"\n\n\t\\n ', '" \\"é\\"\\n\\n\\t\\\\n "'),
+    ("string", "a < b </b> <parameter x> </param", '"a < b </b> <parameter x> </param"'),
+    ("string", "<tool_call> <function=f>", '"<tool_call> <function=f>"'),
+    ("integer", "3", "3"),
+    ("number", "-1.50e-3", "-1.50e-3"),
+    ("integer", "9007199254740993", "9007199254740993"),
+    ("boolean", "true", "true"),
+    ("boolean", "True", "true"),
+    ("boolean", " False ", "false"),
+    ("null", "None", "null"),
+    ("integer", "null", "null"),
+    (["boolean", "null"], "None", "null"),
+    ("array", "[1,  2]", "[1,  2]"),
+    ("array", ' ["</parameter>", "</tool_call>"]\n', ' ["</parameter>", "</tool_call>"]'),
+    ("object", '{"a": {"b": "<parameter=c>"}}', '{"a": {"b": "<parameter=c>"}}'),
+    # As Python writes it.
+    ("array", "['a', \"b\"]", '["a", "b"]'),
+    ("array", "[1, True]", "[1, true]"),
+    ("array", "[\"a\", 'it\\'s', {'k': ('x', 1.5), 2: []}]", '["a", "it\'s", {"k": ["x", 1.5], "2": []}]'),
+    ("array", "['</parameter>',]", '["</parameter>"]'),
+    ("object", '{\'a\': {"b": [None]}, "c": 2}', '{"a": {"b": [null]}, "c": 2}'),
+    # Where it may be a string and more, it is JSON if all of it is; but a string stands bare.
+    (None, "3", "3"),
+    (None, "3 ", "3 "),
+    (None, "3 apples", '"3 apples"'),
+    (None, "-", '"-"'),
+    (None, "01", '"01"'),
+    (None, "1.5", "1.5"),
+    (None, "1.", '"1."'),
+    (None, "true", "true"),
+    (None, "True", '"True"'),
+    (None, "no", '"no"'),
+    (None, "nul", '"nul"'),
+    (None, '"quoted"', '"\\"quoted\\""'),
+    (None, '[1, {"a": null}]', '[1, {"a": null}]'),
+    (None, "[1, 2", '"[1, 2"'),
+    (None, "[link](there)", '"[link](there)"'),
+    (None, "{} {}", '"{} {}"'),
+    (None, '["a\nb"]', '"[\\"a\\nb\\"]"'),
+    (None, "\n  \n", '"\\n  \\n"'),
+    (["string", "integer"], "3", "3"),
+    (["string", "integer"], "true", '"true"'),
+    (["string", "null"], "[1]", '"[1]"'),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", "null"),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), VALUES)
+def test_values(schema: Any, text: str, value: str) -> None:
+    given = tools() if schema is None else tools(a=schema)
+    message = parse("qwen3-coder", CALL.format(tagged(text) + tagged("last", "z")), tools=given)
+    assert message.parts == (ToolCall("f", f'{{"a": {value}, "z": "last"}}'),)
+    assert message.diagnostics == ()
+
+
+# Values that are not what the schema says: kept, and reported.
+MISFITS: list[tuple[str, str, str, bool]] = [
+    ("integer", "many", '"many"', True),
+    ("integer", "12 or so", '"12 or so"', True),
+    ("integer", "", '""', True),
+    ("boolean", "yes", '"yes"', True),
+    ("boolean", "3", '"3"', True),
+    ("array", "a, b", '"a, b"', True),
+    ("object", '"{}"', '"\\"{}\\""', True),
+    ("array", "[1, 2", "[1, 2\n", False),
+    ("array", "[1, oops]", "[1, oops]", False),
+    ("array", "[1] [2]", "[1][2]", False),
+    ("array", "['a', oops, 'b']", "[\"a\", oops, 'b']", False),
+    ("array", "['a' 'b']", "[\"a\"'b']", False),
+    ("array", "[Truth]", "[Truth]", False),
+    ("object", "{'a': 1", '{"a": 1', False),
+    ("object", "{a: 1}", "{a: 1}", False),
+    ("object", '{"a": "x\ny"}', '{"a": "x\ny"}', False),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value", "complete"), MISFITS)
+def test_misfits(schema: str, text: str, value: str, complete: bool) -> None:
+    message = parse("qwen3-coder", CALL.format(tagged(text) + tagged("last", "z")), tools=tools(a=schema))
+    assert message.parts == (ToolCall("f", f'{{"a": {value}, "z": "last"}}', complete=complete),)
+    assert kinds(message) == [diagnostics.MALFORMED_JSON]
+
+
+# Tags that are missing or out of place: text, arguments, whether the call is complete, diagnostics, content.
+TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
+    "no whitespace": ("<parameter=a>x</parameter><parameter=b>y</parameter>", '{"a": "x", "b": "y"}', True, [], ""),
+    "more whitespace": (
+        "\n <parameter=a>\n\n x \n\n</parameter>\n\n <parameter=b>y</parameter> ",
+        '{"a": "\\n x \\n", "b": "y"}',
+        True,
+        [],
+        "",
+    ),
+    "none": ("", "{}", True, [], ""),
+    "an odd name": (tagged("x", 'a "b" c='), '{"a \\"b\\" c=": "x"}', True, [], ""),
+    "twice": (tagged("x") * 2, '{"a": "x", "a": "x"}', True, [], ""),
+    "not closed before the next": (
+        "<parameter=a>\nx\n<parameter=b>\ny\n</parameter>\n",
+        '{"a": "x", "b": "y"}',
+        True,
+        [diagnostics.MALFORMED_CALL],
+        "",
+    ),
+    "the last not closed": ("<parameter=a>\n12\n", '{"a": 12}', True, [diagnostics.MALFORMED_CALL], ""),
+    "text between": (
+        tagged("x") + "and",
+        '{"a": "x"',
+        False,
+        [diagnostics.MALFORMED_CALL],
+        "and</function>",
+    ),
+    "a broken tag": ("<parameter=a<b>", "", False, [diagnostics.MALFORMED_CALL], "<parameter=a<b></function>"),
+    "a name without end": (
+        f"<parameter={'a' * 300}>",
+        "",
+        False,
+        [diagnostics.TOO_LONG],
+        f"<parameter={'a' * 300}></function>",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "arguments", "complete", "reported", "content"), TAGS.values(), ids=TAGS)
+def test_tags(text: str, arguments: str, complete: bool, reported: list[str], content: str) -> None:
+    message = parse("qwen3-coder", CALL.format(text))
+    assert message.tool_calls == (ToolCall("f", arguments, complete=complete),)
+    assert kinds(message) == reported
+    assert message.content == content
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "complete"),
+    [
+        ("", "{}", True),
+        ("<param", "", False),
+        ("<parameter=a", "", False),
+        ("<parameter=a>", '{"a": ""}', True),
+        ("<parameter=a>\nPar", '{"a": "Par"}', True),
+        ("<parameter=a>\nPar\n</para", '{"a": "Par\\n</para"}', True),
+        ("<parameter=a>\n12", '{"a": 12}', True),
+        ("<parameter=l>\n[1, ", '{"l": [1, ', False),
+        ("<parameter=l>\n[1]", '{"l": [1]}', True),
+        (tagged("x"), '{"a": "x"}', True),
+        (tagged("x") + "</func", '{"a": "x"}', True),
+    ],
+)
+def test_output_that_ends_inside_a_call(text: str, arguments: str, complete: bool) -> None:
+    message = parse("qwen3-coder", f"<tool_call>\n<function=f>\n{text}", tools=tools(l="array"))
+    assert message.tool_calls == (ToolCall("f", arguments, complete=complete),)
+    assert kinds(message) == [diagnostics.UNFINISHED_CALL]
+
+
+def test_a_call_that_is_not_closed_loses_nothing() -> None:
+    message = parse("qwen3-coder", f"<tool_call>\n<function=f>\n{tagged('x')}</tool_call>ok")
+    assert message.tool_calls == (ToolCall("f", '{"a": "x"}'),)
+    assert kinds(message) == [diagnostics.MALFORMED_CALL]
+    assert message.content == "ok"
+
+
+def test_a_call_to_no_tool_of_the_request_is_text() -> None:
+    text = CALL.format(tagged("3") + tagged("[1, 2]", "b") + tagged("x")).replace("=f>", "=g>")
+    message = parse("qwen3-coder", text, tools=tools())
+    assert message.content == text
+    assert not message.tool_calls
+
+
+@given(data=st.data())
+def test_round_trip_with_a_schema(data: st.DataObject) -> None:
+    """With its type known, a string may look like anything but the end of it; and in arrays and objects all is data."""
+    values = data.draw(st.dictionaries(st.sampled_from("abcde"), strategies.json_values(CODER), max_size=4))
+    numbers = st.sampled_from(["3", "true", "null", "[1]", "{}", '"', " 3\n", "\n"])
+    values = {key: data.draw(numbers) if value == "" else value for key, value in values.items()}
+    ends = strategies.ends_of_value(CODER)
+    values = {k: v for k, v in values.items() if not (isinstance(v, str) and any(end in v for end in ends))}
+    names = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+    given = tools(**{key: names.get(type(value), "null") for key, value in values.items()})
+    message = Message((ToolCall("f", json.dumps(values, ensure_ascii=False)),))
+    text = unbraid.render(CODER, message)
+    parsed, _ = stream(CODER, data.draw(st.composite(strategies.cuts)(text)), tools=given)
+    assert parsed == message
+    assert parsed.diagnostics == ()
+
+
+# --- XML -----------------------------------------------------------------------------------------------------------
+
+
+def xml(value: str, key: str = "a") -> str:
+    return f'<function name="f"><param name="{key}">{value}</param></function>'
+
+
+# Schema, what the model writes, the JSON it is.
+XML: list[tuple[Any, str, str]] = [
+    ("string", "a &lt; b &amp;&amp; c &gt; d", '"a < b && c > d"'),
+    ("string", "&quot;&apos;&#65;&#x1F600;&#10;", '"\\"\'A😀\\n"'),
+    ("string", "&amp;lt;", '"&lt;"'),
+    # An ampersand that begins no entity is one.
+    ("string", "a & b &c; &; &# &#x; &#xD800; &#9999999; &lt", '"a & b &c; &; &# &#x; &#xD800; &#9999999; &lt"'),
+    ("string", "<![CDATA[<a href='x'>&lt;</param></function>]]>", "\"<a href='x'>&lt;</param></function>\""),
+    ("string", "<![CDATA[a]]]]><![CDATA[>b]]>", '"a]]>b"'),
+    ("string", "x<![CDATA[]]>y<![CDATA[ ]] > ]]>\n", '"xy ]] > \\n"'),
+    ("string", "]]> <![CDAT", '"]]> <![CDAT"'),
+    ("integer", "<![CDATA[3]]>", "3"),
+    ("boolean", "<![CDATA[True]]>", "true"),
+    ("array", '[&quot;a&quot;, "&lt;"]', '["a", "<"]'),
+    ("object", '<![CDATA[{"a": "</param>"}]]>', '{"a": "</param>"}'),
+    (None, "3", "3"),
+    (None, "<![CDATA[[1, 2]]]>", "[1, 2]"),
+    (None, "[1, <![CDATA[&]]>]", '"[1, &]"'),
+    (None, "&#51;", "3"),
+    (None, "&#51; apples", '"3 apples"'),
+    (None, "&#32;&#10;", '" \\n"'),
+    (None, "<![CDATA[]]>", '""'),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), XML)
+def test_xml(schema: Any, text: str, value: str) -> None:
+    given = tools() if schema is None else tools(a=schema)
+    message = parse("minicpm-5", xml(text) + "!", tools=given)
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+    assert message.content == "!"
+    assert message.diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value", "complete"),
+    [
+        ("integer", "a &lt; b", '"a < b"', True),
+        ("array", "[1, 2", "[1, 2", False),
+        ("array", "[1, &oops]", "[1, &oops]", False),
+        ("array", "[1]&lt;", "[1]<", False),
+        ("object", "{&quot;a&quot;: &quot;x\ny&quot;}", '{"a": "x\ny"}', False),
+    ],
+)
+def test_xml_that_is_not_what_the_schema_says(schema: str, text: str, value: str, complete: bool) -> None:
+    message = parse("minicpm-5", xml(text), tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}', complete=complete),)
+    assert kinds(message) == [diagnostics.MALFORMED_JSON]
+
+
+def test_xml_calls() -> None:
+    text = (
+        '<think>\nhm\n</think>\n\nLook:\n<function name="f"><param name="s">北京</param><param name="n">3</param>'
+        '</function>\n<function name="g"></function>\n<function name="h"><arguments>\n<param name="a &quot;b&quot;">'
+        "x</param>\n</arguments></function> Done."
+    )
+    message = parse("minicpm-5", text)
+    assert message.reasoning == "hm"
+    assert message.tool_calls == (
+        ToolCall("f", '{"s": "北京", "n": 3}'),
+        ToolCall("g", "{}"),
+        ToolCall("h", '{"a \\"b\\"": "x"}'),
+    )
+    assert message.content == "Look: Done."
+    assert message.diagnostics == ()
+
+
+def test_xml_output_that_ends_inside_a_value() -> None:
+    for text, value in {
+        "a &l": "a &l",
+        "<![CDATA[a]": "a]",
+        "a<![CDA": "a<![CDA",
+        "<![CDATA[a</param>": "a</param>",
+    }.items():
+        message = parse("minicpm-5", f'<function name="f"><param name="a">{text}')
+        assert message.tool_calls == (ToolCall("f", json.dumps({"a": value})),)
+        assert kinds(message) == [diagnostics.UNCLOSED]
+
+
+def test_xml_that_says_nothing_is_not_held_back_for_ever() -> None:
+    limits = Limits(held=50)
+    for text, value in [("<![CDATA[]]>" * 3 + "1", "1"), ("<![CDATA[]]>" * 9 + "1", '"1"')]:
+        message = parse("minicpm-5", xml(text), limits=limits)
+        assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+
+
+@given(data=st.data())
+def test_xml_round_trip_with_a_schema(data: st.DataObject) -> None:
+    """With its type known, a string may look like anything at all."""
+    format = unbraid.find("minicpm-5")
+    bits = ["3", "]]>", "]", ">", "&", "&lt;", "<", "</param>", "</function>", "<![CDATA[", '"', "\n", "é", "&#65;"]
+    text = st.lists(st.sampled_from(bits), max_size=6).map("".join)
+    key = st.text(st.sampled_from('a&<>"; é'), max_size=4)
+    value = data.draw(st.dictionaries(key, text | st.lists(text, max_size=2), max_size=3))
+    given = tools(**{key: "string" if isinstance(inner, str) else "array" for key, inner in value.items()})
+    message = Message((ToolCall("f", json.dumps(value, ensure_ascii=False)),))
+    written = unbraid.render(format, message)
+    parsed, _ = stream(format, data.draw(st.composite(strategies.cuts)(written)), tools=given)
+    assert parsed == message
+    assert parsed.diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        ("string", "a &l", '"a '),
+        ("string", "a &lt;", '"a <'),
+        ("string", "a &x", '"a &x'),
+        ("string", "a <![CDAT", '"a '),
+        ("string", "<![CDATA[a]", '"a'),
+        ("string", "<![CDATA[a]b&lt;</param>", '"a]b&lt;</param>'),
+        ("array", "[1, ", "[1, "),
+        ("array", "<![CDATA[[1, ", "[1, "),
+        (None, "[1, &quot;", ""),
+        (None, "&lt;", '"<'),
+    ],
+)
+def test_of_xml_only_an_entity_or_a_section_waits(schema: Any, text: str, said: str) -> None:
+    parser = unbraid.parser("minicpm-5", tools=tools() if schema is None else tools(a=schema))
+    events = parser.feed(f'<function name="f"><param name="a">{text}')
+    fragments = [event.fragment for event in events if isinstance(event, ToolCallArguments)]
+    assert "".join(fragments) == '{"a": ' + said
+
+
+# --- Promptness ----------------------------------------------------------------------------------------------------
+
+
+def said_after(text: str, given: list[dict[str, Any]] | None = None) -> str:
+    parser = unbraid.parser("qwen3-coder", tools=given)
+    events = parser.feed("<tool_call>\n<function=f>\n<parameter=a>\n" + text)
+    return "".join(event.fragment for event in events if isinstance(event, ToolCallArguments))
+
+
+@given(
+    value=st.lists(st.sampled_from(["x", "\n", "<", "</", "param", "</parameter", "<tool_call>", "é", '"']), max_size=8)
+)
+def test_a_string_waits_only_for_what_may_be_its_end(value: list[str]) -> None:
+    text = "".join(value)
+    ends = ["\n" * n + end for end in strategies.ends_of_value(CODER) for n in (0, 1)]
+    for size in range(len(text) + 1):
+        said = said_after(text[:size], tools(a="string"))
+        passed = json.loads(said.removeprefix('{"a": ') + '"')
+        waiting = text[len(passed) : size]
+        assert text.startswith(passed)
+        assert not waiting or any(end.startswith(waiting) and end != waiting for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        ("string", "3", '"3'),
+        ("array", "[1, ", "[1, "),
+        ("object", '{"a": "x', '{"a": "x'),
+        (None, "H", '"H'),
+        (None, "no", '"no'),
+        (None, "n", ""),
+        (None, "12", ""),
+        (None, "12a", '"12a'),
+        (None, "12 b", '"12 b'),
+        (None, "[1, 2", ""),
+        (None, "[a", '"[a'),
+        (None, "[1] a", '"[1] a'),
+        (None, '"', '"\\"'),
+        (["string", "null"], "[", '"['),
+        ("integer", "m", '"m'),
+    ],
+)
+def test_a_value_waits_only_while_it_may_be_two_things(schema: Any, text: str, said: str) -> None:
+    assert said_after(text, tools() if schema is None else tools(a=schema)) == '{"a": ' + said
+
+
+# --- Limits --------------------------------------------------------------------------------------------------------
+
+
+def test_limits() -> None:
+    limits = Limits(number=5, held=40, depth=3, arguments=2)
+    for text, value in [
+        ("12345", "12345"),
+        ("123456", '"123456"'),
+        ("[" + "1, " * 4 + "1]", "[" + "1, " * 4 + "1]"),
+        ("[" + "1, " * 20 + "1]", '"[' + "1, " * 20 + '1]"'),
+        (" " * 60 + "1", '"' + " " * 60 + '1"'),
+        ("[[[[1]]]]", '"[[[[1]]]]"'),
+    ]:
+        message = parse("qwen3-coder", CALL.format(tagged(text)), limits=limits)
+        assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+    many = "".join(tagged("x", key) for key in "abcc")
+    assert kinds(parse("qwen3-coder", CALL.format(many), limits=limits)) == []
+
+
+def test_what_waits_is_not_read_again() -> None:
+    """An array of unknown kind is held to its end; each piece is scanned once, and kept as it came."""
+    parser = unbraid.parser("qwen3-coder", keep_message=False)
+    parser.feed("<tool_call>\n<function=f>\n<parameter=a>\n[1")
+    for _ in range(1000):
+        parser.feed(", 1")
+        assert len(parser.buffer) - parser.position < 10
+    events = parser.feed("]\n</parameter>")
+    assert [len(e.fragment) for e in events if isinstance(e, ToolCallArguments)] == [3003]

@@ -1,0 +1,373 @@
+"""The laws on token ids, with real tokenizers: whatever groups the tokens come in, the result is that of the text; and
+a marker that is a token of the vocabulary is that token only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import unbraid
+import unbraid.tokens
+from unbraid import Event, Message, Speech, Tag, Text, ToolCall
+from unbraid.core import diagnostics
+
+from ..support import real_tokenizers, strategies
+from ..support.real_tokenizers import encode, encode_plain
+
+# Format, and a tokenizer of a model that speaks it.
+CASES: dict[str, tuple[str, Callable[[], Any]]] = {
+    "step-audio-2 tiktoken": ("step-audio-2", lambda: real_tokenizers.step_audio_2("released", "tiktoken")),
+    "step-audio-2 shifted ids": ("step-audio-2", lambda: real_tokenizers.step_audio_2("shifted", "tiktoken")),
+    "step-audio-2 huggingface": ("step-audio-2", lambda: real_tokenizers.step_audio_2("released", "huggingface")),
+    "qwen3": ("qwen3", real_tokenizers.qwen3_huggingface),
+    "hermes on qwen3": ("hermes", real_tokenizers.qwen3_huggingface),
+    "qwen3-coder": ("qwen3-coder", real_tokenizers.qwen3_huggingface),
+    "lfm2": ("lfm2", real_tokenizers.lfm2),
+    "gemma-4": ("gemma-4", real_tokenizers.gemma_4),
+    "minimax-m3": ("minimax-m3", real_tokenizers.minimax_m3),
+    "qwen3 without <think>": ("qwen3", lambda: real_tokenizers.step_audio_2("released", "tiktoken")),
+    "mistral v3 sentencepiece": ("mistral", lambda: real_tokenizers.mistral(3)),
+    "mistral v3 tekken": ("mistral", lambda: real_tokenizers.mistral(3, tekken=True)),
+    "mistral v7": ("mistral", lambda: real_tokenizers.mistral(7)),
+    "mistral v11": ("mistral", lambda: real_tokenizers.mistral(11)),
+    "mistral v13": ("mistral", lambda: real_tokenizers.mistral(13)),
+    "whisper": ("whisper", real_tokenizers.whisper),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+every_case_with_calls = pytest.mark.parametrize("case", [case for case in CASES if case != "whisper"])
+
+
+def grouped(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """`ids` in groups of these sizes, over and over."""
+    groups, at, turn = [], 0, 0
+    while at < len(ids):
+        size = sizes[turn % len(sizes)]
+        groups.append(list(ids[at : at + size]))
+        at, turn = at + size, turn + 1
+    return groups
+
+
+def run(format: str, tokenizer: object, groups: Sequence[Sequence[int]], **options: Any) -> tuple[Message, list[Event]]:
+    parser = unbraid.parser(format, tokenizer=tokenizer, seed=7, markup=True, **options)
+    events: list[Event] = []
+    for group in groups:
+        events += parser.feed_tokens(group)
+    events += parser.finish()
+    return parser.message, events
+
+
+def said(message: Message) -> tuple[object, ...]:
+    return message.parts, [(call.id, call.raw) for call in message.tool_calls], message.diagnostics
+
+
+def format_of(name: str, tokenizer: object) -> unbraid.Format:
+    """The grammar that a parser with this tokenizer uses."""
+    return unbraid.parser(name, tokenizer=tokenizer).format
+
+
+def encodable(tokenizer: object, text: str) -> bool:
+    """Whether the tokenizer gives the text back: SentencePiece writes spaces of its own, Qwen3 normalises."""
+    message, _ = run("think", tokenizer, [encode_plain(tokenizer, text)], separate_reasoning=False)  # type: ignore[arg-type]
+    return message.content == text
+
+
+@every_case
+@settings(max_examples=10)
+@given(data=st.data())
+def test_tokens_say_what_the_text_says(case: str, data: st.DataObject) -> None:
+    """Laws 1, 5, 7 and 10: all at once, one token at a time, and 1 to 6 at a time as speculative decoding gives."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    message = data.draw(strategies.messages(format))
+    sentencepiece = unbraid.tokens.vocabulary(tokenizer).dummy_prefix
+    for part in message.parts:
+        if isinstance(part, Tag):
+            continue
+        text = part.arguments if isinstance(part, ToolCall) else part.text
+        # A token in a string argument is data; anywhere else the text must not happen to spell one. (SentencePiece
+        # writes a space of its own after each token, in arguments too.)
+        may_hold_tokens = isinstance(part, ToolCall) and not sentencepiece
+        if not encodable(tokenizer, text) or not (
+            may_hold_tokens or encode(tokenizer, text) == encode_plain(tokenizer, text)
+        ):
+            return
+    ids = encode(tokenizer, unbraid.render(format, message))
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))
+    whole, _ = run(name, tokenizer, [ids], prompt="")
+    assert said(run(name, tokenizer, grouped(ids, [1]), prompt="")[0]) == said(whole)
+    assert said(run(name, tokenizer, grouped(ids, sizes), prompt="")[0]) == said(whole)
+    if sentencepiece:
+        whole, message = without_leading_spaces(whole), without_leading_spaces(message)
+    assert whole == message
+    assert whole.diagnostics == ()
+
+
+def without_leading_spaces(message: Message) -> Message:
+    """SentencePiece begins each stretch between control tokens with a space of its own."""
+    parts = [Text(p.strand, p.text.lstrip(" ")) if isinstance(p, Text) else p for p in message.parts]
+    return Message(tuple(parts), message.diagnostics)
+
+
+@every_case
+@settings(max_examples=10)
+@given(data=st.data())
+def test_hostile_tokens(case: str, data: st.DataObject) -> None:
+    """Laws 1, 3 and 8 on any tokens at all, markers as tokens and markers spelled out among them."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    pieces = data.draw(st.lists(strategies.hostile(format), max_size=3))
+    ids: list[int] = []
+    for piece in pieces:
+        ids += (encode if data.draw(st.booleans()) else encode_plain)(tokenizer, piece)
+    ids += data.draw(st.lists(st.integers(0, 130_000), max_size=4))
+    whole, events = run(name, tokenizer, [ids])
+    assert said(run(name, tokenizer, grouped(ids, [1]))[0]) == said(whole)
+    assert said(run(name, tokenizer, grouped(ids, data.draw(st.lists(st.integers(1, 6), min_size=1))))[0]) == said(
+        whole
+    )
+    at = 0
+    for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
+        assert start == at, "a gap, or an overlap"
+        at = end
+    json.dumps(whole.to_openai()).encode()
+
+
+@every_case
+@settings(max_examples=10)
+@given(data=st.data())
+def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
+    """Nobody can forge a call by having the model echo its markup."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    vocabulary = unbraid.tokens.vocabulary(tokenizer)
+    markers = strategies.markers_of(format) if format.transcript is None else strategies.tags_of(format.transcript)
+    spelled_out = [marker for marker in markers if vocabulary.token_id(marker) is not None]
+    assert spelled_out
+    text = data.draw(st.lists(st.sampled_from([*spelled_out, "Hello", '{"name": "f"}']), max_size=4).map(" ".join))
+    ids = encode_plain(tokenizer, text)
+    message, _ = run(name, tokenizer, grouped(ids, [1]), prompt="")
+    assert message.content == text
+    assert not message.tool_calls
+    assert not message.reasoning
+    assert not message.speech
+    assert message.language is None
+
+
+@every_case_with_calls
+def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    text = unbraid.render(format, Message((ToolCall("f", '{"a": 1}', "abcdefghi"),)))
+    assert run(name, tokenizer, [encode(tokenizer, text)], prompt="")[0].tool_calls
+    message = run(name, tokenizer, [encode_plain(tokenizer, text)], prompt="")[0]
+    assert format.tools is not None
+    assert format.tools.open.strip() in message.content
+    # Qwen3-Coder's models leave the token out: then the text that follows it begins the call.
+    assert bool(message.tool_calls) == any(calls.open in text for calls in format.other_tools)
+
+
+@every_case
+@settings(max_examples=10)
+@given(data=st.data())
+def test_snapshots(case: str, data: st.DataObject) -> None:
+    name, make = CASES[case]
+    tokenizer = make()
+    ids = encode(tokenizer, data.draw(strategies.hostile(format_of(name, tokenizer))))
+    groups = grouped(ids, data.draw(st.lists(st.integers(1, 6), min_size=1)))
+    whole, _ = run(name, tokenizer, groups)
+    parser = unbraid.parser(name, tokenizer=tokenizer, seed=7)
+    for group in groups:
+        parser.feed_tokens(group)
+        saved = json.loads(json.dumps(parser.snapshot()))
+        parser = unbraid.parser(name, tokenizer=tokenizer, seed=8)
+        parser.restore(saved)
+    parser.finish()
+    assert said(parser.message) == said(whole)
+
+
+# --- Step-Audio 2: text and audio interleaved ----------------------------------------------------------------------
+
+STEP = [case for case in CASES if case.startswith("step-audio-2")]
+
+
+def interleaved(tokenizer: Any, text: str, codes: list[int]) -> list[int]:
+    """One text token to four audio tokens, padded where one of the two is shorter."""
+    words = encode_plain(tokenizer, text)
+    audio = [encode(tokenizer, f"<audio_{code}>")[0] for code in codes]
+    [pad], [audio_pad] = encode(tokenizer, "<tts_pad>"), encode(tokenizer, "<audio_6561>")
+    ids: list[int] = []
+    for turn in range(max(len(words), -(-len(audio) // 4))):
+        ids.append(words[turn] if turn < len(words) else pad)
+        four = audio[4 * turn : 4 * turn + 4]
+        ids += four + [audio_pad] * (4 - len(four))
+    return ids
+
+
+@pytest.mark.parametrize("case", STEP)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_interleaved_speech(case: str, data: st.DataObject) -> None:
+    """Characters and markers that are cut over text tokens, with audio between, come out whole."""
+    tokenizer = CASES[case][1]()
+    text = data.draw(st.text(st.sampled_from("Hello, wörld! 天气预报😀\U00020bb7é\n"), max_size=12))
+    thought = data.draw(st.text(st.sampled_from("hm 思考😀"), max_size=6))
+    codes = data.draw(st.lists(st.integers(0, 6560), max_size=60))
+    spoken = f"<think>\n{thought}\n</think>\n\n{text}" if thought else text
+    ids = interleaved(tokenizer, spoken, codes)
+    call = '<tool_call>function\nsearch\n{"query": "北京天气"}</tool_call>'
+    ids += encode(
+        tokenizer, data.draw(st.sampled_from(["", "<tts_end>", call, f"<tts_end>{call}", f"{call}<tts_end>"]))
+    )
+    prompt = encode(tokenizer, "<|BOT|>assistant\n<tts_start>")
+    for sizes in ([len(ids) or 1], [1], data.draw(st.lists(st.integers(1, 6), min_size=1))):
+        message, _ = run("step-audio-2", tokenizer, grouped(ids, sizes), prompt=prompt)
+        assert "".join(part.text for part in message.speech) == text
+        assert [code for part in message.speech for code in part.codes] == codes
+        assert message.reasoning == thought
+        assert message.content == ""
+        assert message.diagnostics == ()
+        assert all(found == ToolCall("search", '{"query": "北京天气"}') for found in message.tool_calls)
+
+
+@pytest.mark.parametrize("case", STEP)
+def test_prompt_ids(case: str) -> None:
+    tokenizer = CASES[case][1]()
+    speech = encode(tokenizer, "Hi<audio_3>")
+    for end, expected in (
+        ("<tts_start>", (Speech("Hi", (3,)),)),
+        ("<tts_start>\n", (Speech("Hi", (3,)),)),
+        ("\n<think>\n", (Text("reasoning", "Hi"), Speech("", (3,)))),
+        ("", (Text("content", "Hi"), Speech("", (3,)))),
+    ):
+        prompt = encode(tokenizer, f"<|BOT|>human\nsay <tts_start><|EOT|><|BOT|>assistant\n{end}")
+        assert run("step-audio-2", tokenizer, [speech], prompt=prompt)[0].parts == expected
+    # Spelled out in plain tokens, the marker is a user's text.
+    spelled = encode_plain(tokenizer, "assistant\n<tts_start>")
+    assert run("step-audio-2", tokenizer, [speech], prompt=spelled)[0].content == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("turn", "reasoning", "content"),
+    [
+        ("<think>\nI was", " thinking", "Yes"),
+        ("<think>\nI was" + " there" * 200, " thinking", "Yes"),
+        ("<think>\nI was\n</think>\n\nI am", "", " thinkingYes"),
+        ("I am", "", " thinkingYes"),
+    ],
+)
+def test_a_prompt_that_breaks_off(turn: str, reasoning: str, content: str) -> None:
+    """Inside a strand, and by tokens: what a user has said, and turns that are over, mean nothing."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    history = "<|im_start|>assistant\n<think>\nhm<|im_end|>\n<|im_start|>user\nAnd <think>?<|im_end|>\n"
+    prompt = encode(tokenizer, f"{history}<|im_start|>assistant\n{turn}")
+    output = encode(tokenizer, " thinking" + ("\n</think>\n\nYes" if reasoning else "Yes"))
+    message, _ = run("qwen3", tokenizer, grouped(output, [1]), prompt=prompt)
+    assert (message.reasoning, message.content, message.diagnostics) == (reasoning, content, ())
+
+
+def test_a_prompt_that_breaks_off_in_a_message() -> None:
+    tokenizer = real_tokenizers.qwen3_with("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>")
+    begin = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>analysis<|message|>I was"
+    output = " thinking<|end|><|start|>assistant<|channel|>final<|message|>Yes<|return|>"
+    for prompt in (begin, begin + " there" * 200):
+        ids = encode(tokenizer, prompt)
+        message, _ = run("harmony", tokenizer, grouped(encode(tokenizer, output), [1]), prompt=ids)
+        assert (message.reasoning, message.content, message.diagnostics) == (" thinking", "Yes", ())
+
+
+def test_audio_outside_speech_is_kept() -> None:
+    tokenizer = real_tokenizers.step_audio_2()
+    message, _ = run("step-audio-2", tokenizer, [encode(tokenizer, "a<audio_1><audio_2>b")])
+    assert message.content == "ab"
+    assert message.speech[0].codes == (1, 2)
+    assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.STRAY_AUDIO]
+
+
+def test_end_of_turn_is_a_token_only() -> None:
+    tokenizer = real_tokenizers.step_audio_2()
+    assert run("step-audio-2", tokenizer, [encode(tokenizer, "bye<|EOT|>")])[0].content == "bye"
+    assert run("step-audio-2", tokenizer, [encode_plain(tokenizer, "bye<|EOT|>")])[0].content == "bye<|EOT|>"
+    assert unbraid.parse("step-audio-2", "bye<|EOT|>").content == "bye<|EOT|>"
+
+
+def test_unknown_ids_and_broken_characters() -> None:
+    tokenizer = real_tokenizers.step_audio_2()
+    message, _ = run("step-audio-2", tokenizer, [[*encode(tokenizer, "a"), 10**7, *encode(tokenizer, "b")]])
+    assert message.content == "a\ufffdb"
+    assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.UNKNOWN_TOKEN]
+    half = encode_plain(tokenizer, "\U0001faae")[:1]
+    call = encode(tokenizer, '<tool_call>function\nf\n{"a": 1}</tool_call>')
+    message, _ = run("step-audio-2", tokenizer, grouped([*half, *call, *half], [1]))
+    assert message.content == "\ufffd\ufffd"
+    assert message.tool_calls == (ToolCall("f", '{"a": 1}'),)
+
+
+def test_missing_tokens_are_named() -> None:
+    ranks, pattern = real_tokenizers.qwen_base()
+    plain = tiktoken.Encoding("plain", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<tts_end>": 151694})
+    with pytest.raises(unbraid.MissingTokens, match="<tts_start>, <audio_0>"):
+        unbraid.parser("step-audio-2", tokenizer=plain)
+
+
+@pytest.mark.parametrize(("version", "format"), [(2, "mistral-v3"), (3, "mistral-v3"), (7, "mistral-v3")])
+def test_versions_of_mistral(version: int, format: str) -> None:
+    assert format_of("mistral", real_tokenizers.mistral(version)).name == format
+    assert format_of("mistral", real_tokenizers.mistral(11)).name == "mistral-v11"
+    assert format_of("mistral", real_tokenizers.mistral(13)).name == "mistral-v13"
+    assert format_of("mistral", real_tokenizers.qwen3_huggingface()).name == "mistral"
+
+
+def test_text_to_a_parser_with_a_tokenizer() -> None:
+    """Whoever feeds text gets markers found in text; the tokenizer still tells the version. The two do not mix."""
+    text = "<think>\nhm\n</think>\n\nyes"
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer, prompt=encode(tokenizer, "<|im_start|>assistant\n<think>\n"))
+    parser.feed("hm\n</think>\n\n")
+    saved = parser.snapshot()
+    with pytest.raises(unbraid.UnbraidError, match="fed text"):
+        parser.feed_tokens([1])
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer)
+    parser.restore(saved)
+    parser.feed("yes")
+    assert (parser.message.reasoning, parser.message.content) == ("hm", "yes")
+    assert unbraid.parse("qwen3", text, tokenizer=tokenizer).reasoning == "hm"
+    calls = '[TOOL_CALLS][{"name": "f", "arguments": {}}]'
+    assert not unbraid.parse("mistral", calls, tokenizer=real_tokenizers.mistral(11)).tool_calls
+    parser = unbraid.parser("qwen3", tokenizer=tokenizer)
+    parser.feed_tokens(encode(tokenizer, text))
+    with pytest.raises(unbraid.UnbraidError, match="fed token ids"):
+        parser.feed("more")
+
+
+def test_the_end_of_the_turn_ends_a_string_too() -> None:
+    """A turn that is cut off inside an argument: the token that ends it is never data."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    ids = encode(tokenizer, '<tool_call>\n{"name": "f", "arguments": {"city": "Par<|im_end|>')
+    message, _ = run("qwen3", tokenizer, grouped(ids, [1]))
+    assert message.tool_calls == (ToolCall("f", '{"city": "Par', complete=False),)
+    assert message.content == ""
+    assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.UNFINISHED_CALL]
+
+
+def test_a_marker_token_in_a_key_is_a_marker() -> None:
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    text = '<tool_call>{"name": "a", "pa</tool_call>\n<tool_call>{"name": "b", "arguments": {"x": 1}}</tool_call>'
+    message, _ = run("qwen3", tokenizer, [encode(tokenizer, text)])
+    assert [call.name for call in message.tool_calls] == ["a", "b"]
+
+
+def test_an_empty_feed_decides_nothing() -> None:
+    parser = unbraid.parser("qwen3", tokenizer=real_tokenizers.qwen3_huggingface())
+    parser.feed_tokens([])
+    parser.feed("<think>\nhm\n</think>")
+    assert parser.message.reasoning == "hm"

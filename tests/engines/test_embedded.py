@@ -1,0 +1,678 @@
+"""The embedded engine, with a real model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid.constraints.language import Json, Language
+from unbraid.engines import (
+    Audio,
+    EngineDown,
+    EngineFailed,
+    Finish,
+    Generation,
+    Load,
+    Piece,
+    PromptTooLong,
+    Sampling,
+    Unsupported,
+)
+from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
+from unbraid.engines.llama_cpp.output import Output
+from unbraid.engines.retokenize import spell
+from unbraid.models import Gguf, GgufVocabulary
+
+from ..support.embedded_model import GREEDY, collect, smollm2
+
+pytest.importorskip("xllamacpp")
+
+CONTEXT = 384
+PARALLEL = 4
+QUEUE = 3
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "strict": True,
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"enum": ["C", "F"]}},
+                "required": ["city", "unit"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EmbeddedEngine]:
+    made = EmbeddedEngine(smollm2(), context=CONTEXT, parallel=PARALLEL, queue=QUEUE, threads=1, name="smollm2")
+    yield made
+    made.shut()
+
+
+def chat(engine: EmbeddedEngine, text: str) -> tuple[int, ...]:
+    encode = engine.vocabulary.encode
+    before, after = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
+    return (*encode(before, special=True), *encode(text), *encode(after, special=True))
+
+
+# Tokens
+
+
+def test_it_says_what_it_is(engine: EmbeddedEngine) -> None:
+    assert (engine.model, engine.context) == ("smollm2", CONTEXT)
+    assert "<|im_start|>" in (engine.chat_template or "")
+    asyncio.run(engine.check())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Hello, world!",
+        " two  spaces\n\n\ttabs",
+        "naïve café",
+        "漢字かな交じり",
+        "😀👩‍👩‍👧‍👦🇪🇺",
+        "a\u0000b",
+        "<|im_end|>",
+        "x" * 5000,
+    ],
+)
+def test_texts_come_back(engine: EmbeddedEngine, text: str) -> None:
+    vocabulary = engine.vocabulary
+    ids = vocabulary.encode(text)
+    assert vocabulary.decode(ids) == text
+    assert not vocabulary.special & set(ids)
+
+
+@settings(max_examples=100)
+@given(st.text(st.characters(codec="utf-8"), max_size=40))
+def test_any_text_comes_back(text: str) -> None:
+    vocabulary = _kept_engine().vocabulary
+    ids = vocabulary.encode(text)
+    whole = b"".join(vocabulary.token_bytes(token) or b"" for token in ids)
+    # SmolLM2 has no tokens for a few bytes, and llama.cpp leaves them out.
+    lacking = {byte for byte in range(256) if spell(vocabulary, bytes([byte])) is None}
+    assert whole == bytes(byte for byte in text.encode() if byte not in lacking)
+
+
+def _kept_engine() -> EmbeddedEngine:
+    """For tests that take no fixtures."""
+    if not _kept:
+        _kept.append(EmbeddedEngine(smollm2(), context=256, parallel=1, threads=1))
+    return _kept[0]
+
+
+_kept: list[EmbeddedEngine] = []
+
+
+def test_special_tokens_are_recognised_only_when_asked(engine: EmbeddedEngine) -> None:
+    vocabulary = engine.vocabulary
+    end = vocabulary.token_id("<|im_end|>")
+    assert vocabulary.encode("<|im_end|>", special=True) == [end]
+    assert end not in vocabulary.encode("a<|im_end|>b")
+    assert vocabulary.encode("\ud800") == vocabulary.encode("\ufffd")
+
+
+def test_single_tokens_are_found_as_llama_cpp_finds_them(engine: EmbeddedEngine) -> None:
+    vocabulary = engine.vocabulary
+    for text in ("the", " the", "\n", "}", "<|im_start|>", "<|endoftext|>"):
+        assert vocabulary.encode(text, special=True) == [vocabulary.token_id(text)]
+    assert vocabulary.token_id("no such token at all") is None
+    assert vocabulary.token_bytes(-1) is None
+    assert vocabulary.token_bytes(vocabulary.size) is None
+
+
+# Output
+
+
+def test_tokens_arrive_while_they_are_made(engine: EmbeddedEngine) -> None:
+    found = asyncio.run(collect(engine, chat(engine, "Count from one to twenty in words."), max_tokens=40))
+    assert found.pieces > 5
+    assert found.finish is not None
+    assert found.finish.completion_tokens == len(found.ids)
+    assert (found.finish.reason, found.finish.prompt_tokens) == (
+        "length" if len(found.ids) == 40 else "stop",
+        len(chat(engine, "Count from one to twenty in words.")),
+    )
+
+
+def test_the_model_ends_its_output_itself(engine: EmbeddedEngine) -> None:
+    found = asyncio.run(collect(engine, chat(engine, "Answer with one word: what is the capital of France?")))
+    end = engine.vocabulary.token_id("<|im_end|>")
+    assert "Paris" in engine.vocabulary.decode(found.ids)
+    assert found.ids[-1] == end
+    assert found.finish is not None
+    assert (found.finish.reason, found.finish.stopped_by) == ("stop", end)
+    # The end counts as an end even where it is the last token that may come.
+    again = asyncio.run(collect(engine, chat(engine, "Answer with one word: what is the capital of France?"),
+                                max_tokens=len(found.ids)))  # fmt: skip
+    assert (again.ids, again.finish and again.finish.reason) == (found.ids, "stop")
+
+
+def test_text_prompts_and_cached_tokens(engine: EmbeddedEngine) -> None:
+    text = "<|im_start|>user\nName three colours.<|im_end|>\n<|im_start|>assistant\n"
+    first = asyncio.run(collect(engine, text, max_tokens=8))
+    for _ in range(20):  # llama.cpp frees a slot a moment after it has said that it is done
+        second = asyncio.run(collect(engine, chat(engine, "Name three colours."), max_tokens=8))
+        if second.finish is not None and second.finish.cached_tokens:
+            break
+        time.sleep(0.05)
+    assert first.ids == second.ids
+    assert second.finish is not None
+    assert second.finish.cached_tokens == second.finish.prompt_tokens - 1
+
+
+def test_the_same_seed_gives_the_same_output(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Tell me a story.")
+
+    def story(**options: Any) -> list[int]:
+        return asyncio.run(collect(engine, prompt, max_tokens=16, sampling=Sampling(**options))).ids
+
+    story(seed=1)  # so that the prompt is known, and computed in the same way each time
+    assert story(seed=1) == story(seed=1)
+    assert story(seed=2**40 + 1) == story(seed=2**40 + 1)
+    assert len({tuple(story(seed=seed, temperature=1.5)) for seed in range(3)}) > 1
+    assert story(temperature=0) == story(temperature=0, seed=5) == story(top_k=1) == story(top_p=1e-6)
+    penalised = story(temperature=0, repetition_penalty=1.5, presence_penalty=1, frequency_penalty=1, min_p=0.1)
+    assert penalised != story(temperature=0)
+
+
+def test_max_tokens(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Tell me a story.")
+    whole = asyncio.run(collect(engine, prompt, max_tokens=9))
+    for count in (1, 2, 5):
+        found = asyncio.run(collect(engine, prompt, max_tokens=count))
+        assert found.ids == whole.ids[:count]
+        assert found.finish is not None
+        assert (found.finish.reason, found.finish.completion_tokens) == ("length", count)
+    nothing = asyncio.run(collect(engine, prompt, max_tokens=0))
+    assert (nothing.ids, nothing.finish) == ([], Finish("length", len(prompt), 0))
+
+
+def test_characters_that_are_cut_over_tokens(engine: EmbeddedEngine) -> None:
+    """llama.cpp streams no token that ends inside of a character; it has them all where it does not stream."""
+    fields = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["a😀é漢"]}}}
+    constraint = unbraid.constraint("hermes", response_format=fields, tokenizer=engine.vocabulary)
+    prompt = chat(engine, "Say it.")
+    body = {
+        "prompt": prompt,
+        "n_predict": 40,
+        "samplers": ["top_k"],
+        "top_k": 1,
+        "verbose": True,
+        "return_tokens": True,
+    }
+    told: list[bytes] = []
+
+    def tell(said: bytes) -> bool:
+        told.append(said)
+        return False
+
+    engine._server.complete(json.dumps({**body, **constraint.to_llama_cpp()}).encode(), tell)
+    wanted = json.loads(told[0])["__verbose"]["tokens"]
+    for count in range(1, len(wanted) + 1):
+        found = asyncio.run(collect(engine, prompt, max_tokens=count, constraint=constraint, logprobs=0))
+        assert found.ids == wanted[:count]
+    assert json.loads(engine.vocabulary.decode(found.ids[:-1])) == "a😀é漢"
+    assert b"".join(one.bytes for one in found.logprobs) == engine.vocabulary.decode(found.ids).encode()
+
+
+def test_stop_texts(engine: EmbeddedEngine) -> None:
+    prompt, vocabulary = chat(engine, "Count from one to twenty in digits: 1, 2, 3"), engine.vocabulary
+    whole = vocabulary.decode(asyncio.run(collect(engine, prompt, max_tokens=40)).ids)
+    for at in (5, 11, 17):
+        stop = whole[at : at + 4]
+        found = asyncio.run(collect(engine, prompt, max_tokens=40, stop=("never said", stop)))
+        assert vocabulary.decode(found.ids) == whole[: whole.index(stop)]
+        assert found.finish is not None
+        assert (found.finish.reason, found.finish.stopped_by) == ("stop", stop)
+    found = asyncio.run(collect(engine, prompt, max_tokens=40, stop=(whole[-3:] + "never said",)))
+    assert vocabulary.decode(found.ids) == whole
+
+
+def test_stop_tokens_are_part_of_the_output(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Tell me a story.")
+    whole = asyncio.run(collect(engine, prompt, max_tokens=12)).ids
+    found = asyncio.run(collect(engine, prompt, max_tokens=12, stop_tokens=(whole[7],)))
+    assert found.ids == whole[: whole.index(whole[7]) + 1]
+    assert found.finish is not None
+    assert (found.finish.reason, found.finish.stopped_by) == ("stop", whole[7])
+
+
+def test_logprobs(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Is the sky blue?")
+    found = asyncio.run(collect(engine, prompt, max_tokens=5, logprobs=3, sampling=Sampling(seed=3, temperature=2)))
+    assert [one.token for one in found.logprobs] == found.ids
+    for one in found.logprobs:
+        assert one.bytes == engine.vocabulary.token_bytes(one.token)
+        assert len(one.top) == 3
+        values = [other.logprob for other in one.top]
+        assert values == sorted(values, reverse=True)
+        assert one.logprob <= values[0] <= 0
+    alone = asyncio.run(collect(engine, prompt, max_tokens=2, logprobs=0))
+    assert [one.top for one in alone.logprobs] == [(), ()]
+    assert not asyncio.run(collect(engine, prompt, max_tokens=2)).logprobs
+
+
+def test_logit_bias(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Is the sky blue?")
+    likely = asyncio.run(collect(engine, prompt, max_tokens=1)).ids[0]
+    banned = Sampling(temperature=0, logit_bias={likely: float("-inf")})
+    assert asyncio.run(collect(engine, prompt, max_tokens=1, sampling=banned)).ids[0] != likely
+    forced = Sampling(temperature=0, logit_bias={1234: float("inf")})
+    assert asyncio.run(collect(engine, prompt, max_tokens=3, sampling=forced)).ids == [1234] * 3
+
+
+# Constraints
+
+
+def test_a_required_call(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "What is the weather in Rome?")
+    options: dict[str, Any] = {"tools": TOOLS, "tokenizer": engine.vocabulary}
+    constraint = unbraid.constraint("hermes", tool_choice="required", parallel_tool_calls=False, **options)
+    for sampling in (GREEDY, Sampling(seed=1)):
+        found = asyncio.run(collect(engine, prompt, max_tokens=120, constraint=constraint, sampling=sampling))
+        message = unbraid.parse("hermes", found.ids, **options)
+        assert [call.name for call in message.tool_calls] == ["get_weather"]
+        assert not message.content.strip()
+        arguments = json.loads(message.tool_calls[0].arguments)
+        jsonschema.validate(arguments, TOOLS[0]["function"]["parameters"])
+
+
+def test_a_call_that_may_come_or_not(engine: EmbeddedEngine) -> None:
+    options: dict[str, Any] = {"tools": TOOLS, "tokenizer": engine.vocabulary}
+    constraint = unbraid.constraint("hermes", tool_choice="auto", **options)
+    assert constraint.to_llama_cpp()["grammar_lazy"]
+    text = asyncio.run(collect(engine, chat(engine, "Say hello."), max_tokens=12, constraint=constraint))
+    assert unbraid.parse("hermes", text.ids, **options).content
+    # The model has learnt no calls, so it is led to one.
+    example = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "unit": "C"}}\n</tool_call>'
+    encode, end = engine.vocabulary.encode, engine.vocabulary.encode("<|im_end|>\n", special=True)
+    prompt = ((*chat(engine, "Weather?"), *encode(example), *end) * 3) + chat(engine, "Weather?")
+    call = asyncio.run(collect(engine, prompt, max_tokens=100, constraint=constraint))
+    message = unbraid.parse("hermes", call.ids, **options)
+    assert message.tool_calls
+    jsonschema.validate(json.loads(message.tool_calls[0].arguments), TOOLS[0]["function"]["parameters"])
+
+
+def _towards_calls(engine: EmbeddedEngine) -> Sampling:
+    start = engine.vocabulary.encode("<tool_call>")
+    return Sampling(temperature=0, logit_bias={start[0]: 12.0})
+
+
+def test_no_call(engine: EmbeddedEngine) -> None:
+    options: dict[str, Any] = {"tools": TOOLS, "tokenizer": engine.vocabulary}
+    constraint = unbraid.constraint("hermes", tool_choice="none", **options)
+    prompt = chat(engine, "What is the weather?")
+    found = asyncio.run(collect(engine, prompt, max_tokens=20, constraint=constraint, sampling=_towards_calls(engine)))
+    assert "<tool_call>" not in engine.vocabulary.decode(found.ids)
+    assert not unbraid.parse("hermes", found.ids, **options).tool_calls
+
+
+def test_an_answer_that_follows_a_schema(engine: EmbeddedEngine) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 10}, "age": {"type": "integer", "maximum": 150}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+    fields = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+    constraint = unbraid.constraint("hermes", response_format=fields, tokenizer=engine.vocabulary)
+    found = asyncio.run(collect(engine, chat(engine, "Describe a person."), max_tokens=80, constraint=constraint))
+    message = unbraid.parse("hermes", found.ids, tokenizer=engine.vocabulary)
+    jsonschema.validate(json.loads(message.content), schema)
+
+
+class _Written(unbraid.Constraint):
+    """What llama.cpp is told is given."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def to_llama_cpp(self) -> dict[str, Any]:
+        return self._fields
+
+
+def test_a_grammar_that_is_not_enforced_is_refused(engine: EmbeddedEngine) -> None:
+    """Some of them llama.cpp refuses, some it would leave out, and by the last its process would end."""
+    unread = ['root ::= "a', "root ::= b", 'b ::= "a"', 'root ::= root "a"', "# nothing", " ", "root ::= <|nope|>"]
+    left_out: list[Any] = ["", None, 5, "%llguidance {}\nstart: (", '%llguidance {}\nstart: "a"']
+    dead_ends = [r'root ::= "a\x04"', r'root ::= "a\U00050000"', r"root ::= [\u0004-\u0006]", "root ::= <[49152]>"]
+    prompt = chat(engine, "Hello")
+    for match, grammars in (("grammar", unread), ("GBNF", left_out), ("has no tokens for", dead_ends)):
+        for grammar in grammars:
+            with pytest.raises(Unsupported, match=match):
+                asyncio.run(collect(engine, prompt, max_tokens=3, constraint=_Written(grammar=grammar)))
+    with pytest.raises(Unsupported, match="triggers"):
+        asyncio.run(collect(engine, prompt, constraint=_Written(grammar='root ::= "a"', grammar_lazy=True)))
+
+
+def test_a_constraint_goes_before_a_bias(engine: EmbeddedEngine) -> None:
+    """If it did not, there might be no token to choose, and llama.cpp would end the process."""
+    never = Sampling(temperature=0, logit_bias=dict.fromkeys(range(engine.vocabulary.size), float("-inf")))
+    only = _Written(grammar='root ::= "quiet"')
+    found = asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=9, constraint=only, sampling=never))
+    assert engine.vocabulary.decode(found.ids).startswith("quiet<|")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a?){1000}$"},
+        {"type": "string", "pattern": "^(-|--|---)*x$"},
+        {"enum": [f"value {number}" for number in range(10_000)]},
+        {"type": "array", "prefixItems": [{}] * 300, "items": False},
+        {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(100)}},
+    ],
+)
+def test_no_schema_keeps_it_busy(engine: EmbeddedEngine, schema: Any) -> None:
+    """It ends at all: some of these once took llama.cpp seconds over a single token, or forever."""
+    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=12, constraint=constraint))
+
+
+# What is refused
+
+
+def test_a_schema_that_would_keep_it_busy_is_refused(engine: EmbeddedEngine) -> None:
+    schema = {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(900)}}
+    constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
+    with pytest.raises(Unsupported, match=r"^p leaves too many ways open"):
+        asyncio.run(collect(engine, chat(engine, "Hello"), constraint=constraint))
+
+
+def test_what_is_refused(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Hello")
+    room = CONTEXT - len(prompt)
+
+    def refused(error: type[Exception], match: str, prompt: Any = prompt, **options: Any) -> None:
+        with pytest.raises(error, match=match):
+            asyncio.run(collect(engine, prompt, **options))
+
+    refused(PromptTooLong, f"{CONTEXT} tokens does not fit the context of {CONTEXT}", prompt=(5,) * CONTEXT)
+    refused(PromptTooLong, f"and {room + 1} tokens of output", max_tokens=room + 1)
+    refused(Unsupported, "empty prompt", prompt=())
+    refused(Unsupported, "no token 49152", prompt=(49152,))
+    refused(Unsupported, "no token -1", sampling=Sampling(logit_bias={-1: 1.0}))
+    refused(Unsupported, "not a number", sampling=Sampling(logit_bias={1: float("nan")}))
+    refused(Unsupported, "smollm2 takes no audio", audio=(Audio(b"", "wav"),))
+    assert asyncio.run(collect(engine, prompt, max_tokens=1)).ids
+
+
+def test_the_context_can_be_used_up(engine: EmbeddedEngine) -> None:
+    prompt = (*engine.vocabulary.encode("a b c d ") * CONTEXT,)[: CONTEXT - 20]
+    endless = Sampling(temperature=0, logit_bias=dict.fromkeys(engine.vocabulary.special, -100.0))
+    for options in ({}, {"max_tokens": 20}):
+        found = asyncio.run(collect(engine, prompt, sampling=endless, **options))
+        assert len(found.ids) == 20
+        assert found.finish is not None
+        assert found.finish.reason == "length"
+
+
+# Several at once
+
+
+async def _endless(engine: EmbeddedEngine, started: asyncio.Event | None = None) -> None:
+    sampling = Sampling(temperature=0, logit_bias=dict.fromkeys(engine.vocabulary.special, -100.0))
+    async for _ in engine.generate(Generation(prompt=chat(engine, "Go on for ever."), sampling=sampling)):
+        if started is not None:
+            started.set()
+
+
+async def _idle(engine: EmbeddedEngine) -> None:
+    """Until all threads are free; fails if that takes more than a few tokens."""
+    for _ in range(300):
+        if engine.load == Load():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("what was aborted goes on")
+
+
+def test_closing_the_generator_ends_the_work(engine: EmbeddedEngine) -> None:
+    async def main() -> None:
+        output = engine.generate(Generation(prompt=chat(engine, "Tell me a story."), sampling=GREEDY))
+        assert isinstance(await anext(output), Piece)
+        assert engine.load == Load(running=1)
+        await output.aclose()
+        await _idle(engine)
+
+    asyncio.run(main())
+
+
+def test_a_prompt_that_is_being_read_can_be_aborted(engine: EmbeddedEngine) -> None:
+    prompt = (*engine.vocabulary.encode("one two three four ") * CONTEXT,)[: CONTEXT - 10]
+
+    async def first() -> float:
+        before = time.perf_counter()
+        await anext(output := engine.generate(Generation(prompt=prompt)))
+        await output.aclose()
+        await _idle(engine)
+        return time.perf_counter() - before
+
+    async def main() -> None:
+        task = asyncio.create_task(first())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        before = time.perf_counter()
+        await asyncio.wait([task])
+        await _idle(engine)
+        aborted = time.perf_counter() - before
+        assert aborted < 0.8 * await first()
+
+    asyncio.run(main())
+
+
+def test_cancelling_ends_the_work_also_of_what_waits(engine: EmbeddedEngine) -> None:
+    async def main() -> None:
+        tasks = [asyncio.create_task(_endless(engine)) for _ in range(PARALLEL + QUEUE)]
+        await asyncio.sleep(0.2)
+        with pytest.raises(EngineDown, match="running and waiting already"):
+            await collect(engine, chat(engine, "Hello"), max_tokens=1)
+        tasks[-1].cancel()  # it has not begun, and makes room at once
+        await asyncio.wait(tasks[-1:])
+        assert engine.load == Load(PARALLEL, QUEUE - 1)
+        for task in tasks:
+            task.cancel()
+        assert all(
+            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
+        )
+        await _idle(engine)
+        assert (await collect(engine, chat(engine, "Hello"), max_tokens=2)).ids
+
+    asyncio.run(main())
+
+
+def test_more_streams_than_slots(engine: EmbeddedEngine) -> None:
+    prompts = [chat(engine, f"Say the number {number}.") for number in range(6)]
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(collect(engine, prompt, max_tokens=10) for prompt in prompts))
+
+    for found in asyncio.run(main()):
+        assert found.finish is not None
+        assert found.finish.completion_tokens == len(found.ids)
+        assert len(found.ids) == 10 or found.finish.reason == "stop"
+
+
+def test_the_event_loop_goes_on_meanwhile(engine: EmbeddedEngine) -> None:
+    async def main() -> float:
+        started = asyncio.Event()
+        task = asyncio.create_task(_endless(engine, started))
+        await started.wait()
+        worst = 0.0
+        for _ in range(30):
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            worst = max(worst, time.perf_counter() - before)
+            await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.wait([task])
+        await _idle(engine)
+        return worst
+
+    assert asyncio.run(main()) < 0.5
+
+
+def test_an_event_loop_that_is_closed_ends_the_work(engine: EmbeddedEngine) -> None:
+    loop = asyncio.new_event_loop()
+    output = engine.generate(Generation(prompt=chat(engine, "Tell me a story."), sampling=GREEDY))
+    assert isinstance(loop.run_until_complete(anext(output)), Piece)
+    loop.close()
+    asyncio.run(_idle(engine))
+
+
+def test_use_from_several_threads(engine: EmbeddedEngine) -> None:
+    prompt = chat(engine, "Name a colour.")
+    found: list[int] = []
+
+    def run() -> None:
+        found.append(len(asyncio.run(collect(engine, prompt, max_tokens=3)).ids))
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [3, 3, 3]
+
+
+def test_two_engines_and_closing_one_that_is_busy(engine: EmbeddedEngine) -> None:
+    async def main() -> None:
+        other = EmbeddedEngine(smollm2(), context=256, parallel=1, threads=1)
+        started = asyncio.Event()
+        tasks = [asyncio.create_task(_endless(other, started)) for _ in range(2)]
+        await started.wait()
+        assert (await collect(engine, chat(engine, "Hello"), max_tokens=2)).ids
+        await asyncio.wait_for(other.close(), 10)
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(end, EngineDown)
+        for refused in (other.check(), collect(other, (5,))):
+            with pytest.raises(EngineDown, match="closed"):
+                await refused
+        await other.close()
+        with pytest.raises(EngineDown, match="closed"):
+            other.vocabulary.encode("a")
+
+    asyncio.run(main())
+    assert asyncio.run(collect(engine, chat(engine, "Hello"), max_tokens=2)).ids
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_and_one_that_ends_do_not_hang() -> None:
+    path = smollm2().gguf
+    script = f"""
+import asyncio, gc, os, threading
+from unbraid.engines import EngineDown, Generation
+from unbraid.engines.embedded import EmbeddedEngine
+engine = EmbeddedEngine({str(path)!r}, context=256, parallel=1, threads=1)
+child = os.fork()
+if child == 0:
+    try:
+        asyncio.run(engine.check())
+    except EngineDown:
+        del engine
+        gc.collect()
+        os._exit(7)  # as multiprocessing does it; sys.exit would wait for llama.cpp's own threads for ever
+    os._exit(8)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+async def endless():
+    async for _ in engine.generate(Generation(prompt=(5, 6, 7))):
+        begun.set()
+begun = threading.Event()
+threading.Thread(target=lambda: asyncio.run(endless()), daemon=True).start()
+begun.wait()
+print("leaving")  # with a request that is running
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "leaving\n"
+
+
+def test_a_file_that_is_no_model(tmp_path: Any) -> None:
+    whole = smollm2().gguf.read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[: 4 << 20])
+    with pytest.raises(EngineFailed, match=r"cannot load .*cut\.gguf"):
+        EmbeddedEngine(tmp_path / "cut.gguf", context=256, parallel=1, threads=1)
+
+
+# Reading llama.cpp's answers
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> GgufVocabulary:
+    return GgufVocabulary(Gguf(smollm2().gguf))
+
+
+def test_bytes_that_are_no_text_cost_no_tokens(vocabulary: GgufVocabulary) -> None:
+    output = Output(Generation(prompt=(1,)), vocabulary, 1, 10)
+    token = vocabulary.token_id("a")
+
+    def chunk(text: str, count: int) -> dict[str, Any]:
+        choice = {"text": text, "finish_reason": None, "logprobs": None}
+        return {"choices": [choice], "__verbose": {"tokens": [token], "tokens_predicted": count}}
+
+    tokens = output.read(chunk("\ufffda", 2))
+    assert vocabulary.decode([token.id for token in tokens]) == "\ufffda"
+    assert [one.id for one in output.read(chunk("a", 3))] == [token]
+    with pytest.raises(EngineFailed, match="does not tell"):
+        output.read({"choices": [{"text": "a", "finish_reason": None}]})
+
+
+def test_a_model_that_is_stuck(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be aborted inside of a step of llama.cpp. Others are told instead of waiting for it."""
+
+    async def go() -> None:
+        outputs = engine.generate(Generation(prompt=chat(engine, "Count to a hundred."), sampling=GREEDY))
+        await anext(outputs)
+        await engine.check()
+        monkeypatch.setattr("unbraid.engines.llama_cpp.embedded._STUCK", -1.0)
+        with pytest.raises(EngineDown, match="silent"):
+            await engine.check()
+        with pytest.raises(EngineDown, match="silent"):
+            await anext(engine.generate(Generation(prompt=(1,))))
+        await outputs.aclose()
+        while engine.load.running:
+            await asyncio.sleep(0.01)
+        await engine.check()
+
+    asyncio.run(go())
+
+
+def test_a_model_that_never_comes_back_is_left_alone() -> None:
+    """When the process is to end, it ends."""
+    program = f"""
+import asyncio, threading
+from unbraid.engines import Generation, embedded
+embedded._FAREWELL = 0.5
+engine = embedded.EmbeddedEngine({str(smollm2().gguf)!r}, context=64, parallel=1)
+engine._server.complete = lambda body, callback: threading.Event().wait()
+async def main():
+    task = asyncio.ensure_future(anext(engine.generate(Generation(prompt=(1,)))))
+    await asyncio.sleep(0.2)
+    await engine.close()
+    print("closed", flush=True)
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "closed\n"
+    assert done.returncode == 1
+    assert "left alone" in done.stderr

@@ -1,0 +1,220 @@
+"""What goes wrong between engines and their servers, aborts, and many requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from unbraid.engines import EngineDown, EngineError, EngineFailed, Finish, Generation, Load, PromptTooLong, Unsupported
+from unbraid.engines.http import _message, problem
+
+from ..support.byte_vocabulary import END
+from ..support.fake_servers import FakeServer, FakeSGLang, Fault
+from ..support.in_loop import collect, collect_until_error, in_loop, until
+from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, whole
+
+# What goes wrong
+
+
+async def fails(kind: str, fault: Fault, **options: Any) -> tuple[list[Any], EngineError, FakeServer]:
+    async with KINDS[kind][0]([*b"abcdef", END], fault=fault) as server:
+        one = engine(kind, server, **options)
+        outputs, error = await collect_until_error(one.generate(Generation(prompt=PROMPT)))
+        await one.close()
+        assert error is not None
+        return outputs, error, server
+
+
+@each_kind
+@in_loop
+async def test_faults_in_the_middle(kind: str) -> None:
+    for fault in ("cut", "garbage", "error"):
+        outputs, error, _ = await fails(kind, Fault(fault, after=2))
+        assert whole(outputs) == b"ab"
+        assert isinstance(error, EngineFailed)
+
+
+@each_kind
+@in_loop
+async def test_a_server_that_goes_silent(kind: str) -> None:
+    begun = time.monotonic()
+    outputs, error, server = await fails(kind, Fault("silent", after=2), read_timeout=0.2)
+    assert whole(outputs) == b"ab"
+    assert isinstance(error, EngineFailed)
+    assert "silent for 0.2 seconds" in str(error)
+    assert time.monotonic() - begun < 3
+    assert server.gone == 1
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("status", "message", "kind_of_error"),
+    [
+        (400, "invalid grammar", Unsupported),
+        (422, "top_k must be an integer", Unsupported),
+        (400, "This model's maximum context length is 10 tokens", PromptTooLong),
+        (413, "too much", PromptTooLong),
+        (401, "no key", EngineError),
+        (403, "not for you", EngineError),
+        (404, "no such model", EngineError),
+        (500, "CUDA error", EngineFailed),
+        (429, "later", EngineDown),
+        (503, "later", EngineDown),
+    ],
+)
+@in_loop
+async def test_what_a_status_means(kind: str, status: int, message: str, kind_of_error: type[EngineError]) -> None:
+    _, error, _ = await fails(kind, Fault("status", status=status, message=message, headers={"Retry-After": "7"}))
+    assert type(error) is kind_of_error
+    assert error.status == status
+    assert message in str(error)
+    if isinstance(error, EngineDown):
+        assert error.retry_after == 7.0
+
+
+@each_kind
+@in_loop
+async def test_a_prompt_that_is_too_long(kind: str) -> None:
+    async with KINDS[kind][0](HELLO) as server:
+        one = engine(kind, server)
+        with pytest.raises(PromptTooLong, match="1000 tokens"):
+            await collect(one.generate(Generation(prompt=(1,) * 1000)))
+        await one.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [("plain", "plain"), ('{"detail": "d"}', "d"), ('{"error": "e"}', "e"), ('{"message": "m"}', "m"), ("[1]", "[1]")],
+)
+def test_messages_of_all_shapes(body: str, message: str) -> None:
+    assert _message(body) == message
+    assert str(problem(400, message)) == message
+
+
+@each_kind
+@in_loop
+async def test_nobody_listens(kind: str) -> None:
+    async with KINDS[kind][0]() as server:
+        one = engine(kind, server)
+    with pytest.raises(EngineDown, match="cannot be reached") as raised:
+        await collect(one.generate(Generation(prompt=PROMPT)))
+    assert raised.value.status is None
+    with pytest.raises(EngineDown):
+        await one.check()
+    await one.close()
+
+
+@each_kind
+@in_loop
+async def test_a_kept_connection_that_is_dropped(kind: str) -> None:
+    async with KINDS[kind][0](HELLO) as server:
+        server.drops_kept = True
+        one = engine(kind, server)
+        for _ in range(3):
+            assert (await collect(one.generate(Generation(prompt=PROMPT))))[-1].reason == "stop"
+        assert server.connections > 3
+        await one.close()
+
+
+@each_kind
+@in_loop
+async def test_another_server_takes_over_before_the_first_token(kind: str) -> None:
+    for fault in (Fault("status"), Fault("status", status=503), Fault("cut"), Fault("garbage")):
+        async with KINDS[kind][0](HELLO, fault=fault) as bad, KINDS[kind][0](HELLO) as good:
+            one = engine(kind, bad, good)
+            outputs = await collect(one.generate(Generation(prompt=PROMPT)))
+            assert outputs[-1].reason == "stop"
+            assert (len(bad.generated), len(good.generated)) == (1, 1)
+            await one.close()
+
+
+@each_kind
+@in_loop
+async def test_nobody_takes_over_after_the_first_token(kind: str) -> None:
+    async with KINDS[kind][0](HELLO, fault=Fault("cut", after=1)) as bad, KINDS[kind][0](HELLO) as good:
+        one = engine(kind, bad, good)
+        with pytest.raises(EngineFailed):
+            await collect(one.generate(Generation(prompt=PROMPT)))
+        assert not good.generated
+        await one.close()
+
+
+@in_loop
+async def test_sglang_says_in_a_stream_that_it_is_full() -> None:
+    async with FakeSGLang(HELLO) as full, FakeSGLang(HELLO) as other:
+        ended = {"type": "abort", "message": "The request queue is full.", "status_code": 503, "err_type": None}
+        message = {"text": "", "output_ids": [], "meta_info": {"finish_reason": ended, "completion_tokens": 0}}
+        full.events = lambda body: iter([message])  # type: ignore[method-assign]
+        one = engine("sglang", full, other)
+        assert ids_of(await collect(one.generate(Generation(prompt=PROMPT)))) == HELLO
+        await one.close()
+        alone = engine("sglang", full)
+        with pytest.raises(EngineDown, match="queue is full"):
+            await collect(alone.generate(Generation(prompt=PROMPT)))
+        await alone.close()
+
+
+# Abort
+
+
+@each_kind
+@pytest.mark.parametrize("how", ["aclose", "cancel", "before the first token"])
+@in_loop
+async def test_the_server_sees_an_abort(kind: str, how: str) -> None:
+    fault = Fault("silent", after=0 if how == "before the first token" else 2)
+    async with KINDS[kind][0](HELLO, fault=fault) as server:
+        one = engine(kind, server)
+        outputs = one.generate(Generation(prompt=PROMPT))
+        if how == "aclose":
+            await anext(outputs)
+            assert one.load == one.replicas[0].engine.load == Load(running=1)
+            await outputs.aclose()
+        else:
+            task = asyncio.create_task(collect(outputs))
+            await until(lambda: bool(server.generated))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await until(lambda: server.gone == 1)
+        assert one.load == one.replicas[0].engine.load == Load()
+        await one.close()
+        if isinstance(server, FakeSGLang):
+            assert server.aborted == [server.generated[0]["rid"]]
+
+
+@each_kind
+@in_loop
+async def test_nothing_is_aborted_that_has_ended(kind: str) -> None:
+    async with KINDS[kind][0](HELLO) as server:
+        one = engine(kind, server)
+        for _ in range(3):
+            await collect(one.generate(Generation(prompt=PROMPT)))
+        outputs = one.generate(Generation(prompt=PROMPT))
+        async for output in outputs:
+            if isinstance(output, Finish):
+                break
+        await outputs.aclose()
+        await one.close()
+        assert server.connections == 1  # it was kept
+        assert not getattr(server, "aborted", [])
+
+
+# Many at once
+
+
+@each_kind
+@in_loop
+async def test_many_at_once_on_the_least_loaded(kind: str) -> None:
+    make = KINDS[kind][0]
+    async with make(HELLO, pace=0.005) as one, make(HELLO, pace=0.005) as two, make(HELLO, pace=0.005) as three:
+        routed = engine(kind, one, two, three)
+        await routed.check()
+        answers = await asyncio.gather(*(collect(routed.generate(Generation(prompt=PROMPT))) for _ in range(60)))
+        assert {whole(answer).removesuffix(b"<end>") for answer in answers} == {"Hé 🦜<marker>".encode()}
+        assert [len(server.generated) for server in (one, two, three)] == [20, 20, 20]
+        assert one.most_running > 10
+        await routed.close()

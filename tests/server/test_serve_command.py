@@ -1,0 +1,255 @@
+"""`unbraid serve` as a process: settings, the line when it is ready, signals, and a recording played."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from unbraid import UnbraidError
+from unbraid.engines import Generation
+from unbraid.engines.replay.recording import Recorder
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.server.settings import Options, add_options, read_options
+
+from ..support.embedded_model import smollm2
+from ..support.in_loop import collect, in_loop
+
+HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
+
+
+class Process:
+    """A server that was started by its command."""
+
+    def __init__(self, *flags: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "unbraid", "serve", "--port", "0", *flags]
+        self.popen = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+        )
+        self.log: list[str] = []
+        assert self.popen.stdout is not None
+        assert self.popen.stderr is not None
+        threading.Thread(target=self.log.extend, args=(self.popen.stderr,), daemon=True).start()
+        self.line = self.popen.stdout.readline()
+        found = re.search(r"http://\S+", self.line)
+        assert found, f"it did not get ready: {''.join(self.log)}"
+        self.url = found[0]
+
+    def chat(self, **more: Any) -> httpx.Response:
+        return httpx.post(f"{self.url}/chat/completions", json={"messages": HELLO, **more}, timeout=60)
+
+
+@contextmanager
+def serve(*flags: str, **environment: str) -> Iterator[Process]:
+    process = Process(*flags, **environment)
+    try:
+        yield process
+    finally:
+        process.popen.kill()
+        process.popen.wait()
+
+
+def record(path: Path, *scripts: Script) -> str:
+    """A file with these outputs."""
+
+    @in_loop
+    async def write() -> None:
+        engine = Recorder(ReplayEngine(scripts, model="recorded"), path)
+        for _ in scripts:
+            await collect(engine.generate(Generation(prompt="")))
+        await engine.close()
+
+    write()
+    return str(path)
+
+
+# The embedded model
+
+
+def test_the_default_is_a_small_model_and_one_line_says_that_it_is_ready() -> None:
+    cache = smollm2().gguf.parents[1]
+    with serve(UNBRAID_CACHE=str(cache)) as process:
+        ready = r"unbraid \S+: smollm2-135m-instruct \(hermes\) is ready at http://127\.0\.0\.1:\d+/v1\n"
+        assert re.fullmatch(ready, process.line)
+        parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+        tool = {"type": "function", "function": {"name": "now", "strict": True, "parameters": parameters}}
+        asks = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False}
+        (choice,) = process.chat(**asks, max_tokens=80, temperature=0).json()["choices"]
+        assert choice["finish_reason"] == "tool_calls"
+        assert choice["message"]["tool_calls"][0]["function"]["name"] == "now"
+        assert "has no place for tools" in "".join(process.log), "the fallback is told of"
+        process.popen.send_signal(signal.SIGTERM)
+        assert process.popen.wait(20) == 0
+        assert process.popen.stdout is not None
+        assert process.popen.stdout.read() == "", "nothing but one line"
+
+
+# Recordings
+
+
+def test_a_recording_is_played(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("<think>\nHm.\n</think>\n\nHi!"))
+    with serve("--replay", path, "--format", "qwen3", "--served-model-name", "mine", "--served-model-name", "m") as one:
+        assert "mine (qwen3) is ready" in one.line
+        message = one.chat(model="m").json()["choices"][0]["message"]
+        assert (message["content"], message["reasoning"], message["reasoning_content"]) == ("Hi!", "Hm.", "Hm.")
+
+
+def test_outputs_are_recorded(tmp_path: Path) -> None:
+    path, again = record(tmp_path / "recording.jsonl", script("Hi!")), tmp_path / "again.jsonl"
+    with serve("--replay", path, "--format", "hermes", "--record", str(again)) as one:
+        assert one.chat().json()["choices"][0]["message"]["content"] == "Hi!"
+    with serve("--replay", str(again), "--format", "hermes") as other:
+        assert other.chat().json()["choices"][0]["message"]["content"] == "Hi!"
+
+
+# Signals
+
+
+def events(response: httpx.Response) -> Iterator[Any]:
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            yield line.removeprefix("data: ")
+
+
+@pytest.mark.parametrize("patience", [20, 0.5])
+def test_sigterm(tmp_path: Path, patience: float) -> None:
+    """Streams go on to their end, or until the time is up, and then say so; new ones are refused at once."""
+    path = record(tmp_path / "recording.jsonl", script("Hi there.").paced(0.25))
+    with serve("--replay", path, "--format", "hermes", "--shutdown-seconds", str(patience)) as one:
+        asks = {"messages": HELLO, "stream": True}
+        with httpx.stream("POST", f"{one.url}/chat/completions", json=asks, timeout=20) as response:
+            found = events(response)
+            next(found)
+            one.popen.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            with pytest.raises(httpx.TransportError):
+                one.chat()
+            *chunks, last, done = list(found)
+        assert done == "[DONE]"
+        if patience > 1:
+            assert json.loads(last)["choices"][0]["finish_reason"] == "stop"
+            assert "".join(json.loads(c)["choices"][0]["delta"]["content"] for c in chunks).endswith("there.")
+        else:
+            assert json.loads(last)["error"]["code"] == "shutdown"
+        assert one.popen.wait(20) == 0
+
+
+def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
+    """Who asked is told, and nothing is in the log that looks like a fault."""
+    path = record(tmp_path / "recording.jsonl", script("Hi there.").paced(0.5))
+    with serve("--replay", path, "--format", "hermes", "--shutdown-seconds", "0.5") as one:
+        found: list[httpx.Response] = []
+        asking = threading.Thread(target=lambda: found.append(one.chat()))
+        asking.start()
+        time.sleep(1.0)
+        one.popen.send_signal(signal.SIGTERM)
+        asking.join(20)
+        assert found[0].status_code == 503
+        assert found[0].json()["error"]["code"] == "shutdown"
+        assert one.popen.wait(20) == 0
+        assert "Traceback" not in "".join(one.log)
+
+
+# What cannot be served
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--model", "/nowhere.gguf"], "there is no model '/nowhere.gguf'"),
+        (["--replay", "/nowhere.jsonl"], "No such file"),
+        (["--replay", __file__], "is no line of a recording"),
+        (["--sglang", "http://a", "--vllm", "http://b"], "--sglang and --vllm name different engines"),
+        (["--sglang", "http://127.0.0.1:9"], "Start it first, or give --tokenizer"),
+        (["--format", "hermes", "--tool-call-parser", "hermes", "--replay", "R"], "not both"),
+        (["--format", "nothing", "--replay", "R"], "no format named 'nothing'"),
+        (["--format", "hermes", "--replay", "R", "--chat-template", "/nowhere"], "no file or folder /nowhere"),
+        (["--format", "hermes", "--replay", "R", "--vocoder", "nothing:here"], "is named MODULE:NAME"),
+        (["--format", "hermes", "--replay", "R", "--sampling", '{"heat": 1}'], "--sampling must be JSON"),
+        (["--config", "/nowhere.toml"], "the configuration /nowhere.toml cannot be read"),
+        (["--port", "many"], "--port must be a number, not 'many'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_it_says_what_is_wrong_and_ends(flags: list[str], said: str, tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi!"))
+    given = [path if flag == "R" else flag for flag in flags]
+    command = [sys.executable, "-m", "unbraid", "serve", *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi!"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "unbraid", "serve", "--replay", path, "--format", "hermes", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode
+    assert "address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# Settings
+
+
+def settings(*flags: str, **environment: str) -> Options:
+    command = argparse.ArgumentParser()
+    add_options(command)
+    return read_options(command.parse_args(flags), environment)
+
+
+def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "unbraid.toml"
+    file.write_text('model = "a"\nhost = "::1"\nport = 1\nserved-model-name = ["x", "y"]\nvllm_local = true\n')
+    found = settings("--config", str(file), "--port", "3", UNBRAID_PORT="2", UNBRAID_HOST="0.0.0.0")
+    assert (found.model, found.host, found.port, found.served_model_name) == ("a", "0.0.0.0", 3, ("x", "y"))
+    assert found.vllm_local
+    assert settings(UNBRAID_CONFIG=str(file)).port == 1
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    assert settings() == Options()
+
+
+def test_lists() -> None:
+    assert settings("--sglang", "http://a", "--sglang", "http://b").sglang == ("http://a", "http://b")
+    assert settings(UNBRAID_API_KEY="one, two").api_key == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = 'x'", "port in .* must be a number, not 'x'"),
+        ("models = 'x'", "a setting 'models', and there is none"),
+        ("vllm_local = 'maybe'", "must be true or false"),
+        ("unknown_tools = 'drop'", "must be one of text, emit"),
+        ("model =", "cannot be read"),
+    ],
+)
+def test_files_that_are_wrong(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "unbraid.toml"
+    file.write_text(text)
+    with pytest.raises(UnbraidError, match=said):
+        settings("--config", str(file))

@@ -1,0 +1,143 @@
+"""The mixed turn of Step-Audio 2 through the API: speech and a tool call in one reply, with ids and with text only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.templates import built_in
+from unbraid.tokens import vocabulary
+
+from ..support.real_tokenizers import qwen3_huggingface, step_audio_2
+from ..support.running_server import RunningServer, folded, service_of, serving
+from ..support.spoken_turn import SpokenTurn, spoken_turn
+
+CHUNKINGS: list[int | tuple[int, int]] = [1, 2, 3, 5, 17, (1, 9), 10_000]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "search",
+            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+        },
+    }
+]
+
+
+@cache
+def turn() -> SpokenTurn:
+    return spoken_turn()
+
+
+@cache
+def as_text() -> str:
+    """Engines that send text leave out the token that ends it."""
+    known = vocabulary(step_audio_2())
+    return b"".join(known.token_bytes(token) or b"" for token in turn().output).decode().removesuffix("<|EOT|>")
+
+
+def scripts(by: str) -> list[Script]:
+    output = turn().output if by == "ids" else as_text()
+    return [script(output, chunks=chunks) for chunks in CHUNKINGS]
+
+
+@pytest.fixture(scope="module", params=["ids", "text"])
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[RunningServer, ReplayEngine]]:
+    """Plays the turn, cut in another way for each request."""
+    tokenizer = step_audio_2() if request.param == "ids" else None
+    known = None if tokenizer is None else vocabulary(tokenizer)
+    engine = ReplayEngine(scripts(request.param), vocabulary=known, repeat=True)
+    service = service_of(engine, "step-audio-2", tokenizer=tokenizer, template=built_in("step-audio-2"))
+    with serving(service) as running:
+        yield running, engine
+
+
+def ask(server: RunningServer, **more: Any) -> httpx.Response:
+    body = {"messages": [{"role": "user", "content": "明天上海天气怎么样？"}], "tools": TOOLS, "tts_output": True}
+    return httpx.post(f"{server.url}/v1/chat/completions", json={**body, **more}, timeout=30)
+
+
+def chunks_of(response: httpx.Response) -> list[Any]:
+    assert response.status_code == 200, response.text
+    events = [event for event in response.text.split("\n\n") if event]
+    assert events[-1] == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events[:-1]]
+
+
+def check(message: dict[str, Any]) -> None:
+    said = turn()
+    assert message["tts_content"]["tts_text"] == said.said
+    codes = message["tts_content"]["tts_audio"]
+    assert codes == "".join(f"<audio_{code}>" for code in said.codes)
+    assert codes.count("<audio_") == 81
+    (call,) = message["tool_calls"]
+    assert call["function"] == {"name": "search", "arguments": said.arguments}
+    assert call["id"]
+    assert not message.get("content")
+    assert message.get("reasoning_content") is None
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=str)
+def test_whole(server: tuple[RunningServer, ReplayEngine], chunking: object) -> None:
+    (choice,) = ask(server[0]).json()["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert "reasoning_content" in choice["message"]
+    check(choice["message"])
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=str)
+def test_streamed(server: tuple[RunningServer, ReplayEngine], chunking: object) -> None:
+    chunks = chunks_of(ask(server[0], stream=True))
+    message = folded(chunks)[0]
+    assert message["finish_reason"] == "tool_calls"
+    check(message)
+
+
+def test_speech_comes_token_by_token_and_in_order(server: tuple[RunningServer, ReplayEngine]) -> None:
+    """Each token of speech has a delta of its own, text and audio as the model braided them, then the call."""
+    running, engine = server
+    while len(engine.requests) % len(CHUNKINGS):  # the next one has one token, or character, at a time
+        ask(running)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks_of(ask(running, stream=True))]
+    kinds = ["".join(delta.get("tts_content", delta)) for delta in deltas]
+    assert kinds[0] == "rolecontent"
+    first_call = kinds.index("tool_calls")
+    spoken = kinds[1:first_call]
+    assert set(spoken) == {"tts_text", "tts_audio"}
+    assert set(kinds[first_call:-1]) == {"tool_calls"}
+    assert spoken.count("tts_audio") == 81
+    turns = sum(1 for one, next_one in pairwise(spoken) if one != next_one)
+    assert turns > 10, "text and audio are interleaved"
+
+
+def test_the_token_is_appended_to_the_prompt(server: tuple[RunningServer, ReplayEngine]) -> None:
+    running, engine = server
+    ask(running)
+    by_flag = engine.requests[-1].prompt
+    older = [
+        {"role": "user", "content": "明天上海天气怎么样？"},
+        {"role": "assistant", "content": "<tts_start>", "eot": False},
+    ]
+    ask(running, messages=older, tts_output=False)
+    assert engine.requests[-1].prompt == by_flag
+    if isinstance(by_flag, str):
+        assert by_flag.endswith("<|BOT|>assistant\n<tts_start>")
+    else:
+        assert by_flag[-1] == vocabulary(step_audio_2()).token_id("<tts_start>")
+
+
+def test_a_vocabulary_without_the_token() -> None:
+    tokenizer = qwen3_huggingface()
+    engine = ReplayEngine([script("no")], vocabulary=vocabulary(tokenizer))
+    with serving(service_of(engine, "hermes", tokenizer=tokenizer)) as running:
+        response = ask(running)
+    assert response.status_code == 400
+    assert "'<tts_start>'" in response.json()["error"]["message"]
+    assert response.json()["error"]["param"] == "tts_output"

