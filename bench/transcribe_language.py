@@ -13,12 +13,12 @@ import numpy as np
 
 from tests.speech.whisper.whisper_models import files
 from tests.support.real_speech import Recording
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.decoding.decoding import Writing
 from unbraid.speech.decoding.worker import Job
-from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.rules import WhisperRules
@@ -150,7 +150,7 @@ class Bench:
 
         async def run(variant: str) -> tuple[object, ...]:
             language = whole.language if variant == FIXED else await self._detect(first) if variant == TWICE else None
-            wish = Wish(language=language, temperature=0.0)
+            wish = TranscriptionOptions(language=language, temperature=0.0)
             found = await self._transcriber.transcribe([samples], wish)
             return tuple((segment.text, segment.tokens) for segment in found.segments)
 
@@ -167,13 +167,13 @@ class Bench:
         assert language is not None
         return language
 
-    def _request(self, samples: Samples, language: str | None) -> Hearing:
-        return self._transcriber.adapter.hearing(samples, Wish(language=language), 0.0)
+    def _request(self, samples: Samples, language: str | None) -> ListenRequest:
+        return self._transcriber.adapter.hearing(samples, TranscriptionOptions(language=language), 0.0)
 
-    async def _listen(self, request: Hearing) -> tuple[int, ...]:
+    async def _listen(self, request: ListenRequest) -> tuple[int, ...]:
         tokens: list[int] = []
         async for output in self.engine.listen(request):
-            if not isinstance(output, Heard):
+            if not isinstance(output, ListenEnd):
                 tokens += output.ids
         return tuple(tokens)
 

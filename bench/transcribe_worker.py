@@ -23,15 +23,15 @@ from typing import Any
 BATCH = 4
 """Chunks at once, where a system can do several: as many as we take by default."""
 
-Heard = tuple[str, str | None]
+ListenEnd = tuple[str, str | None]
 """The text, and the language; None where nothing was heard."""
-System = Callable[[str, str | None, bool], Heard]
+System = Callable[[str, str | None, bool], ListenEnd]
 """From a file, the language if it is given, and whether times are wanted, to what is heard."""
 
 
 def unbraid(options: dict[str, Any]) -> System:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from unbraid.speech.adapters import Wish
+    from unbraid.speech.adapters import TranscriptionOptions
     from unbraid.speech.audio.decode import read
     from unbraid.speech.transcriber import Transcriber
     from unbraid.speech.whisper.files import resolve_whisper
@@ -41,8 +41,8 @@ def unbraid(options: dict[str, Any]) -> System:
     transcriber = Transcriber(WhisperEngine(files, threads=options["threads"], parallel=BATCH))
     runner = asyncio.Runner()
 
-    def hear(path: str, language: str | None, times: bool) -> Heard:
-        wish = Wish(language=language, timestamps=times, temperature=0.0)
+    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
+        wish = TranscriptionOptions(language=language, timestamps=times, temperature=0.0)
         found = runner.run(transcriber.transcribe(read(path), wish))
         return found.text, found.language
 
@@ -67,7 +67,7 @@ def whisper_cpp(options: dict[str, Any]) -> System:
         print_realtime=False,
     )
 
-    def hear(path: str, language: str | None, times: bool) -> Heard:
+    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
         said = model.transcribe(path, n_processors=split, language=language or "auto", no_timestamps=not times)
         language = core.whisper_lang_str(core.whisper_full_lang_id(model._ctx))
         return " ".join(segment.text for segment in said), language
@@ -83,7 +83,7 @@ def faster_whisper(options: dict[str, Any]) -> System:
     batched = {"batch_size": BATCH} if options.get("batched") else {}  # it cuts at pauses, which another model finds
     system = library.BatchedInferencePipeline(model) if batched else model
 
-    def hear(path: str, language: str | None, times: bool) -> Heard:
+    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
         segments, told = system.transcribe(
             path,
             language=language,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from .constraints import Constraint, InvalidSchema, Loosened, NotRegular, NotTokens
+from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
 from .constraints import constraint as _constraint
 from .constraints import forced_prefix as _forced_prefix
 from .core import diagnostics
@@ -180,7 +180,6 @@ __all__ = [
     "InvalidTools",
     "Language",
     "Limits",
-    "Loosened",
     "Markup",
     "Message",
     "MissingTokens",
@@ -201,6 +200,7 @@ __all__ = [
     "ToolCallStart",
     "Tools",
     "UnbraidError",
+    "Unenforced",
     "UnknownFormat",
     "all_formats",
     "compose",

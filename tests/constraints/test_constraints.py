@@ -232,7 +232,7 @@ def check_message(message: Message, request: dict[str, Any], constraint: Constra
         _check_message(message, request)
     except jsonschema.ValidationError as error:
         wrong = str(error.absolute_path[0])
-    assert not wrong or any(wrong in loose.where for loose in constraint.loosened(dialect))
+    assert not wrong or any(wrong in loose.where for loose in constraint.unenforced(dialect))
     return not wrong
 
 
@@ -480,7 +480,7 @@ def test_xgrammar_allows_the_same(name: str) -> None:
     ):
         assert [text for text in accepted if not allowed.accepts(text)] == []
         loose = [text for text in refused if allowed.accepts(text)]
-        assert not loose or constraint.loosened("structural_tag")
+        assert not loose or constraint.unenforced("structural_tag")
 
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="<[>]"), max_size=20)
@@ -667,11 +667,11 @@ def test_what_a_dialect_cannot_say_is_loosened_and_listed() -> None:
     call = '<tool_call>{"name": "f", "arguments": {"a": [%s]}}</tool_call>'
     assert constraint_accepts(constraint, call % "1, 1")
     assert not constraint_accepts(constraint, call % "0.2")
-    assert any("uniqueItems" in loose.what for loose in constraint.loosened("lark"))
-    assert all(loose.where.startswith("tool 'f': parameters.properties.a") for loose in constraint.loosened("lark"))
-    assert not any("bounds" in loose.what for loose in constraint.loosened("lark"))
-    assert any("bounds" in loose.what for loose in constraint.loosened("gbnf"))
-    assert unbraid.constraint("qwen3", tools=TOOLS).loosened("lark") == []
+    assert any("uniqueItems" in loose.what for loose in constraint.unenforced("lark"))
+    assert all(loose.where.startswith("tool 'f': parameters.properties.a") for loose in constraint.unenforced("lark"))
+    assert not any("bounds" in loose.what for loose in constraint.unenforced("lark"))
+    assert any("bounds" in loose.what for loose in constraint.unenforced("gbnf"))
+    assert unbraid.constraint("qwen3", tools=TOOLS).unenforced("lark") == []
 
 
 def test_tools_that_take_the_same_share_a_rule() -> None:
@@ -766,7 +766,7 @@ def test_what_is_kept_does_not_change_with_the_callers_tools() -> None:
 def test_names_that_a_format_cannot_write() -> None:
     awkward = {"user-id": {"type": "string"}, "ok": {"type": "string"}}
     constraint = unbraid.constraint("lfm2", tools=[tool("f", False, properties=awkward)])
-    assert [loose.where for loose in constraint.loosened("lark")] == ["tool 'f': parameters.properties.user-id"]
+    assert [loose.where for loose in constraint.unenforced("lark")] == ["tool 'f': parameters.properties.user-id"]
     with pytest.raises(InvalidTools, match="'user-id' cannot be written in this format"):
         unbraid.constraint("lfm2", tools=[tool("f", True, properties=awkward, required=["user-id"])])
 

@@ -30,11 +30,11 @@ from unbraid.constraints.language import (
     Chars,
     Json,
     Language,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Text,
-    Whole,
+    Unenforced,
     all_but,
     chars,
     sequence,
@@ -73,7 +73,7 @@ def _llama_cpp(gbnf: str) -> Accepts:
 
 
 # How a language is printed, and what the engine takes.
-PRINTED: dict[str, tuple[Callable[[Language], tuple[Any, list[Loosened]]], Callable[[Any], Accepts]]] = {
+PRINTED: dict[str, tuple[Callable[[Language], tuple[Any, list[Unenforced]]], Callable[[Any], Accepts]]] = {
     "lark": (to_lark, lambda lark: _one_by_one(LlguidanceGrammar(lark).accepts)),
     "structural tag": (to_structural_tag, lambda tag: _one_by_one(XGrammarGrammar.from_structural_tag(tag).accepts)),
     "gbnf": (to_gbnf, _llama_cpp),
@@ -83,7 +83,7 @@ PRINTED: dict[str, tuple[Callable[[Language], tuple[Any, list[Loosened]]], Calla
 every_dialect = pytest.mark.parametrize("dialect", PRINTED)
 
 
-def printed(schema: Any, dialect: str) -> tuple[Any, list[Loosened]]:
+def printed(schema: Any, dialect: str) -> tuple[Any, list[Unenforced]]:
     """The schema in a dialect; skips the test where that is no regular expression."""
     try:
         return PRINTED[dialect][0](Language(Json(schema, "p"), {}))
@@ -104,11 +104,11 @@ def test_no_grammar_is_tighter_and_what_is_looser_is_listed(dialect: str, name: 
     schema, valid, invalid = CORPUS[name]
     check(schema, "p")
     before = copy.deepcopy(schema)
-    grammar, loosened = printed(schema, dialect)
+    grammar, unenforced = printed(schema, dialect)
     assert schema == before
     accepted = PRINTED[dialect][1](grammar)([text(value) for value in (*valid, *invalid)])
     assert [value for value, taken in zip(valid, accepted, strict=False) if not taken] == []
-    if not loosened:
+    if not unenforced:
         refused = accepted[len(valid) :]
         assert [value for value, taken in zip(invalid, refused, strict=True) if taken] == []
 
@@ -146,10 +146,12 @@ def test_what_each_dialect_loosens() -> None:
 def test_what_is_loosened_says_where() -> None:
     properties = {"tags": array(uniqueItems=True), "age": {"$ref": "#/$defs/age"}}
     schema = {"type": "object", "properties": properties, "$defs": {"age": number(minimum=0)}}
-    _, loosened = fit(schema, "xgrammar", "tools[0] ('search').parameters")
-    assert loosened[0] == Loosened("tools[0] ('search').parameters.properties.tags", "`uniqueItems` is not enforced")
-    assert loosened[1].where == "tools[0] ('search').parameters.$defs.age"
-    assert "`minimum`" in loosened[1].what
+    _, unenforced = fit(schema, "xgrammar", "tools[0] ('search').parameters")
+    assert unenforced[0] == Unenforced(
+        "tools[0] ('search').parameters.properties.tags", "`uniqueItems` is not enforced"
+    )
+    assert unenforced[1].where == "tools[0] ('search').parameters.$defs.age"
+    assert "`minimum`" in unenforced[1].what
 
 
 @every_dialect
@@ -323,7 +325,7 @@ def test_classes(dialect: str) -> None:
     # llama.cpp's vocabulary has no tokens for these.
     texts = [char for char in _SOME if dialect != "gbnf" or char not in "\x01\x1f"]
     for node in _classes():
-        grammar, _ = PRINTED[dialect][0](Language(Whole(sequence(Text("<"), Repeat(node, 1), Text(">"))), {}))
+        grammar, _ = PRINTED[dialect][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {}))
         accepted = PRINTED[dialect][1](grammar)([f"<{char}>" for char in texts])
         assert [char for char, taken in zip(texts, accepted, strict=True) if taken] == list(filter(node.holds, texts))
 
@@ -408,7 +410,7 @@ def test_random_schemas(dialect: str, schema: Any, values: list[Any]) -> None:
         check(schema, "p")
     valid = [jsonschema.Draft202012Validator(schema).is_valid(value) for value in values]
     try:
-        grammar, loosened = PRINTED[dialect][0](Language(Json(schema, "p"), {}))
+        grammar, unenforced = PRINTED[dialect][0](Language(Json(schema, "p"), {}))
     except InvalidSchema:
         assert not any(valid)
         return
@@ -419,4 +421,4 @@ def test_random_schemas(dialect: str, schema: Any, values: list[Any]) -> None:
     for value, fits, orders in zip(values, valid, spellings, strict=True):
         taken = [next(accepted) for _ in orders]
         assert any(taken) or not fits, f"refuses {value} though {schema} takes it: {grammar}"
-        assert fits or loosened or not any(taken), f"takes {value} though {schema} does not: {grammar}"
+        assert fits or unenforced or not any(taken), f"takes {value} though {schema} does not: {grammar}"

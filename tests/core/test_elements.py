@@ -335,5 +335,5 @@ def test_the_constraint_knows_the_types_inside() -> None:
         "§<s>a§</s>§<q>1§</q>",
     ):
         assert not constraint_accepts(constraint, call(text)), text
-    where = {loose.where for loose in constraint.loosened("lark")}
+    where = {loose.where for loose in constraint.unenforced("lark")}
     assert where == {f"tool 'f': parameters.properties.{key}" for key in "pl"}

@@ -44,7 +44,7 @@ def naive_find(markers: list[Marker], text: str, start: int) -> tuple[int, int] 
     return None
 
 
-def naive_settled(markers: list[Marker], text: str, start: int) -> int:
+def naive_safe_end(markers: list[Marker], text: str, start: int) -> int:
     """Where the longest end of the text begins that begins a marker."""
     for at in range(start, len(text)):
         if any(spelling.startswith(text[at:]) for spelling in spellings(markers)):
@@ -64,24 +64,24 @@ def test_find(markers: list[Marker], text: str, start: int) -> None:
 
 
 @given(markers=marker_sets(), text=TEXTS, start=st.integers(0, 10))
-def test_settled(markers: list[Marker], text: str, start: int) -> None:
+def test_safe_end(markers: list[Marker], text: str, start: int) -> None:
     found = Markers(markers).find(text, 0)
     text = text if found is None else text[: found.end() - 1]
     start = min(start, len(text))
-    assert Markers(markers).settled(text, start) == naive_settled(markers, text, start)
+    assert Markers(markers).safe_end(text, start) == naive_safe_end(markers, text, start)
 
 
 @given(markers=marker_sets(), text=TEXTS, rest=TEXTS)
-def test_what_is_settled_is_no_marker_whatever_comes(markers: list[Marker], text: str, rest: str) -> None:
+def test_what_is_safe_end_is_no_marker_whatever_comes(markers: list[Marker], text: str, rest: str) -> None:
     looked = Markers(markers)
     if looked.find(text, 0) is None:
         found = looked.find(text + rest, 0)
-        assert found is None or found.start() >= looked.settled(text, 0)
+        assert found is None or found.start() >= looked.safe_end(text, 0)
 
 
 @given(markers=marker_sets(), data=st.data())
 def test_in_pieces_the_same_markers_are_found(markers: list[Marker], data: st.DataObject) -> None:
-    """The way the parser looks: what is settled goes, the rest waits for more."""
+    """The way the parser looks: what is safe_end goes, the rest waits for more."""
     text, looked = data.draw(TEXTS), Markers(markers)
     found: list[tuple[int, int]] = []
     buffer, dropped = "", 0
@@ -91,7 +91,7 @@ def test_in_pieces_the_same_markers_are_found(markers: list[Marker], data: st.Da
         while match := looked.find(buffer, at):
             found.append((dropped + match.start(), dropped + match.end()))
             at = match.end()
-        at = looked.settled(buffer, at)
+        at = looked.safe_end(buffer, at)
         buffer, dropped = buffer[at:], dropped + at
     expected = []
     at = 0
@@ -103,7 +103,7 @@ def test_in_pieces_the_same_markers_are_found(markers: list[Marker], data: st.Da
 
 def test_no_markers() -> None:
     assert Markers([]).find("text", 0) is None
-    assert Markers([]).settled("text", 0) == 4
+    assert Markers([]).safe_end("text", 0) == 4
 
 
 @given(keys=st.lists(KEYS, max_size=4, unique=True))
@@ -129,7 +129,7 @@ def test_one_marker_for_two_things_is_refused() -> None:
             Format(
                 "ambiguous",
                 reasoning=Between("<x>", "</x>"),
-                speech=unbraid.core.grammar.Speech("<x>", "</y>", code="<audio_{}>", codes=5),
+                speech=unbraid.core.grammar.SpeechMarkup("<x>", "</y>", code="<audio_{}>", codes=5),
             )
         )
 
@@ -154,7 +154,7 @@ def test_a_marker_of_whitespace_is_refused(marker: str) -> None:
 
 @given(markers=marker_sets(), text=TEXTS)
 def test_absent(markers: list[Marker], text: str) -> None:
-    nothing = naive_find(markers, text, 0) is None and naive_settled(markers, text, 0) == len(text)
+    nothing = naive_find(markers, text, 0) is None and naive_safe_end(markers, text, 0) == len(text)
     assert Markers(markers).absent(text) == nothing
 
 

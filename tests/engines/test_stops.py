@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.engines import Piece, TokenLogprob
-from unbraid.engines.llama_cpp.requests import untold
+from unbraid.engines.llama_cpp.requests import missing_tokens
 from unbraid.engines.retokenize import is_whole, spell, spell_most
 from unbraid.engines.stops import StopTexts
 from unbraid.errors import UnbraidError
@@ -57,11 +57,11 @@ def test_which_vocabularies_can_be_gone_through() -> None:
 def test_tokens_that_llama_cpp_does_not_tell() -> None:
     bird = "🦜".encode()
     halves = WordVocabulary(bird[:2], bird[2:], bird[:1], bird[1:2], b"a")
-    assert untold(halves, "🦜", bird[2:], 1) == (0,)
-    assert untold(halves, "🦜", bird[2:], 2) == (2, 3)
-    assert untold(halves, "🦜", bird[2:], 3) == (0,)  # the same text, if not the same tokens
-    assert untold(halves, "\ufffda", b"a", 2) == ()
-    assert untold(VOCABULARY, "\ufffda", b"a", 2) == tuple("\ufffd".encode())
+    assert missing_tokens(halves, "🦜", bird[2:], 1) == (0,)
+    assert missing_tokens(halves, "🦜", bird[2:], 2) == (2, 3)
+    assert missing_tokens(halves, "🦜", bird[2:], 3) == (0,)  # the same text, if not the same tokens
+    assert missing_tokens(halves, "\ufffda", b"a", 2) == ()
+    assert missing_tokens(VOCABULARY, "\ufffda", b"a", 2) == tuple("\ufffd".encode())
 
 
 # Stop texts

@@ -397,7 +397,7 @@ def test_a_name_that_is_taken(aliases: tuple[str, ...]) -> None:
         Format("bad", reasoning=Between("<a>", "  ")),
         Format("bad", reasoning=Between("", "</a>")),
         Format("bad", reasoning=Between("<a", "</a>"), tools=Calls("<ab", Call((Name(), Arguments())))),
-        Format("bad", speech=unbraid.core.grammar.Speech("<s>", "</s>", code="<audio>", codes=5)),
+        Format("bad", speech=unbraid.core.grammar.SpeechMarkup("<s>", "</s>", code="<audio>", codes=5)),
     ],
     ids=["closed by whitespace", "opened by nothing", "one marker begins another", "codes without a number"],
 )

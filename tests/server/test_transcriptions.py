@@ -30,7 +30,7 @@ from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.api import transcriptions
 from unbraid.server.http import expire_all
 from unbraid.speech.audio.decode import AudioLimits, Reading, Samples
-from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
 
@@ -190,7 +190,7 @@ class Saying:
         self.tokens: list[int] = []
         self.error: Exception | None = None
         self.hangs = False
-        self.requests: list[Hearing] = []
+        self.requests: list[ListenRequest] = []
         self.left = 0
 
     @property
@@ -203,7 +203,7 @@ class Saying:
             token = self.vocabulary.token_id(part) if part.startswith("<|") else None
             self.tokens += [token] if token is not None else encode(part)
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         self.requests.append(request)
         try:
             for token in self.tokens:
@@ -212,7 +212,7 @@ class Saying:
                 raise self.error
             if self.hangs:
                 await asyncio.Event().wait()
-            yield Heard("stop", len(request.prompt), len(self.tokens))
+            yield ListenEnd("stop", len(request.prompt), len(self.tokens))
         except (GeneratorExit, asyncio.CancelledError):
             self.left += 1
             raise

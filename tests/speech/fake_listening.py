@@ -24,7 +24,7 @@ from unbraid.engines.base import TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples
 from unbraid.speech.decoding.decoding import Writing
-from unbraid.speech.listening import Hearing
+from unbraid.speech.listening import ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.features import log_mels
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -35,11 +35,11 @@ from ..support.running_server import RunningServer, service_of, serving
 from .listening import TINY
 from .whisper.whisper_models import files, tokens, whisper
 
-Hear = Callable[[Hearing], Sequence[TokenLogprob]]
+Hear = Callable[[ListenRequest], Sequence[TokenLogprob]]
 _TOKENS = re.compile(r"Token\(([\d, ]+)\)")
 
 
-def heard(request: Hearing) -> list[TokenLogprob]:
+def heard(request: ListenRequest) -> list[TokenLogprob]:
     """What a real Whisper says to it, in one go."""
     model, config = whisper(TINY), files(TINY).generation_config
     known = tokens(TINY)
@@ -68,7 +68,7 @@ class FakeSGLangWhisper(FakeSGLang):
         super().__init__(**options)
         self.hear = hear
         self.folder = folder
-        self.hearings: list[Hearing] = []
+        self.hearings: list[ListenRequest] = []
         self.grammars: list[str] = []
 
     def other(self, asked: Asked) -> tuple[int, Any]:
@@ -90,7 +90,7 @@ class FakeSGLangWhisper(FakeSGLang):
             meta["output_token_logprobs"] = [[one.logprob, one.token, None] for one in said[before:at]]
             yield {"text": "", "output_ids": ids[before:at], "meta_info": meta}
 
-    def _read(self, body: Any) -> Hearing:
+    def _read(self, body: Any) -> ListenRequest:
         """The request, as SGLang's processor makes it."""
         sampling = dict(body["sampling_params"])
         detects = sampling.pop("_detect_language", None)
@@ -110,7 +110,7 @@ class FakeSGLangWhisper(FakeSGLang):
         if timed:  # Whisper's own rules say how it begins with times
             first = tokens().first_timestamp
             assert sets.pop() == set(range(first, first + 51))
-        hearing = Hearing(
+        hearing = ListenRequest(
             samples=_samples(body["audio_data"][0]),
             prompt=(tokens().sot,),
             prefix=TokenSets(tuple(sets)),

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from unbraid.engines.routing import Routing
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.listening import Listener
 from unbraid.speech.transcriber import Transcriber
@@ -19,7 +19,7 @@ from ..support.real_speech import recording
 T = TypeVar("T")
 TINY = "whisper-tiny"
 QUIET = Routing(check_interval=60.0)
-PLAIN = Wish()
+PLAIN = TranscriptionOptions()
 
 
 def run(work: Coroutine[Any, Any, T], seconds: float = 120.0) -> T:
@@ -42,11 +42,13 @@ def free_url() -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-async def events_of(listener: Listener, samples: Samples, wish: Wish, stream: bool) -> list[TranscriptEvent]:
+async def events_of(
+    listener: Listener, samples: Samples, wish: TranscriptionOptions, stream: bool
+) -> list[TranscriptEvent]:
     return [event async for event in Transcriber(listener).run([samples], wish, stream=stream)]
 
 
-async def transcript_of(listener: Listener, samples: Samples, wish: Wish) -> Transcript:
+async def transcript_of(listener: Listener, samples: Samples, wish: TranscriptionOptions) -> Transcript:
     """Streamed and whole, which is the same."""
     whole = await Transcriber(listener).transcribe([samples], wish)
     streamed = await events_of(listener, samples, wish, stream=True)

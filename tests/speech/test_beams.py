@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.speech.adapters import BadWish, Wish
+from unbraid.speech.adapters import BadWish, TranscriptionOptions
 from unbraid.speech.decoding.beams import BeamWriting
 from unbraid.speech.decoding.decoding import Logits, Writing, logprobs_of
-from unbraid.speech.listening import Heard, Hearing, Opening
+from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -34,7 +34,7 @@ TOKENS = 7
 
 
 @dataclass(frozen=True)
-class Free:
+class TextExcept:
     """Anything may be written, but nothing is not."""
 
     end: int = END
@@ -53,7 +53,7 @@ def model(seed: int, written: Sequence[int]) -> Logits:
 
 def made(limit: int, *sets: set[int]) -> Writing:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return Writing(Free(), prefix, False, 0.0, limit, np.random.default_rng(0))
+    return Writing(TextExcept(), prefix, False, 0.0, limit, np.random.default_rng(0))
 
 
 def decode(one: Writing | BeamWriting, seed: int) -> list[tuple[int, float]]:
@@ -79,7 +79,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
         scores: dict[tuple[int, ...], float] = {}
         for total, beam in zip(sums, beams, strict=True):
             logits = model(seed, [*begun, *beam])
-            Free().apply(logits, beam, False)
+            TextExcept().apply(logits, beam, False)
             logprobs = logprobs_of(logits)
             for token in np.argsort(-logprobs)[: width + 1]:
                 scores[(*beam, int(token))] = total + float(logprobs[token])
@@ -176,11 +176,11 @@ def engine() -> Iterator[WhisperEngine]:
 SPEECH = [("en", "jfk"), ("en", "tt-weasels"), ("es", "demo-thanks"), ("it", "demo-thanks"), ("ru", "tt-weasels")]
 
 
-def asked(engine: WhisperEngine, key: tuple[str, str], **wish: Any) -> Hearing:
-    return WhisperAdapter(engine.vocabulary).hearing(recording(*key).samples, Wish(**wish), 0.0)
+def asked(engine: WhisperEngine, key: tuple[str, str], **wish: Any) -> ListenRequest:
+    return WhisperAdapter(engine.vocabulary).hearing(recording(*key).samples, TranscriptionOptions(**wish), 0.0)
 
 
-def listened(engine: WhisperEngine, *requests: Hearing) -> list[list[Any]]:
+def listened(engine: WhisperEngine, *requests: ListenRequest) -> list[list[Any]]:
     async def together() -> list[list[Any]]:
         return await asyncio.gather(*(collect(engine.listen(request)) for request in requests))
 
@@ -223,7 +223,7 @@ def test_they_come_at_the_end(engine: WhisperEngine) -> None:
     assert prefix[0].no_speech == heard.no_speech
     assert sum(len(piece.ids) for piece in prefix) <= 3
     assert len(rest.ids) > 20
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, ListenEnd)
     assert heard.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
 
 
@@ -242,7 +242,7 @@ def test_a_stream(engine: WhisperEngine) -> None:
     """Its text comes with the end of the chunk, and is that of the whole."""
 
     async def run() -> tuple[list[Any], Transcript]:
-        transcriber, wish = Transcriber(engine), Wish(beams=2, words=True, timestamps=True)
+        transcriber, wish = Transcriber(engine), TranscriptionOptions(beams=2, words=True, timestamps=True)
         samples = recording("en", "jfk").samples
         events = [event async for event in transcriber.run([samples], wish, stream=True)]
         return events, await transcriber.transcribe([samples], wish)
@@ -270,28 +270,31 @@ def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (Wish(beams=0), "1 to 8 beams, not 0"),
-        (Wish(beams=9), "1 to 8 beams, not 9"),
-        (Wish(beams=2, temperature=0.4), "nothing to chance"),
+        (TranscriptionOptions(beams=0), "1 to 8 beams, not 0"),
+        (TranscriptionOptions(beams=9), "1 to 8 beams, not 9"),
+        (TranscriptionOptions(beams=2, temperature=0.4), "nothing to chance"),
     ],
 )
-def test_wishes_that_cannot_be(engine: WhisperEngine, wish: Wish, said: str) -> None:
+def test_wishes_that_cannot_be(engine: WhisperEngine, wish: TranscriptionOptions, said: str) -> None:
     with pytest.raises(BadWish, match=said) as raised:
         Transcriber(engine).check(wish)
     assert raised.value.field == "beams"
-    Transcriber(engine).check(Wish(beams=8, temperature=0.0))
+    Transcriber(engine).check(TranscriptionOptions(beams=8, temperature=0.0))
 
 
 def test_higher_temperatures_have_no_beams(engine: WhisperEngine) -> None:
     adapter = WhisperAdapter(engine.vocabulary)
-    found = [adapter.hearing(np.zeros(1, np.float32), Wish(beams=5), temperature).beams for temperature in (0.0, 0.2)]
+    found = [
+        adapter.hearing(np.zeros(1, np.float32), TranscriptionOptions(beams=5), temperature).beams
+        for temperature in (0.0, 0.2)
+    ]
     assert found == [5, 1]
 
 
 @pytest.mark.parametrize("more", [{"beams": 0}, {"beams": 9}, {"beams": 2, "temperature": 0.5}])
 def test_the_engine_refuses(engine: WhisperEngine, more: dict[str, Any]) -> None:
     async def run() -> None:
-        request = Hearing(samples=np.zeros(16_000, np.float32), prompt=(engine.tokens.sot,), **more)
+        request = ListenRequest(samples=np.zeros(16_000, np.float32), prompt=(engine.tokens.sot,), **more)
         _, error = await collect_until_error(engine.listen(request))
         assert isinstance(error, Unsupported)
         assert "beams" in str(error)

@@ -18,10 +18,10 @@ import pytest
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
 from unbraid.errors import UnbraidError
-from unbraid.speech.adapters import Wish, adapter_for, known_adapters
+from unbraid.speech.adapters import TranscriptionOptions, adapter_for, known_adapters
 from unbraid.speech.audio.chunking import Chunk, cut, is_silent
 from unbraid.speech.audio.decode import RATE, Samples, read
-from unbraid.speech.listening import Heard, HeardReason, Hearing, Opening
+from unbraid.speech.listening import HeardReason, ListenEnd, ListenRequest, Opening
 from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -140,7 +140,9 @@ def heard(engine: WhisperEngine, batches: Batches) -> dict[tuple[str, str], Tran
 
     async def gathered() -> list[Transcript]:
         recordings = [recording(*key) for key in SAID]
-        return await asyncio.gather(*(transcriber.transcribe(read(one.path), Wish()) for one in recordings))
+        return await asyncio.gather(
+            *(transcriber.transcribe(read(one.path), TranscriptionOptions()) for one in recordings)
+        )
 
     del batches[:]
     transcripts = run(gathered())
@@ -168,7 +170,7 @@ def test_a_stream_alone_says_what_the_batch_said(
 ) -> None:
     """And its first text comes right after the prefix: the language, then the text token by token."""
     del batches[:]
-    events = run(all_of(transcriber.run(read(recording("de", "words").path), Wish(), stream=True)))
+    events = run(all_of(transcriber.run(read(recording("de", "words").path), TranscriptionOptions(), stream=True)))
     assert list(map(len, batches)) == [1]
     assert end(events).text == heard["de", "words"].text == "".join(texts(events)).strip()
     assert [segment.tokens for segment in end(events).segments] == [
@@ -188,9 +190,11 @@ def test_blocks_of_every_size_stream_the_same(transcriber: Transcriber) -> None:
     sizes = (37, 1_000, RATE)
 
     async def gathered() -> tuple[Transcript, list[list[TranscriptEvent]]]:
-        whole = transcriber.transcribe([samples], Wish(language="Italian"))
-        streams = [all_of(transcriber.run(in_blocks(samples, size), Wish(), stream=True)) for size in sizes]
-        named = all_of(transcriber.run([samples], Wish(language="it"), stream=True))
+        whole = transcriber.transcribe([samples], TranscriptionOptions(language="Italian"))
+        streams = [
+            all_of(transcriber.run(in_blocks(samples, size), TranscriptionOptions(), stream=True)) for size in sizes
+        ]
+        named = all_of(transcriber.run([samples], TranscriptionOptions(language="it"), stream=True))
         first, others = await asyncio.gather(whole, asyncio.gather(named, *streams))
         return first, others
 
@@ -210,9 +214,11 @@ def test_candidates_and_translation(transcriber: Transcriber, batches: Batches) 
     async def gathered() -> tuple[Transcript, ...]:
         russian, italian, spanish = (recording(language, "tt-weasels").samples for language in ("ru", "it", "es"))
         return await asyncio.gather(
-            transcriber.transcribe([russian], Wish(languages=("bg", "Ukrainian", "serbian"), temperature=0.0)),
-            transcriber.transcribe([italian], Wish(languages=("it",))),
-            transcriber.transcribe([spanish], Wish(task="translate", temperature=0.0)),
+            transcriber.transcribe(
+                [russian], TranscriptionOptions(languages=("bg", "Ukrainian", "serbian"), temperature=0.0)
+            ),
+            transcriber.transcribe([italian], TranscriptionOptions(languages=("it",))),
+            transcriber.transcribe([spanish], TranscriptionOptions(task="translate", temperature=0.0)),
         )
 
     limited, only, translated = run(gathered())
@@ -226,7 +232,7 @@ def test_candidates_and_translation(transcriber: Transcriber, batches: Batches) 
 
 def test_long_recordings_with_times(transcriber: Transcriber) -> None:
     speech = recording("en", "demo-instruct")
-    events = run(all_of(transcriber.run(read(speech.path), Wish(timestamps=True), stream=True)))
+    events = run(all_of(transcriber.run(read(speech.path), TranscriptionOptions(timestamps=True), stream=True)))
     transcript = end(events)
     chunks = list(cut([speech.samples]))
     assert len(chunks) == 3
@@ -253,7 +259,7 @@ def test_a_recording_that_changes_its_language(transcriber: Transcriber) -> None
     silence = np.zeros(29 * RATE, np.float32)
     french, english = recording("fr", "demo-thanks").samples, recording("en", "demo-thanks").samples
     samples = np.concatenate([silence, french, silence[len(french) :], english])
-    transcript = run(transcriber.transcribe(in_blocks(samples, 100_000), Wish()))
+    transcript = run(transcriber.transcribe(in_blocks(samples, 100_000), TranscriptionOptions()))
     assert transcript.language == "fr"
     assert [segment.language for segment in transcript.segments] == ["fr", "en"]
     first, second = transcript.segments
@@ -268,14 +274,14 @@ def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Ba
     async def gathered() -> tuple[Transcript, ...]:
         noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
         return await asyncio.gather(
-            transcriber.transcribe([np.zeros(5 * RATE, np.float32)], Wish()),
-            transcriber.transcribe([], Wish()),
-            transcriber.transcribe([noise], Wish()),
+            transcriber.transcribe([np.zeros(5 * RATE, np.float32)], TranscriptionOptions()),
+            transcriber.transcribe([], TranscriptionOptions()),
+            transcriber.transcribe([noise], TranscriptionOptions()),
         )
 
     async def streamed() -> Transcript:
         noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
-        events = await all_of(transcriber.run([noise], Wish(), stream=True))
+        events = await all_of(transcriber.run([noise], TranscriptionOptions(), stream=True))
         assert texts(events) == []
         return end(events)
 
@@ -290,7 +296,7 @@ def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Ba
 def test_a_prompt_is_what_was_written_before(transcriber: Transcriber, batches: Batches) -> None:
     prompt = "no punctuation and no capital letters in this here text so my fellow americans"
     del batches[:]
-    transcript = run(transcriber.transcribe([recording("en", "jfk").samples], Wish(prompt=prompt)))
+    transcript = run(transcriber.transcribe([recording("en", "jfk").samples], TranscriptionOptions(prompt=prompt)))
     assert transcript.text == WORDS  # as the prompt has it: without any signs
     before = tokenizer(BASE).encode(" " + prompt, add_special_tokens=False).ids
     assert batches == [[[tokens(BASE).startofprev, *before, tokens(BASE).sot]]]
@@ -301,18 +307,18 @@ def test_who_leaves_frees_the_engine(transcriber: Transcriber, engine: WhisperEn
     async def left() -> None:
         samples = recording("uk", "words").samples
         long = np.concatenate([samples, samples, samples])
-        async with aclosing(transcriber.run([long], Wish(), stream=True)) as events:
+        async with aclosing(transcriber.run([long], TranscriptionOptions(), stream=True)) as events:
             async for event in events:
                 if isinstance(event, Delta):
                     break
         await until(lambda: (engine.load.running, engine.load.waiting) == (0, 0))
-        task = asyncio.create_task(transcriber.transcribe([samples], Wish()))
+        task = asyncio.create_task(transcriber.transcribe([samples], TranscriptionOptions()))
         await until(lambda: engine.load.running == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await until(lambda: (engine.load.running, engine.load.waiting) == (0, 0))
-        transcript = await transcriber.transcribe([recording("it", "tt-weasels").samples], Wish())
+        transcript = await transcriber.transcribe([recording("it", "tt-weasels").samples], TranscriptionOptions())
         assert "donnole" in transcript.text
 
     run(left())
@@ -336,13 +342,13 @@ def test_rows_that_are_left_keep_their_memory() -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        (Wish(language="klingon"), "klingon"),
-        (Wish(language="xx"), "xx"),
-        (Wish(language="Cantonese"), "cantonese"),  # since large-v3
-        (Wish(languages=("de", "germn")), "german"),
+        (TranscriptionOptions(language="klingon"), "klingon"),
+        (TranscriptionOptions(language="xx"), "xx"),
+        (TranscriptionOptions(language="Cantonese"), "cantonese"),  # since large-v3
+        (TranscriptionOptions(languages=("de", "germn")), "german"),
     ],
 )
-def test_languages_that_there_are_not(wish: Wish, message: str) -> None:
+def test_languages_that_there_are_not(wish: TranscriptionOptions, message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
         run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], wish))
 
@@ -350,26 +356,28 @@ def test_languages_that_there_are_not(wish: Wish, message: str) -> None:
 def test_a_model_in_english_only() -> None:
     adapter = WhisperAdapter(released(50256, 99, "nocaptions"))
     assert (adapter.language, adapter.supports_language_detection, adapter.supports_translation) == ("en", False, False)
-    adapter.check(Wish(language="English"))
+    adapter.check(TranscriptionOptions(language="English"))
     with pytest.raises(UnbraidError, match="English only, not 'de'"):
-        adapter.check(Wish(language="de"))
+        adapter.check(TranscriptionOptions(language="de"))
     with pytest.raises(UnbraidError, match="cannot translate"):
-        adapter.check(Wish(task="translate"))
-    assert len(adapter.hearing(noise(1.0), Wish(), 0.0).prefix.sets) == 1
-    assert adapter.hearing(noise(1.0), Wish(timestamps=True), 0.0).prefix.sets == ()
+        adapter.check(TranscriptionOptions(task="translate"))
+    assert len(adapter.hearing(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
+    assert adapter.hearing(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
 
 
 def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
     with pytest.raises(UnbraidError, match="prompt: only the engine knows"):
-        WhisperAdapter(vocabulary(tokenizer(BASE))).check(Wish(prompt="Hello"))
-    WhisperAdapter(vocabulary(tokenizer(BASE))).check(Wish(prompt="  \n"))
+        WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="Hello"))
+    WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="  \n"))
 
 
 def test_a_prompt_cannot_forge_special_tokens() -> None:
     adapter = WhisperAdapter(Pretended(says("")).vocabulary)
-    forged = adapter.hearing(noise(1.0), Wish(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0).prompt
+    forged = adapter.hearing(
+        noise(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
+    ).prompt
     assert [token for token in forged if token >= tokens(BASE).eot] == [tokens(BASE).startofprev, tokens(BASE).sot]
-    long = adapter.hearing(noise(1.0), Wish(prompt="one two three " * 200 + "the end"), 0.0).prompt
+    long = adapter.hearing(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
     assert len(long) == 225
     assert tokenizer(BASE).decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
 
@@ -417,10 +425,10 @@ class TokenizerVocabulary:
 class Pretended:
     """A listener that writes what it is told to."""
 
-    write: Callable[[Hearing], Saying]
+    write: Callable[[ListenRequest], Saying]
     parallel: int = 2
     model: str = "parrot"
-    requests: list[Hearing] = field(default_factory=list)
+    requests: list[ListenRequest] = field(default_factory=list)
     running: int = 0
     most: int = 0
     """That have been running at once."""
@@ -429,7 +437,7 @@ class Pretended:
     def vocabulary(self) -> Vocabulary:
         return TokenizerVocabulary()
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         self.requests.append(request)
         self.running += 1
         self.most = max(self.most, self.running)
@@ -442,7 +450,7 @@ class Pretended:
                 first = saying.early and at == 0
                 yield Opening(ids, None, logprobs, saying.no_speech) if first else Piece(ids, logprobs=logprobs)
                 await asyncio.sleep(0)
-            yield Heard(saying.reason, len(request.prompt), len(saying.ids), saying.no_speech)
+            yield ListenEnd(saying.reason, len(request.prompt), len(saying.ids), saying.no_speech)
         finally:
             self.running -= 1
 
@@ -459,7 +467,7 @@ def output(text: str, language: str = "de") -> list[int]:
     return [*known.prefix(language)[1:], *plain(text), known.eot]
 
 
-def says(text: str, **how: Any) -> Callable[[Hearing], Saying]:
+def says(text: str, **how: Any) -> Callable[[ListenRequest], Saying]:
     return lambda request: Saying(output(text), **how)
 
 
@@ -467,8 +475,10 @@ def noise(seconds: float, level: float = 0.1) -> Samples:
     return np.random.default_rng(1).uniform(-level, level, round(seconds * RATE)).astype(np.float32)
 
 
-def once(write: Callable[[Hearing], Saying], wish: Wish | None = None, **options: Any) -> Transcript:
-    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], wish or Wish()))
+def once(
+    write: Callable[[ListenRequest], Saying], wish: TranscriptionOptions | None = None, **options: Any
+) -> Transcript:
+    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], wish or TranscriptionOptions()))
 
 
 @cache
@@ -481,7 +491,7 @@ def chunks_of(samples: Samples) -> list[Chunk]:
     return [chunk for chunk in cut([samples]) if not is_silent(chunk.samples)]
 
 
-def loudness(request: Hearing) -> int:
+def loudness(request: ListenRequest) -> int:
     return round(float(np.abs(request.samples).max()) * 10)
 
 
@@ -495,13 +505,13 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
 
     ahead: list[float] = []
 
-    def write(request: Hearing) -> Saying:
+    def write(request: ListenRequest) -> Saying:
         number = loudness(request)
         return Saying(output(f" This is {number}."), seconds=0.3 / number)
 
     async def watched() -> list[TranscriptEvent]:
         events = []
-        async for event in Transcriber(listener).run(blocks(), Wish()):
+        async for event in Transcriber(listener).run(blocks(), TranscriptionOptions()):
             if isinstance(event, Progress):
                 ahead.append(consumed[0] - event.seconds)
             events.append(event)
@@ -523,14 +533,14 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
 def test_times_are_those_of_the_recording() -> None:
     known = tokens(BASE)
 
-    def write(request: Hearing) -> Saying:
+    def write(request: ListenRequest) -> Saying:
         de, transcribe = known.prefix("de")[1:3]
         times = [known.timestamp(seconds) for seconds in (0.5, 3.0, 3.0, 29.98)]
         first, second = plain(" One."), plain(" Two.")
         ids = [de, transcribe, times[0], *first, times[1], times[2], *second, times[3], known.eot]
         return Saying(ids, piece=5)
 
-    transcript = run(Transcriber(Pretended(write)).transcribe([talk()], Wish(timestamps=True)))
+    transcript = run(Transcriber(Pretended(write)).transcribe([talk()], TranscriptionOptions(timestamps=True)))
     chunks = chunks_of(talk())
     check(transcript)
     for number, chunk in enumerate(chunks):
@@ -580,7 +590,7 @@ def test_without_a_prefix_no_language_is_made_up(lost: int) -> None:
 
 
 def test_a_given_language_is_not_believed_either_where_the_prefix_does_not_come() -> None:
-    transcript = once(lambda request: Saying(output(" Hello.", "en")), Wish(language="de"))
+    transcript = once(lambda request: Saying(output(" Hello.", "en")), TranscriptionOptions(language="de"))
     assert (transcript.text, transcript.language, len(transcript.warnings)) == ("Hello.", None, 1)
 
 
@@ -588,7 +598,7 @@ def test_only_one_chunk_without_a_prefix() -> None:
     transcript = run(
         Transcriber(
             Pretended(lambda request: Saying(output(f" Satz {loudness(request)}.")[loudness(request) == 1 :]))
-        ).transcribe([talk()], Wish())
+        ).transcribe([talk()], TranscriptionOptions())
     )
     assert transcript.language == "de"
     assert [segment.language for segment in transcript.segments] == [None, *["de"] * 6]
@@ -601,7 +611,7 @@ def test_a_stream_without_a_prefix_is_an_error_before_any_text(lost: int) -> Non
     said: list[TranscriptEvent] = []
 
     async def listened() -> None:
-        async for event in Transcriber(listener).run([noise(2.0)], Wish(), stream=True):
+        async for event in Transcriber(listener).run([noise(2.0)], TranscriptionOptions(), stream=True):
             said.append(event)  # noqa: PERF401 what came before the error counts
 
     with pytest.raises(PrefixMissing, match="did not begin"):
@@ -613,7 +623,7 @@ def test_a_stream_without_a_prefix_is_an_error_before_any_text(lost: int) -> Non
 def test_what_only_looks_like_special_tokens_is_text() -> None:
     text = " He wrote <|hello|> and <|de|> and <|0.00|> and <|endoftext|>!"
     assert once(says(text)).text == text.strip()
-    events = run(all_of(Transcriber(Pretended(says(text))).run([noise(2.0)], Wish(), stream=True)))
+    events = run(all_of(Transcriber(Pretended(says(text))).run([noise(2.0)], TranscriptionOptions(), stream=True)))
     assert "".join(texts(events)) == text
     assert end(events).language == "de"
 
@@ -622,13 +632,13 @@ def test_what_only_looks_like_special_tokens_is_text() -> None:
 
 
 def test_loops_are_tried_again_with_higher_temperatures() -> None:
-    def write(request: Hearing) -> Saying:
+    def write(request: ListenRequest) -> Saying:
         if request.temperature < 0.4:
             return Saying(output(" no" * 60)[:-1], "loop")
         return Saying(output(" At last."))
 
     listener = Pretended(write)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish(seed=5)))
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(seed=5)))
     assert transcript.text == "At last."
     assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4]
     assert {request.seed for request in listener.requests} == {5}
@@ -645,20 +655,20 @@ def test_loops_are_tried_again_with_higher_temperatures() -> None:
 )
 def test_what_is_not_believed_at_any_temperature_is_the_last(bad: Saying) -> None:
     listener = Pretended(lambda request: bad)
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish()))
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
     assert [request.temperature for request in listener.requests] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert transcript.segments[0].temperature == 1.0
 
 
 def test_a_temperature_that_is_given_is_the_only_one() -> None:
     listener = Pretended(says(" Unlikely.", logprob=-2.0))
-    run(Transcriber(listener).transcribe([noise(2.0)], Wish(temperature=0.3)))
+    run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions(temperature=0.3)))
     assert [request.temperature for request in listener.requests] == [0.3]
 
 
 def test_a_stream_has_one_attempt() -> None:
     listener = Pretended(says(" Unlikely.", logprob=-2.0))
-    events = run(all_of(Transcriber(listener).run([noise(2.0)], Wish(), stream=True)))
+    events = run(all_of(Transcriber(listener).run([noise(2.0)], TranscriptionOptions(), stream=True)))
     assert end(events).text == "Unlikely."
     assert [request.temperature for request in listener.requests] == [0.0]
 
@@ -674,15 +684,15 @@ def test_when_nobody_spoke() -> None:
     assert language(0.5, -1.1, Thresholds(no_speech=0.4)) is None
     assert language(0.7, -0.9, Thresholds(avg_logprob=-0.8)) is None
     listener = Pretended(says(" Thanks.", no_speech=0.9, logprob=-3.0))
-    transcript = run(Transcriber(listener).transcribe([noise(2.0)], Wish()))
+    transcript = run(Transcriber(listener).transcribe([noise(2.0)], TranscriptionOptions()))
     assert (transcript.text, transcript.segments) == ("", ())
     assert len(listener.requests) == 1  # silence is not tried again
     assert transcript.completion_tokens > 0
 
 
-def streamed(write: Callable[[Hearing], Saying]) -> tuple[list[TranscriptEvent], Pretended]:
+def streamed(write: Callable[[ListenRequest], Saying]) -> tuple[list[TranscriptEvent], Pretended]:
     listener = Pretended(write)
-    return run(all_of(Transcriber(listener).run([noise(2.0)], Wish(), stream=True))), listener
+    return run(all_of(Transcriber(listener).run([noise(2.0)], TranscriptionOptions(), stream=True))), listener
 
 
 def test_when_nobody_spoke_in_a_stream() -> None:
@@ -699,7 +709,7 @@ def test_when_somebody_spoke_after_all_in_a_stream() -> None:
     assert end(events).text == "".join(texts(events)).strip() == "Thanks for watching!"
     assert [request.temperature for request in listener.requests] == [0.0]
 
-    def loops_at_first(request: Hearing) -> Saying:
+    def loops_at_first(request: ListenRequest) -> Saying:
         if request.temperature == 0:
             return Saying(output(" no" * 60)[:-1], "loop", no_speech=0.9, early=True)
         return Saying(output(" At last."), no_speech=0.9, early=True)
@@ -718,16 +728,18 @@ def test_a_stream_waits_only_where_nobody_may_have_spoken() -> None:
         came = False
 
         class Watched(Pretended):
-            async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+            async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
                 async with aclosing(super().listen(request)) as outputs:
                     async for each in outputs:
-                        if isinstance(each, Heard):
+                        if isinstance(each, ListenEnd):
                             nonlocal came
                             with suppress(TimeoutError):
                                 came = await asyncio.wait_for(seen.wait(), 2)
                         yield each
 
-        async for event in Transcriber(Watched(lambda request: saying)).run([noise(2.0)], Wish(), stream=True):
+        async for event in Transcriber(Watched(lambda request: saying)).run(
+            [noise(2.0)], TranscriptionOptions(), stream=True
+        ):
             if isinstance(event, Delta):
                 seen.set()
         assert seen.is_set(), "there is no text"
@@ -753,31 +765,31 @@ def test_where_no_words_come_there_is_no_language() -> None:
 
 
 def test_a_failure_is_raised_and_ends_the_others() -> None:
-    def write(request: Hearing) -> Saying:
+    def write(request: ListenRequest) -> Saying:
         if loudness(request) == 2:
             raise EngineDown("gone")
         return Saying(output(" Fine."), seconds=0.05 if loudness(request) == 1 else 60.0)
 
     listener = Pretended(write, parallel=3)
     with pytest.raises(EngineDown, match="gone"):
-        run(Transcriber(listener).transcribe([talk()], Wish()), 10.0)
+        run(Transcriber(listener).transcribe([talk()], TranscriptionOptions()), 10.0)
     assert listener.running == 0
 
 
 def test_an_output_that_just_ends_is_a_failure() -> None:
     class Silent(Pretended):
-        async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+        async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
             yield Piece(tuple(output(" Hi.")[:3]))
 
     with pytest.raises(EngineFailed, match="without saying how"):
-        run(Transcriber(Silent(says(""))).transcribe([noise(2.0)], Wish()))
+        run(Transcriber(Silent(says(""))).transcribe([noise(2.0)], TranscriptionOptions()))
 
 
 def test_leaving_ends_all_chunks() -> None:
     listener = Pretended(lambda request: Saying(output(" Fine."), seconds=0.0 if loudness(request) == 1 else 60.0))
 
     async def left() -> None:
-        async with aclosing(Transcriber(listener).run([talk()], Wish(), stream=True)) as events:
+        async with aclosing(Transcriber(listener).run([talk()], TranscriptionOptions(), stream=True)) as events:
             async for event in events:
                 if isinstance(event, Progress):
                     await until(lambda: listener.running > 0)
@@ -800,7 +812,7 @@ def test_a_file_is_let_go_when_its_reader_is_done() -> None:
 
     async def cancelled() -> None:
         blocks = slow()
-        task = asyncio.create_task(Transcriber(Pretended(says(" Hi."))).transcribe(blocks, Wish()))
+        task = asyncio.create_task(Transcriber(Pretended(says(" Hi."))).transcribe(blocks, TranscriptionOptions()))
         await until(lambda: bool(reading))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -815,5 +827,5 @@ def test_warnings_of_the_file_come_with_the_transcript() -> None:
     class Broken(list[Samples]):
         warnings = ("it breaks off",)
 
-    transcript = run(Transcriber(Pretended(says(" Hi."))).transcribe(Broken([noise(2.0)]), Wish()))
+    transcript = run(Transcriber(Pretended(says(" Hi."))).transcribe(Broken([noise(2.0)]), TranscriptionOptions()))
     assert (transcript.text, transcript.warnings) == ("Hi.", ("it breaks off",))

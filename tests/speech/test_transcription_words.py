@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineFailed, Piece, TokenLogprob, Unsupported
-from unbraid.speech.adapters import BadWish, Wish
+from unbraid.speech.adapters import BadWish, TranscriptionOptions
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.listening import Heard, Hearing, TextVocabulary
+from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -27,7 +27,7 @@ from ..support.real_speech import recording
 from .whisper.whisper_models import as_float_pair, files
 
 BASE = "whisper-base"
-WISH = Wish(timestamps=True, words=True)
+WISH = TranscriptionOptions(timestamps=True, words=True)
 
 # When whisper.cpp, with the weights of tiny, says that each word of the recording begins.
 JFKS = {
@@ -64,7 +64,7 @@ def engine() -> Iterator[WhisperEngine]:
     asyncio.run(made.close())
 
 
-def transcribed(engine: WhisperEngine, samples: Samples, wish: Wish = WISH) -> Transcript:
+def transcribed(engine: WhisperEngine, samples: Samples, wish: TranscriptionOptions = WISH) -> Transcript:
     transcript = asyncio.run(Transcriber(engine).transcribe([samples], wish))
     check_words(transcript)
     return transcript
@@ -139,7 +139,7 @@ def test_other_letters(engine: WhisperEngine) -> None:
 
 def test_who_does_not_ask_gets_the_same_text(engine: WhisperEngine) -> None:
     samples = recording("it", "demo-thanks").samples
-    asked = Wish(timestamps=True)
+    asked = TranscriptionOptions(timestamps=True)
 
     async def both() -> tuple[Transcript, Transcript]:
         transcriber = Transcriber(engine)
@@ -191,9 +191,9 @@ class Telling:
     tells_words: bool = True
     model: str = "telling"
     parallel: int = 2
-    requests: list[Hearing] = field(default_factory=list)
+    requests: list[ListenRequest] = field(default_factory=list)
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         self.requests.append(request)
         ids = []
         for text in self.tokens:
@@ -203,7 +203,7 @@ class Telling:
             yield Piece((token,), logprobs=(TokenLogprob(token, b"", -0.5),))
         before = np.flatnonzero(request.samples)[0] / RATE - 0.8
         times = tuple(max(0.0, time + before) for time in self.times)
-        yield Heard("stop", 1, len(ids), times=times if request.words else ())
+        yield ListenEnd("stop", 1, len(ids), times=times if request.words else ())
 
     async def close(self) -> None: ...
 
@@ -235,7 +235,9 @@ def test_times_are_those_of_the_recording(engine: WhisperEngine) -> None:
 
 def test_without_words_segments_have_the_models_times(engine: WhisperEngine) -> None:
     listener = Telling(engine.vocabulary, TOKENS, TIMES)
-    transcript = asyncio.run(Transcriber(listener).transcribe([tone((0.8, 1.2))], Wish(timestamps=True)))
+    transcript = asyncio.run(
+        Transcriber(listener).transcribe([tone((0.8, 1.2))], TranscriptionOptions(timestamps=True))
+    )
     [segment] = transcript.segments
     assert (segment.start, segment.end, segment.words) == (0.0, 4.0, ())
 

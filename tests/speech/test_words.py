@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.decoding.alignment import FRAME, Looks, _begins, token_times
+from unbraid.speech.decoding.alignment import FRAME, Attention, _begins, token_times
 from unbraid.speech.words import Word, placed, words_of
 
 # --- When each token was said ----------------------------------------------------------------------------------------
 
 
-def looking(at: list[int], frames: int = 1500, heads: int = 3) -> list[Looks]:
+def looking(at: list[int], frames: int = 1500, heads: int = 3) -> list[Attention]:
     """A model that looks at one place for each token, and a little at all others."""
     found = []
     for frame in at:
@@ -52,7 +52,7 @@ def test_what_is_looked_at_after_the_end_does_not_count() -> None:
     ),
     st.floats(0.0, 1.0),
 )
-def test_times_go_forward_whatever_is_looked_at(looks: Looks, seconds: float) -> None:
+def test_times_go_forward_whatever_is_looked_at(looks: Attention, seconds: float) -> None:
     times = token_times(list(looks), seconds)
     assert len(times) == len(looks) + 1
     assert times[0] == 0.0

@@ -11,16 +11,16 @@ from unbraid.constraints import schema_grammar as schema_nodes
 from unbraid.constraints.language import (
     Chars,
     Choice,
-    Free,
     Json,
     Language,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
 )
 from unbraid.constraints.schema_grammar import SchemaNodes
 
@@ -67,7 +67,7 @@ class Derivation:
                 return self._char(node)
             case Token(_, text):
                 return self._text(text)
-            case Free():
+            case TextExcept():
                 return self._free(node)
             case Json():
                 return self._text(self._schemas.node(node))
@@ -79,7 +79,7 @@ class Derivation:
                 more = 0 if self._depth > _DEEP or node in _UNKNOWN else chance.choice([0, 1, 1, 2, 4])
                 times = chance.randint(least, least + more if most is None else min(most, least + more))
                 return "".join(self._text(item) for _ in range(times))
-            case Whole(item):
+            case Lexeme(item):
                 return self._text(item)
             case Rule(name):
                 return self._text(self._rules[name])
@@ -93,7 +93,7 @@ class Derivation:
         # Nor does it know these as they are.
         return "n" if char in "/\x7f" and node.holds("n") else char
 
-    def _free(self, node: Free) -> str:
+    def _free(self, node: TextExcept) -> str:
         """Free text, full of what is nearly one of its words."""
         chance = self._random
         for _ in range(50):

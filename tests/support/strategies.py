@@ -114,7 +114,7 @@ def literals_of(format: Format) -> list[str]:
     return list(dict.fromkeys([*markers_of(format), *found]))
 
 
-def tags_of(transcript: grammar.Transcript) -> list[str]:
+def tags_of(transcript: grammar.TranscriptMarkup) -> list[str]:
     """Some of all kinds."""
     texts = (*transcript.languages[:3], transcript.languages[-1], *transcript.tasks, transcript.timeless)
     times = [transcript.time(number) for number in (0, 1, 29, transcript.times - 1)]

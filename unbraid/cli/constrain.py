@@ -49,6 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     dialect = cast(Dialect, arguments.dialect)
     printed = getattr(made, f"to_{dialect}")()
     print(printed.rstrip("\n") if isinstance(printed, str) else json.dumps(printed, ensure_ascii=False, indent=2))
-    for loose in made.loosened(dialect):
+    for loose in made.unenforced(dialect):
         print(f"unbraid: {loose.where}: {loose.what}", file=sys.stderr)
     return 0

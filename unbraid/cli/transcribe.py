@@ -16,7 +16,7 @@ from ..speech.listeners import ListenerKind
 from ..speech.whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
-    from ..speech.adapters import Wish
+    from ..speech.adapters import TranscriptionOptions
     from ..speech.outputs import Shape
     from ..speech.transcriber import Transcriber
     from ..speech.transcript import Transcript
@@ -55,12 +55,12 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        from ..speech.adapters import Wish
+        from ..speech.adapters import TranscriptionOptions
         from ..speech.outputs import TIMED
     except ImportError as error:
         raise _missing(error) from error
     _check(arguments)
-    wish = Wish(
+    wish = TranscriptionOptions(
         task="translate" if arguments.translate else "transcribe",
         language=arguments.language,
         languages=tuple(filter(None, (arguments.languages or "").split(","))),
@@ -109,7 +109,7 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
         raise _missing(error) from error
 
 
-async def _all_and_close(wish: Wish, arguments: argparse.Namespace) -> int:
+async def _all_and_close(wish: TranscriptionOptions, arguments: argparse.Namespace) -> int:
     """Closed also after Ctrl-C: a process that ends while the model still computes in its thread is aborted."""
     transcriber = await _load(arguments)
     try:
@@ -119,7 +119,7 @@ async def _all_and_close(wish: Wish, arguments: argparse.Namespace) -> int:
         await transcriber.listener.close()
 
 
-async def _all(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespace) -> int:
+async def _all(transcriber: Transcriber, wish: TranscriptionOptions, arguments: argparse.Namespace) -> int:
     """Each file by itself: one that is broken does not keep the others from being transcribed."""
     failed = 0
     for name in arguments.files:
@@ -142,7 +142,7 @@ async def _all(transcriber: Transcriber, wish: Wish, arguments: argparse.Namespa
     return 2 if failed else 0
 
 
-async def _one(transcriber: Transcriber, wish: Wish, name: str) -> Transcript:
+async def _one(transcriber: Transcriber, wish: TranscriptionOptions, name: str) -> Transcript:
     from ..speech.audio.decode import AudioLimits, read
     from ..speech.transcript import Detected, Progress, Transcript
 
@@ -181,7 +181,7 @@ class _Shown:
             sys.stderr.write("\r\x1b[K")
 
 
-def _written(transcript: Transcript, wish: Wish, shape: Shape) -> str:
+def _written(transcript: Transcript, wish: TranscriptionOptions, shape: Shape) -> str:
     from ..speech.outputs import shaped
 
     found = shaped(transcript, shape, wish)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from .constraint import Constraint, constraint, forced_prefix
 from .dialects.regex import NotRegular
 from .dialects.token_sets import NotTokens, TokenSets
-from .schema_export import InvalidSchema, Loosened
+from .schema_export import InvalidSchema, Unenforced
 
 __all__ = [
     "Constraint",
     "InvalidSchema",
-    "Loosened",
     "NotRegular",
     "NotTokens",
     "TokenSets",
+    "Unenforced",
     "constraint",
     "forced_prefix",
 ]

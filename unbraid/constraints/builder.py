@@ -16,15 +16,15 @@ from .language import (
     NOTHING,
     SOME_SPACE,
     SPACE,
-    Free,
     Json,
     Language,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Text,
+    TextExcept,
     Token,
-    Whole,
     alternatives,
     chars,
     choice,
@@ -35,7 +35,7 @@ from .notations.bare import BareValues, bare
 from .notations.elements import elements
 from .notations.parameters import Parameters, python, tagged
 from .request import ANY_OBJECT, Request
-from .schema_export import Loosened
+from .schema_export import Unenforced
 from .schema_grammar import integers
 
 Quota = Literal["none", "any", "some"]
@@ -59,7 +59,7 @@ def build(program: Program, request: Request, opened: Sequence[str], header: str
     """The language of the output, given the strands that the prompt has left open, or the header that it has begun."""
     builder = _Builder(program, request)
     root = builder.output(opened) if program.headers is None else builder.messages(opened, header)
-    return Language(root, builder.rules, builder.loosened)
+    return Language(root, builder.rules, builder.unenforced)
 
 
 def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
@@ -70,7 +70,7 @@ def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
         return None  # a header may be half in the prompt, and a bracket is no sign of a call
     builder = _Builder(program, request)
     trigger, token, root = builder.from_the_first_call()
-    return LazyLanguage(trigger, token, Language(root, builder.rules, builder.loosened))
+    return LazyLanguage(trigger, token, Language(root, builder.rules, builder.unenforced))
 
 
 class _Builder:
@@ -78,7 +78,7 @@ class _Builder:
         self.format = program.format
         self.program = program
         self.request = request
-        self.tokens = {program.spellings[char]: token for token, char in program.stand_ins.items()}
+        self.tokens = {program.spellings[char]: token for token, char in program.token_placeholders.items()}
         self.codes = _code_node(program)
         format = self.format
         markers = dict.fromkeys(_markers(format))
@@ -89,9 +89,9 @@ class _Builder:
         self.markers = tuple(markers)
         """All that free text must not spell. As a token a marker is no text; spelled out it would fool those who read
         only the text."""
-        self.free = Free(self.markers)
+        self.free = TextExcept(self.markers)
         self.rules: dict[str, Node] = {}
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
         self.bare_values: dict[str, BareValues] = {}
         """By their quotes."""
         self.block = self._calls() if request.calls != "none" and format.tools is not None else None
@@ -112,7 +112,7 @@ class _Builder:
             open, think = self._marker(reasoning.open), sequence(self.free, self._marker(reasoning.close))
             if self._is_free(inside) and isinstance(open, Text):
                 # Free text can begin with the same whitespace.
-                open = Whole(sequence(SPACE, open))
+                open = Lexeme(sequence(SPACE, open))
             else:
                 parts.append(SPACE)
             parts.append(sequence(open, think) if self.request.reasoning else maybe(open, think))
@@ -126,7 +126,7 @@ class _Builder:
             )
         return sequence(*parts)
 
-    def _transcript(self, transcript: grammar.Transcript) -> Node:
+    def _transcript(self, transcript: grammar.TranscriptMarkup) -> Node:
         """The language, the task, and then text without times or text between times."""
         if self.request.answer is not None:
             raise UnbraidError(f"format {self.format.name!r} is no JSON: leave `response_format` out")
@@ -155,7 +155,7 @@ class _Builder:
         assert self.format.tools is not None
         assert self.block is not None
         marker = self.format.tools.open.strip()
-        text = Free((marker,))
+        text = TextExcept((marker,))
         more = text if self.request.one_call else sequence(Repeat(sequence(text, self.block)), text)
         return marker, self.tokens.get(marker), sequence(self.block, more)
 
@@ -168,7 +168,7 @@ class _Builder:
         if request.answer is not None:
             return choice(content, sequence(SPACE, open, self._content(), maybe(SPACE, close)))
         more = NOTHING if self.block is None or request.one_call else Repeat(sequence(SPACE, self.block))
-        around = Whole(sequence(SPACE, open)) if isinstance(open, Text) else sequence(SPACE, open)
+        around = Lexeme(sequence(SPACE, open)) if isinstance(open, Text) else sequence(SPACE, open)
         # Free text stands right before the marker that ends it.
         closed = sequence(self._content(), close, more, _trail(answer.close))
         return choice(content, sequence(around, choice(self._content(), closed)))
@@ -300,7 +300,7 @@ class _Builder:
         """Text and codes in turn. A text that ends with the beginning of a marker is not followed by a code: codes are
         out of band, and the next text would complete the marker."""
         assert self.codes is not None
-        return sequence(Repeat(sequence(Free(self.markers, clean_end=True), Repeat(self.codes, 1))), self.free)
+        return sequence(Repeat(sequence(TextExcept(self.markers, clean_end=True), Repeat(self.codes, 1))), self.free)
 
     def _spoken_with_calls(self) -> Node:
         assert self.block is not None
@@ -406,12 +406,12 @@ class _Builder:
 
     def _bare(self, part: grammar.BareArguments, parameters: Parameters) -> Node:
         if part.quote not in self.bare_values:
-            self.bare_values[part.quote] = BareValues(part.quote, self._marker, self.rules, self.loosened)
+            self.bare_values[part.quote] = BareValues(part.quote, self._marker, self.rules, self.unenforced)
         return bare(parameters, self.bare_values[part.quote])
 
     def _parameters(self, name: str) -> Parameters:
         tools = self.request.tools
-        return Parameters(name, tools[name], tools.strict(name), self._rule, self.loosened)
+        return Parameters(name, tools[name], tools.strict(name), self._rule, self.unenforced)
 
     def _rule(self, node: Node) -> Node:
         name = f"arguments-{len(self.rules)}"

@@ -21,9 +21,9 @@ from .dialects.lark import to_lark
 from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
-from .language import Free, Json, Language, Text, choice, sequence
+from .language import Json, Language, Text, TextExcept, choice, sequence
 from .request import ToolChoice, read_request
-from .schema_export import InvalidSchema, Loosened, Schema, locate
+from .schema_export import InvalidSchema, Schema, Unenforced, locate
 
 if TYPE_CHECKING:
     from .masks import Masks
@@ -52,7 +52,7 @@ class Constraint:
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
-        self._printed: dict[Dialect, tuple[Any, list[Loosened]]] = {}
+        self._printed: dict[Dialect, tuple[Any, list[Unenforced]]] = {}
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
@@ -90,12 +90,12 @@ class Constraint:
         is."""
         return to_token_sets(self._language)
 
-    def loosened(self, dialect: Dialect) -> list[Loosened]:
+    def unenforced(self, dialect: Dialect) -> list[Unenforced]:
         """What `dialect` has no words for, and so is not enforced."""
         if dialect not in _PRINTERS:
             raise UnbraidError(f"no dialect {dialect!r}: there are {', '.join(_PRINTERS)}")
         self._print(dialect)
-        return list(dict.fromkeys([*self._language.loosened, *self._printed[dialect][1]]))
+        return list(dict.fromkeys([*self._language.unenforced, *self._printed[dialect][1]]))
 
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
@@ -192,4 +192,4 @@ def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Con
         if missing or not found:
             raise MissingTokens(f"the tokenizer has no token {', '.join(missing) or '(none was named)'}")
         nodes.append(token_node({token for token in found.values() if token is not None}, choice(*map(Text, found))))
-    return Constraint(Language(sequence(*nodes, Free(())), {}), vocabulary)
+    return Constraint(Language(sequence(*nodes, TextExcept(())), {}), vocabulary)

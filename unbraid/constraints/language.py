@@ -20,7 +20,7 @@ EVERY: Ranges = ((0, 0xD7FF), (0xE000, _TOP))  # what lies between are halves of
 
 
 @dataclass(frozen=True, slots=True)
-class Loosened:
+class Unenforced:
     """Something that a dialect cannot express."""
 
     where: str
@@ -60,7 +60,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class TextExcept:
     """Any text that spells none of `without`."""
 
     without: tuple[str, ...]
@@ -108,7 +108,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Lexeme:
     """A regular node that a lexer reads in one piece: it may begin like something else that can stand in its place."""
 
     item: Node
@@ -121,20 +121,20 @@ class Rule:
     name: str
 
 
-Node = Text | Chars | Token | Free | Json | Sequence | Choice | Repeat | Whole | Rule
+Node = Text | Chars | Token | TextExcept | Json | Sequence | Choice | Repeat | Lexeme | Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Language:
     root: Node
     rules: Mapping[str, Node]
-    loosened: Iterable[Loosened] = ()
+    unenforced: Iterable[Unenforced] = ()
     """What no dialect is told."""
 
     def needed(self) -> Language:
         """The same language, with no rules but those that are used."""
         used = {node.name for node in self.nodes() if isinstance(node, Rule)}
-        return Language(self.root, {name: node for name, node in self.rules.items() if name in used}, self.loosened)
+        return Language(self.root, {name: node for name, node in self.rules.items() if name in used}, self.unenforced)
 
     def nodes(self) -> Iterator[Node]:
         """All that can be reached from the root, each once."""
@@ -150,7 +150,7 @@ class Language:
                 todo.append(self.rules[node.name])
             if isinstance(node, Sequence | Choice):
                 todo += node.items
-            elif isinstance(node, Repeat | Whole):
+            elif isinstance(node, Repeat | Lexeme):
                 todo.append(node.item)
 
 
@@ -225,8 +225,8 @@ def maybe(*items: Node) -> Node:
     return Repeat(sequence(*items), 0, 1)
 
 
-def unbounded(text: Free) -> list[Loosened]:
+def unbounded(text: TextExcept) -> list[Unenforced]:
     """What is lost where the length of free text cannot be said."""
     if not text.least and text.most is None:
         return []
-    return [Loosened(text.where, "`minLength` and `maxLength` are not enforced between tags")]
+    return [Unenforced(text.where, "`minLength` and `maxLength` are not enforced between tags")]

@@ -33,15 +33,15 @@ from ..schema.normal_form import (
     one_pattern,
 )
 from .dialects.regex import regular
-from .language import Loosened, Node, Schema
+from .language import Node, Schema, Unenforced
 from .schema_grammar import json_text
 
-__all__ = ["Dialect", "InvalidSchema", "Loosened", "Schema", "check", "fit", "locate"]
+__all__ = ["Dialect", "InvalidSchema", "Schema", "Unenforced", "check", "fit", "locate"]
 
 Dialect = Literal["llguidance", "xgrammar"]
 
 
-def fit(schema: Schema, dialect: Dialect, where: str) -> tuple[Schema, list[Loosened]]:
+def fit(schema: Schema, dialect: Dialect, where: str) -> tuple[Schema, list[Unenforced]]:
     """The schema as `dialect`'s converter takes it: never tighter than `schema`, and everything that is looser is
     listed. The schema has passed `check`."""
     return _Fitter(schema, dialect, where).run()
@@ -49,16 +49,16 @@ def fit(schema: Schema, dialect: Dialect, where: str) -> tuple[Schema, list[Loos
 
 class _Fitter:
     def __init__(self, schema: Schema, dialect: Dialect, where: str) -> None:
-        self._loosened: dict[Loosened, None] = {}
+        self._loosened: dict[Unenforced, None] = {}
         self._algebra = Algebra(schema, where, self._note)
         self._xgrammar, self._where = dialect == "xgrammar", where
         self._names: dict[str, str] = {}  # pointer to the name of its definition
         self._order: list[str] = []
 
     def _note(self, where: str, what: str) -> None:
-        self._loosened[Loosened(where, what)] = None
+        self._loosened[Unenforced(where, what)] = None
 
-    def run(self) -> tuple[Schema, list[Loosened]]:
+    def run(self) -> tuple[Schema, list[Unenforced]]:
         fitted = self._write(self._algebra.root())
         definitions: dict[str, Any] = {}
         for pointer in self._order:  # which grows

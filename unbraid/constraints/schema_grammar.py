@@ -31,15 +31,15 @@ from .language import (
     NOTHING,
     Chars,
     Choice,
-    Free,
     Json,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Sequence,
     Text,
-    Whole,
+    TextExcept,
+    Unenforced,
     all_but,
     among,
     chars,
@@ -50,7 +50,7 @@ from .language import (
 )
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
-SPACE = Whole(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
+SPACE = Lexeme(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
 _COMMA = sequence(SPACE, Text(","), SPACE)
 _COLON = sequence(SPACE, Text(":"), SPACE)
 _DIGIT = chars("09")
@@ -80,7 +80,7 @@ class SchemaNodes:
 
     def __init__(self) -> None:
         self.rules: dict[str, Node] = {}
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
         self.anything: dict[tuple[object, ...], Node] = {}
         self._known: dict[str, Node] = {}
 
@@ -115,7 +115,7 @@ class OneSchema:
         return node
 
     def _note(self, where: str, what: str) -> None:
-        self._all.loosened.append(Loosened(where, what))
+        self._all.unenforced.append(Unenforced(where, what))
 
     def _rule(self, node: Node) -> Node:
         if isinstance(node, Rule):
@@ -136,7 +136,7 @@ class OneSchema:
             case Values(values):
                 return choice(*map(self._word, values))
             case Numbers():
-                return Whole(self._numbers(form))
+                return Lexeme(self._numbers(form))
             case Strings():
                 return self._string(form)
             case Arrays():
@@ -194,7 +194,7 @@ class OneSchema:
         if self._without and not form.patterns:
             if form.least or form.most is not None:
                 self._note(form.where, "`minLength` and `maxLength` are not enforced")
-            plain = Free((*self._without, '"', "\\", *map(chr, range(32))))
+            plain = TextExcept((*self._without, '"', "\\", *map(chr, range(32))))
             return sequence(Repeat(sequence(plain, _ESCAPE)), plain)
         return json_text(one_pattern(form, self._note))
 
@@ -256,7 +256,7 @@ class OneSchema:
 
 
 def _quoted(characters: Node) -> Node:
-    return Whole(sequence(Text('"'), characters, Text('"')))
+    return Lexeme(sequence(Text('"'), characters, Text('"')))
 
 
 def spaced(node: Node) -> Node:

@@ -24,7 +24,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class SpeechMarkup:
     """Spoken text with audio codes strewn into it. The codes are out of band: a marker or a character of the text may
     have codes between its parts. With a tokenizer the codes, like `open` and `close`, are tokens and nothing else."""
 
@@ -39,7 +39,7 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class TranscriptMarkup:
     """What was heard. Tags in it tell the language and the times; they are out of band, as audio codes are. With a
     tokenizer they are tokens and nothing else, and the times are read off their ids: few tokenizers spell them."""
 
@@ -261,8 +261,8 @@ class Format:
     """Other ways in which models of the family write calls; the renderer does not. (Where there are headers, they are
     read by their patterns, and these are for the constraint.)"""
     headers: Headers | None = None
-    speech: Speech | None = None
-    transcript: Transcript | None = None
+    speech: SpeechMarkup | None = None
+    transcript: TranscriptMarkup | None = None
     reasoning_in_content: bool = False
     """There is reasoning, and its place is the content."""
     ignored: tuple[str, ...] = ()

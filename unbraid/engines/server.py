@@ -124,7 +124,7 @@ class Server(ABC):
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         if not self.hears:
             refuse_audio(request, self.address.url)
-        await self._meet()
+        await self._discover()
         body = {**self.body(request), **self.extra}
         running, begun = True, False
         self._running += 1
@@ -191,13 +191,13 @@ class Server(ABC):
     async def check(self) -> None:
         try:
             await self.address.get(self.health, self._check_timeout)
-            await self._meet()
+            await self._discover()
         except EngineDown:
             raise
         except EngineError as error:
             raise EngineDown(str(error)) from error
 
-    async def _meet(self) -> None:
+    async def _discover(self) -> None:
         """Learn the model's name and context, once."""
         if self._met:
             return

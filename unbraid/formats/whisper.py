@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Format, Transcript
+from ..core.grammar import Format, TranscriptMarkup
 
 # In the order of their tokens. Cantonese came with large-v3.
 _CODES = """
@@ -13,7 +13,7 @@ ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
 
 WHISPER = Format(
     "whisper",
-    transcript=Transcript(
+    transcript=TranscriptMarkup(
         tuple(_CODES.split()),
         times=1501,
         ignored=("startoftranscript", "startoflm", "startofprev", "nospeech", "nocaptions"),

@@ -159,7 +159,7 @@ def _check_pattern(place: str, pattern: str) -> None:
     try:
         patterns.parse(pattern)
     except patterns.UnsupportedPattern:
-        pass  # Loosened, when it is fitted.
+        pass  # Unenforced, when it is fitted.
     except patterns.BadPattern as problem:
         try:
             re.compile(pattern)

@@ -168,15 +168,15 @@ class Algebra:
             return schema
         result = self._own(schema, where)
         if "$ref" in schema:
-            result = self.both(result, Ref(schema["$ref"]), where)
+            result = self.intersect(result, Ref(schema["$ref"]), where)
         for index, part in enumerate(schema.get("allOf", ())):
-            result = self.both(result, self.form(part, f"{where}.allOf[{index}]"), where)
+            result = self.intersect(result, self.form(part, f"{where}.allOf[{index}]"), where)
         for key in ("anyOf", "oneOf"):
             if key in schema:
                 options = [self.form(part, f"{where}.{key}[{index}]") for index, part in enumerate(schema[key])]
                 if key == "oneOf" and not self._all_apart(options):
                     self.note(where, "`oneOf` is taken as `anyOf`: its alternatives may overlap")
-                result = self.both(result, any_of(options), where)
+                result = self.intersect(result, any_of(options), where)
         return result
 
     def _own(self, schema: Mapping[str, Any], where: str) -> Form:
@@ -276,9 +276,9 @@ class Algebra:
         for name in properties:
             for node, form in matching:
                 if patterns.matches(node, name):
-                    properties[name] = self.both(properties[name], form, where)
+                    properties[name] = self.intersect(properties[name], form, where)
         if "propertyNames" in schema:
-            names = self.both(FREE["string"], self.form(schema["propertyNames"], f"{where}.propertyNames"), where)
+            names = self.intersect(FREE["string"], self.form(schema["propertyNames"], f"{where}.propertyNames"), where)
             properties = {name: form if self.admits(names, name) else False for name, form in properties.items()}
             node = _as_pattern(names)
             if names is False:
@@ -291,7 +291,7 @@ class Algebra:
         counts = self._counts(schema, "Properties", where)
         return objects(Objects(where, properties, required, tuple(matching), others, *counts))
 
-    def both(self, one: Form, other: Form, where: str) -> Form:
+    def intersect(self, one: Form, other: Form, where: str) -> Form:
         """What satisfies the two. Where that cannot be said, the first alone, which is noted."""
         if one is True or other is False:
             return other
@@ -303,11 +303,11 @@ class Algebra:
             if self._work > _MOST_WORK or self._depth > _MOST_DEPTH:
                 self.note(where, "only some of what it combines is enforced: together it is too large")
                 return one
-            return self._both(one, other, where)
+            return self._intersect(one, other, where)
         finally:
             self._depth -= 1
 
-    def _both(self, one: Form, other: Form, where: str) -> Form:
+    def _intersect(self, one: Form, other: Form, where: str) -> Form:
         for this, that in ((one, other), (other, one)):
             if isinstance(this, Ref):
                 target = self.target(this.pointer)
@@ -317,20 +317,20 @@ class Algebra:
                     return this
                 self._merging.add(key)
                 try:
-                    return self.both(target, that, where) if this is one else self.both(that, target, where)
+                    return self.intersect(target, that, where) if this is one else self.intersect(that, target, where)
                 finally:
                     self._merging.discard(key)
         if isinstance(one, Values):
             return any_of(Values((value,)) for value in one.values if self.admits(other, value))
         if isinstance(other, Values):
-            return self._both(other, one, where)
+            return self._intersect(other, one, where)
         if isinstance(one, AnyOf) or isinstance(other, AnyOf):
             ones = one.options if isinstance(one, AnyOf) else (one,)
             others = other.options if isinstance(other, AnyOf) else (other,)
             if len(ones) * len(others) > _MOST_OPTIONS:
                 self.note(where, "only some of its alternatives are combined: together they are too many")
                 return one
-            return any_of(self.both(left, right, where) for left in ones for right in others)
+            return any_of(self.intersect(left, right, where) for left in ones for right in others)
         match one, other:
             case Plain(), Plain():
                 return one if one.kind == other.kind else False
@@ -347,8 +347,8 @@ class Algebra:
                 return strings(Strings(one.where, least, most, found))
             case Arrays(), Arrays():
                 length = max(len(one.prefix), len(other.prefix))
-                prefix = tuple(self.both(_item(one, index), _item(other, index), where) for index in range(length))
-                items = self.both(one.items, other.items, where)
+                prefix = tuple(self.intersect(_item(one, index), _item(other, index), where) for index in range(length))
+                items = self.intersect(one.items, other.items, where)
                 least, most = max(one.least, other.least), _fewer(one.most, other.most)
                 return arrays(Arrays(one.where, prefix, items, least, most))
             case Objects(), Objects():
@@ -359,16 +359,17 @@ class Algebra:
     def _both_objects(self, one: Objects, other: Objects, where: str) -> Form:
         names = dict.fromkeys([*one.properties, *other.properties])
         properties = {
-            name: self.both(self._value(one, name, where), self._value(other, name, where), where) for name in names
+            name: self.intersect(self._value(one, name, where), self._value(other, name, where), where)
+            for name in names
         }
         matching: list[tuple[Node, Form]] = []
         if one.matching and other.matching:
             self.note(where, "only some of its `patternProperties` are enforced: they come from several schemas")
         source, beside = (one, other) if one.matching else (other, one)
         for node, form in source.matching:
-            matching.append((node, self.both(form, True if beside.matching else beside.others, where)))
+            matching.append((node, self.intersect(form, True if beside.matching else beside.others, where)))
         rest = True if one.matching and other.matching else beside.others
-        others = self.both(source.others, rest, where)
+        others = self.intersect(source.others, rest, where)
         required = tuple(dict.fromkeys(one.required + other.required))
         least, most = max(one.least, other.least), _fewer(one.most, other.most)
         return objects(Objects(one.where, properties, required, tuple(matching), others, least, most))
@@ -379,7 +380,7 @@ class Algebra:
         found = [inner for node, inner in form.matching if patterns.matches(node, name)]
         value = found[0] if found else form.others
         for inner in found[1:]:
-            value = self.both(value, inner, where)
+            value = self.intersect(value, inner, where)
         return value
 
     def admits(self, form: Form | None, value: Any) -> bool:

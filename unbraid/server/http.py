@@ -34,7 +34,7 @@ async def read_body(request: Request, most: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > most:
         raise _too_large(most)
-    return await until_the_end(_read(request, most))
+    return await until_shutdown(_read(request, most))
 
 
 async def _read(request: Request, most: int) -> bytes:
@@ -62,7 +62,7 @@ async def _left(receive: Receive) -> None:
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """The outcome of `work`, which is cancelled once the client is gone."""
-    task: asyncio.Future[T] = asyncio.ensure_future(until_the_end(work))
+    task: asyncio.Future[T] = asyncio.ensure_future(until_shutdown(work))
     watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
     try:
         await asyncio.wait([task, cast("asyncio.Future[T]", watcher)], return_when=asyncio.FIRST_COMPLETED)
@@ -98,7 +98,7 @@ def expire_all() -> None:
         task.cancel()
 
 
-async def until_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
     """The outcome of `work`, or `SHUTDOWN` where the server has to end before."""
     task = asyncio.ensure_future(work)
     _working.add(task)

@@ -160,7 +160,7 @@ def _constraint(
         vocabulary=service.vocabulary,
         prompt=prompt,
     )
-    service.tell_loosened(made)
+    service.log_unenforced(made)
     return made
 
 

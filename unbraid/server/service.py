@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from ..constraints import Constraint, Loosened
+from ..constraints import Constraint, Unenforced
 from ..constraints.constraint import Dialect
 from ..core.grammar import Format
 from ..core.machine.compiler import compile_format
@@ -74,7 +74,7 @@ class Service:
     created: int = field(default_factory=lambda: int(time.time()))
     metrics: Metrics = field(init=False)
     _planners: ThreadPoolExecutor = field(init=False)
-    _told: set[Loosened] = field(default_factory=set, init=False)
+    _told: set[Unenforced] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         # Threads of its own: what takes long here must not keep others waiting for theirs.
@@ -103,12 +103,12 @@ class Service:
             message = f"{param}: {choices} outputs are too many for one request; {self.most_choices} is the most"
             raise ApiError(400, message, param=param)
 
-    def tell_loosened(self, constraint: Constraint) -> None:
+    def log_unenforced(self, constraint: Constraint) -> None:
         """Say in the log what the engine cannot be held to."""
-        for loosened in [] if self.dialect is None else constraint.loosened(self.dialect):
-            if loosened not in self._told and len(self._told) < _MOST_TOLD:
-                self._told.add(loosened)
-                _log.warning("a constraint is not enforced in full: %s", loosened)
+        for unenforced in [] if self.dialect is None else constraint.unenforced(self.dialect):
+            if unenforced not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add(unenforced)
+                _log.warning("a constraint is not enforced in full: %s", unenforced)
 
     def check_model(self, name: str | None) -> str:
         """The name for the reply. Raises `ApiError` for one that is not served."""

@@ -14,13 +14,13 @@ from ..core.grammar import Format
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
 from .audio.decode import Samples
-from .listening import Hearing
+from .listening import ListenRequest
 
 Task = Literal["transcribe", "translate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class TranscriptionOptions:
     """What a user wants of a recording."""
 
     task: Task = "transcribe"
@@ -75,11 +75,11 @@ class Adapter(Protocol):
     @property
     def supports_translation(self) -> bool: ...
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: TranscriptionOptions) -> None:
         """Raise `UnbraidError` for what the model cannot do."""
         ...
 
-    def hearing(self, samples: Samples, wish: Wish, temperature: float) -> Hearing:
+    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> ListenRequest:
         """What to ask of the model for one chunk: the fused request, where the language is to be detected."""
         ...
 

@@ -11,10 +11,10 @@ from ..constraints.dialects.token_sets import TokenSets
 from ..core.events import Content, Event, Language, Timestamp
 from ..core.machine.machine import Parser
 from ..engines.base import EngineFailed
-from .adapters import Adapter, Wish
+from .adapters import Adapter, TranscriptionOptions
 from .audio.chunking import Chunk
 from .audio.decode import RATE
-from .listening import ANYTHING, Heard, Listener, Opening
+from .listening import ANYTHING, ListenEnd, Listener, Opening
 from .transcript import Delta, Detected, Segment, TranscriptEvent, compression_ratio
 from .words import Word, placed, words_of
 
@@ -50,11 +50,11 @@ class Attempt:
     listener: Listener
     adapter: Adapter
     chunk: Chunk
-    wish: Wish
+    wish: TranscriptionOptions
     temperature: float
     prefix: TokenSets = ANYTHING
     """What the output was made to begin with."""
-    heard: Heard | None = None
+    heard: ListenEnd | None = None
     no_speech: float | None = None
     """How likely it is that nobody spoke: known before the first text, where the model says it then."""
     tokens: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Attempt:
         segments = _Segments(self)
         async with aclosing(self.listener.listen(request)) as outputs:
             async for output in outputs:
-                if isinstance(output, Heard):
+                if isinstance(output, ListenEnd):
                     self.heard, self.no_speech = output, output.no_speech
                     continue
                 if isinstance(output, Opening):
@@ -197,7 +197,7 @@ class _Segments:
                 self._time(max(self._begin, min(event.seconds, attempt.seconds)))
             self._next = last + 1
 
-    def finish(self, heard: Heard) -> Iterator[Segment]:
+    def finish(self, heard: ListenEnd) -> Iterator[Segment]:
         self._close(self._attempt.seconds)
         attempt, start = self._attempt, self._attempt.chunk.start
         for stretch, words in zip(self._done, self._words(heard), strict=True):
@@ -215,7 +215,7 @@ class _Segments:
                 ),
             )
 
-    def _words(self, heard: Heard) -> Iterator[list[Word]]:
+    def _words(self, heard: ListenEnd) -> Iterator[list[Word]]:
         """Of each stretch, with times of the chunk. None where the model did not tell them."""
         if not heard.times:
             yield from ([] for _ in self._done)

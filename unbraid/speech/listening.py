@@ -19,7 +19,7 @@ HeardReason = Literal["stop", "length", "loop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hearing:
+class ListenRequest:
     """What a model is asked to listen to."""
 
     samples: Samples = field(repr=False)
@@ -35,7 +35,7 @@ class Hearing:
     max_tokens: int | None = None
     """As many as the model has room for, if None."""
     words: bool = False
-    """Whether `Heard.times` are wanted; only where the listener `tells_words`."""
+    """Whether `ListenEnd.times` are wanted; only where the listener `tells_words`."""
     beams: int = 1
     """How many outputs are followed at once, of which the likeliest is told; at most the listener's `most_beams`, and
     only without a temperature."""
@@ -49,7 +49,7 @@ class Opening(Piece):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ListenEnd:
     """The end of the output."""
 
     reason: HeardReason
@@ -61,8 +61,8 @@ class Heard:
     choices: Mapping[int, float] = field(default_factory=dict)
     """How likely each token of the first set was that had several, among them."""
     times: tuple[float, ...] = ()
-    """Where `Hearing.words` asks for it: when each token of the output begins, in seconds of the chunk, and when the
-    last one ends."""
+    """Where `ListenRequest.words` asks for it: when each token of the output begins, in seconds of the chunk, and when
+    the last one ends."""
 
 
 @runtime_checkable
@@ -96,8 +96,8 @@ class Listener(Protocol):
         """How many chunks are worth asking for at once."""
         ...
 
-    def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
-        """The output, piece by piece, then `Heard`. Each piece has the logprobs of its tokens; the first may be an
+    def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
+        """The output, piece by piece, then `ListenEnd`. Each piece has the logprobs of its tokens; the first may be an
         `Opening`. Closing the generator aborts the work."""
         ...
 

@@ -6,7 +6,7 @@ import html
 import math
 from typing import Any, Literal, get_args
 
-from .adapters import Wish
+from .adapters import TranscriptionOptions
 from .languages import LANGUAGES
 from .transcript import Segment, Transcript
 from .words import Word
@@ -17,7 +17,7 @@ TIMED: tuple[Shape, ...] = ("verbose_json", "srt", "vtt")
 """Those that say when it was said."""
 
 
-def shaped(transcript: Transcript, shape: Shape, wish: Wish) -> str | dict[str, Any]:
+def shaped(transcript: Transcript, shape: Shape, wish: TranscriptionOptions) -> str | dict[str, Any]:
     """The transcript in one of the shapes: text, or what is to be written as JSON."""
     if shape == "text":
         return transcript.text + "\n"
@@ -38,7 +38,7 @@ def as_json(transcript: Transcript) -> dict[str, Any]:
     return {"text": transcript.text, "language": transcript.language, **warnings, "usage": usage(transcript)}
 
 
-def as_verbose_json(transcript: Transcript, wish: Wish) -> dict[str, Any]:
+def as_verbose_json(transcript: Transcript, wish: TranscriptionOptions) -> dict[str, Any]:
     """As OpenAI's API says it, where the language is a name; its code and its probability stand beside it. Segments are
     there also where only words were asked for, which is more than OpenAI's API says then."""
     language = transcript.language

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..engines.base import EngineFailed
-from .adapters import Adapter, BadWish, Wish, adapter_for
+from .adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
 from .attempt import Attempt, Spent, Thresholds
 from .audio.chunking import Chunk, cut, is_silent
 from .audio.decode import RATE, Samples
@@ -41,7 +41,7 @@ class Transcriber:
         self.adapter = adapter or adapter_for(listener.vocabulary)
         self._thresholds = thresholds
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: TranscriptionOptions) -> None:
         """Raise `UnbraidError` for what the model cannot do: `BadWish` where it is not the adapter who says so."""
         self.adapter.check(wish)
         if wish.words and not tells_words(self.listener):
@@ -54,7 +54,7 @@ class Transcriber:
             raise BadWish("several beams leave nothing to chance: leave them or the temperature out", "beams")
 
     async def run(
-        self, blocks: Iterable[Samples], wish: Wish, *, stream: bool = False
+        self, blocks: Iterable[Samples], wish: TranscriptionOptions, *, stream: bool = False
     ) -> AsyncGenerator[TranscriptEvent, None]:
         """All that comes of a recording, whose samples are read as they are needed.
 
@@ -86,7 +86,7 @@ class Transcriber:
                 await turn.cancel()
         yield whole.transcript(getattr(blocks, "warnings", ()))
 
-    async def transcribe(self, blocks: Iterable[Samples], wish: Wish) -> Transcript:
+    async def transcribe(self, blocks: Iterable[Samples], wish: TranscriptionOptions) -> Transcript:
         """The transcript alone."""
         found: Transcript | None = None
         async for event in self.run(blocks, wish):
@@ -97,7 +97,7 @@ class Transcriber:
 
     # --- One chunk -------------------------------------------------------------------------------------------------
 
-    async def hear(self, chunk: Chunk, wish: Wish, stream: bool) -> AsyncGenerator[_Told, None]:
+    async def hear(self, chunk: Chunk, wish: TranscriptionOptions, stream: bool) -> AsyncGenerator[_Told, None]:
         if is_silent(chunk.samples):
             return
         limits = self._thresholds
@@ -152,12 +152,12 @@ _Told = TranscriptEvent | Spent | _Warned
 class _Turn:
     """One chunk at work, whose events wait until it is its turn."""
 
-    def __init__(self, transcriber: Transcriber, chunk: Chunk, wish: Wish, stream: bool) -> None:
+    def __init__(self, transcriber: Transcriber, chunk: Chunk, wish: TranscriptionOptions, stream: bool) -> None:
         self.end = chunk.start + len(chunk.samples) / RATE
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._task = asyncio.create_task(self._run(transcriber, chunk, wish, stream))
 
-    async def _run(self, transcriber: Transcriber, chunk: Chunk, wish: Wish, stream: bool) -> None:
+    async def _run(self, transcriber: Transcriber, chunk: Chunk, wish: TranscriptionOptions, stream: bool) -> None:
         try:
             async with aclosing(transcriber.hear(chunk, wish, stream)) as events:
                 async for event in events:

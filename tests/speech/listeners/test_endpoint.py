@@ -12,7 +12,7 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.wav import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.transcriber import Transcriber
@@ -57,14 +57,14 @@ async def endpoint(*servers: RunningServer | FakeServer, **options: Any) -> Asyn
 @pytest.mark.parametrize(
     ("language", "name", "wish"),
     [
-        ("en", "jfk", Wish()),
-        ("fr", "demo-thanks", Wish(language="French")),
-        ("es", "demo-thanks", Wish(timestamps=True)),
-        ("en", "demo-congrats", Wish(temperature=0.0)),  # several chunks
+        ("en", "jfk", TranscriptionOptions()),
+        ("fr", "demo-thanks", TranscriptionOptions(language="French")),
+        ("es", "demo-thanks", TranscriptionOptions(timestamps=True)),
+        ("en", "demo-congrats", TranscriptionOptions(temperature=0.0)),  # several chunks
     ],
 )
 def test_the_endpoint_says_what_its_model_says(
-    behind: RunningServer, embedded: WhisperEngine, language: str, name: str, wish: Wish
+    behind: RunningServer, embedded: WhisperEngine, language: str, name: str, wish: TranscriptionOptions
 ) -> None:
     async def both() -> tuple[Transcript, Transcript]:
         samples = recording(language, name).samples
@@ -81,7 +81,7 @@ def test_the_endpoint_says_what_its_model_says(
 
 
 def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: WhisperEngine) -> None:
-    samples, wish = recording("es", "demo-thanks").samples, Wish(task="translate")
+    samples, wish = recording("es", "demo-thanks").samples, TranscriptionOptions(task="translate")
 
     async def both() -> tuple[Transcript, Transcript]:
         async with endpoint(behind) as listener:
@@ -95,7 +95,7 @@ def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: 
 def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
     async def found() -> list[TranscriptEvent]:
         async with endpoint(behind) as listener:
-            return await events_of(listener, recording("fr", "tt-weasels").samples, Wish(), stream=True)
+            return await events_of(listener, recording("fr", "tt-weasels").samples, TranscriptionOptions(), stream=True)
 
     events = run(found())
     assert [event.language for event in events if isinstance(event, Detected)] == ["fr"]
@@ -103,16 +103,16 @@ def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
 
 
 def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
-    async def ask(wish: Wish, **options: Any) -> None:
+    async def ask(wish: TranscriptionOptions, **options: Any) -> None:
         async with endpoint(behind, **options) as listener:
             await Transcriber(listener).transcribe([recording("en", "tt-weasels").samples], wish)
 
     with pytest.raises(UnbraidError, match="takes one language or none"):
-        run(ask(Wish(languages=("en", "de"))))
+        run(ask(TranscriptionOptions(languages=("en", "de"))))
     with pytest.raises(Unsupported, match="knows no language 'klingon'"):  # the endpoint says so
-        run(ask(Wish(language="klingon")))
+        run(ask(TranscriptionOptions(language="klingon")))
     with pytest.raises(UnbraidError, match="does not transcribe here"):
-        run(ask(Wish(), model="whisper-9"))
+        run(ask(TranscriptionOptions(), model="whisper-9"))
 
 
 @in_loop
@@ -153,7 +153,7 @@ VERBOSE = {
 }
 
 
-async def asked_of(server: FakeEndpoint, wish: Wish = PLAIN, **options: Any) -> Transcript:
+async def asked_of(server: FakeEndpoint, wish: TranscriptionOptions = PLAIN, **options: Any) -> Transcript:
     async with server, endpoint(server, **options) as listener:
         return await Transcriber(listener).transcribe([speech()], wish)
 
@@ -194,7 +194,7 @@ async def test_however_it_is_said(server: FakeEndpoint, text: str, language: str
 async def test_segments_of_a_reply() -> None:
     """Their times are rounded to Whisper's, and lie within the chunk."""
     server = FakeEndpoint(VERBOSE, whole=True)
-    found = await asked_of(server, Wish(timestamps=True))
+    found = await asked_of(server, TranscriptionOptions(timestamps=True))
     end = round(len(speech()) / 16000, 2)
     assert times(found) == [(0.02, 1.28, " Weasels."), (1.28, end, " Have eaten.")]
     assert (found.text, found.language) == ("Weasels. Have eaten.", "en")
@@ -208,20 +208,22 @@ async def test_segments_of_a_reply() -> None:
 async def test_a_time_that_is_no_number() -> None:
     """Some servers' JSON has NaN in it, and so has Python's."""
     segment = {"id": 0, "start": float("nan"), "end": 1.27, "text": "Weasels."}
-    found = await asked_of(FakeEndpoint({**VERBOSE, "segments": [segment]}, whole=True), Wish(timestamps=True))
+    found = await asked_of(
+        FakeEndpoint({**VERBOSE, "segments": [segment]}, whole=True), TranscriptionOptions(timestamps=True)
+    )
     assert times(found) == [(0.0, 1.28, " Weasels.")]
 
 
 @in_loop
 async def test_a_reply_without_segments_is_one() -> None:
-    found = await asked_of(FakeEndpoint({"text": "Weasels."}, whole=True), Wish(timestamps=True))
+    found = await asked_of(FakeEndpoint({"text": "Weasels."}, whole=True), TranscriptionOptions(timestamps=True))
     assert times(found) == [(0.0, round(len(speech()) / 16000, 2), " Weasels.")]
 
 
 @in_loop
 async def test_what_is_asked() -> None:
     server = FakeEndpoint({"text": "Weasels."}, whole=True)
-    wish = Wish(language="English", prompt=" Weasels ", temperature=0.3, seed=7)
+    wish = TranscriptionOptions(language="English", prompt=" Weasels ", temperature=0.3, seed=7)
     found = await asked_of(server, wish, model="whisper-large", api_key="secret")
     assert found.language == "en", "what was given, where the reply does not say it"
     [asked] = server.generated
@@ -242,7 +244,7 @@ async def test_what_is_asked() -> None:
 @in_loop
 async def test_the_model_is_asked_for() -> None:
     server = FakeEndpoint({"text": "Weasels."}, whole=True)
-    await asked_of(server, Wish(), model=None)
+    await asked_of(server, TranscriptionOptions(), model=None)
     assert [asked["model"] for asked in server.generated] == ["fake"]
 
 
@@ -254,7 +256,7 @@ async def test_chunks_are_joined_as_their_script_has_it(first: str, joined: str)
     server = FakeEndpoint({"text": first}, whole=True)
     noise = np.random.default_rng(0).normal(0.0, 0.1, 16000 * 40).astype(np.float32)
     async with server, endpoint(server) as listener:
-        found = await Transcriber(listener).transcribe([noise], Wish())
+        found = await Transcriber(listener).transcribe([noise], TranscriptionOptions())
     assert found.text == joined
 
 
@@ -285,7 +287,7 @@ async def test_another_server_where_one_fails() -> None:
     broken = FakeEndpoint(fault=Fault("status", status=500))
     async with broken, FakeEndpoint({"text": "Weasels."}, whole=True) as well, endpoint(broken, well) as listener:
         for _ in range(3):
-            assert (await Transcriber(listener).transcribe([speech()], Wish())).text == "Weasels."
+            assert (await Transcriber(listener).transcribe([speech()], TranscriptionOptions())).text == "Weasels."
         assert len(well.generated) == 3
 
 

@@ -19,7 +19,7 @@ from unbraid import UnbraidError
 from unbraid.cli import main
 from unbraid.server.loading.service import load
 from unbraid.server.settings import Options, add_options, read_options
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.loading import ChosenListener, load_chosen
 
 from ...support.places import ROOT
@@ -80,7 +80,7 @@ def test_sglang_says_which_tokens_its_model_has() -> None:
         async with FakeSGLangWhisper(folder=str(files(TINY).folder)) as server:
             service = await load(options(transcription_engine="sglang", transcription_url=(server.url,)))
             assert service.transcriber is not None
-            found = await service.transcriber.transcribe([speech()], Wish())
+            found = await service.transcriber.transcribe([speech()], TranscriptionOptions())
             await service.transcriber.listener.close()
             return service.listener_names, found.text, server.generated[0]["sampling_params"]["logit_bias"]
 

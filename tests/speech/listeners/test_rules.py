@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from unbraid.constraints.dialects.token_sets import TokenSets
-from unbraid.speech.adapters import Task, Wish
+from unbraid.speech.adapters import Task, TranscriptionOptions
 from unbraid.speech.decoding.decoding import Logits, Writing
 from unbraid.speech.engines.sglang import _constraint
 from unbraid.speech.engines.vllm import ASKED, TOLD
@@ -36,7 +36,7 @@ def rules() -> WhisperRules:
     return WhisperRules.of(tokens()._vocabulary, {}, files("whisper-tiny").generation_config)
 
 
-def prefix(wish: Wish) -> TokenSets:
+def prefix(wish: TranscriptionOptions) -> TokenSets:
     return WhisperAdapter(tokens()._vocabulary).hearing(np.zeros(0, np.float32), wish, 0.0).prefix
 
 
@@ -99,7 +99,7 @@ def outputs(seed: int) -> Row:
     """An output that has got to somewhere, by chance."""
     chance = np.random.default_rng(seed)
     timestamps = bool(chance.integers(2))
-    begins = prefix(Wish(timestamps=timestamps, language=("de" if chance.integers(2) else None)))
+    begins = prefix(TranscriptionOptions(timestamps=timestamps, language=("de" if chance.integers(2) else None)))
     output: list[int] = []
     for step in range(int(chance.integers(14))):
         logits = some_logits(1000 * seed + step, times=float(chance.choice([-9.0, 0.0, 9.0])))
@@ -149,7 +149,7 @@ def test_only_what_is_likelier_than_all_that_is_told_is_chosen(processor: Any) -
     """That nobody speaks is told even where the model is sure of it."""
     logits = some_logits(1)
     logits[rules().silence] = 60.0
-    [found] = applied(processor, [(prefix(Wish()), False, [])], [logits])
+    [found] = applied(processor, [(prefix(TranscriptionOptions()), False, [])], [logits])
     assert int(found.argmax()) in tokens().languages.values()
     assert found[rules().silence] == pytest.approx(-TOLD, abs=1e-2)
 
@@ -166,7 +166,7 @@ def compiler() -> Any:
     return xgrammar.GrammarCompiler(known)
 
 
-def masks(wish: Wish, output: Sequence[int]) -> list[set[int]]:
+def masks(wish: TranscriptionOptions, output: Sequence[int]) -> list[set[int]]:
     """Which tokens xgrammar lets come, before each of these and after them."""
     xgrammar = pytest.importorskip("xgrammar", reason="xgrammar is not installed here: make test-engines")
     import torch
@@ -195,7 +195,7 @@ def special(found: set[int]) -> set[int]:
 def test_the_grammar_of_text() -> None:
     known = tokens()
     output = [known.languages["de"], known.transcribe, known.no_timestamps, *words(" Guten Tag")]
-    first, second, third, *rest = masks(Wish(languages=("de", "en")), output)
+    first, second, third, *rest = masks(TranscriptionOptions(languages=("de", "en")), output)
     assert first == {known.languages["de"], known.languages["en"]}
     assert (second, third) == ({known.transcribe}, {known.no_timestamps})
     for found in rest:
@@ -208,7 +208,7 @@ def test_the_grammar_of_times() -> None:
     every = set(range(known.first_timestamp, known.last_timestamp + 1))
     output = [known.languages["en"], known.translate, known.timestamp(0.0), *words(" Hello")]
     output += [known.timestamp(2.0), known.timestamp(2.0), *words(" World"), known.timestamp(4.0)]
-    found = masks(Wish(task="translate", timestamps=True), output)
+    found = masks(TranscriptionOptions(task="translate", timestamps=True), output)
     assert found[0] == set(known.languages.values())
     assert found[1] == {known.translate}
     assert found[2] == set(range(known.first_timestamp, known.timestamp(1.0) + 1))
@@ -225,7 +225,7 @@ def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
     """xgrammar, which keeps what it has compiled, does not take one for the other."""
     known = tokens()
     wishes = [
-        Wish(language=language, task=task, timestamps=timestamps)
+        TranscriptionOptions(language=language, task=task, timestamps=timestamps)
         for language in ("en", "de")
         for task in get_args(Task)
     ]
@@ -240,7 +240,7 @@ def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
 def test_the_grammar_lets_a_whisper_say_what_it_says(language: str, name: str, timestamps: bool) -> None:
     """The embedded one, which is held to its own rules."""
     compiler()
-    wish = Wish(timestamps=timestamps)
+    wish = TranscriptionOptions(timestamps=timestamps)
     asked = WhisperAdapter(tokens()._vocabulary).hearing(recording(language, name).samples, wish, 0.0)
     output = [one.token for one in heard(asked)]
     assert output[0] == tokens().languages[language]

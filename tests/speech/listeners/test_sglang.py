@@ -11,7 +11,7 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
 from unbraid.engines.base import TokenLogprob
-from unbraid.speech.adapters import Wish, adapter_for
+from unbraid.speech.adapters import TranscriptionOptions, adapter_for
 from unbraid.speech.engines.sglang import SGLangWhisper
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
@@ -48,15 +48,15 @@ async def sglang(server: FakeSGLangWhisper, **options: Any) -> AsyncGenerator[SG
 @pytest.mark.parametrize(
     ("language", "name", "wish", "incremental"),
     [
-        ("en", "jfk", Wish(), True),
-        ("en", "tt-weasels", Wish(), False),
-        ("es", "demo-thanks", Wish(timestamps=True), True),
-        ("fr", "tt-weasels", Wish(languages=("fr", "en")), True),
-        ("es", "tt-weasels", Wish(task="translate", language="es", temperature=0.0), True),
+        ("en", "jfk", TranscriptionOptions(), True),
+        ("en", "tt-weasels", TranscriptionOptions(), False),
+        ("es", "demo-thanks", TranscriptionOptions(timestamps=True), True),
+        ("fr", "tt-weasels", TranscriptionOptions(languages=("fr", "en")), True),
+        ("es", "tt-weasels", TranscriptionOptions(task="translate", language="es", temperature=0.0), True),
     ],
 )
 def test_sglang_says_what_its_model_says(
-    embedded: WhisperEngine, language: str, name: str, wish: Wish, incremental: bool
+    embedded: WhisperEngine, language: str, name: str, wish: TranscriptionOptions, incremental: bool
 ) -> None:
     """With a real Whisper behind what stands in for SGLang: one request a chunk, in which the language is chosen."""
     samples = recording(language, name).samples
@@ -88,7 +88,9 @@ def test_what_sglang_is_told_not_to_write() -> None:
 
     async def ask() -> None:
         async with sglang(server) as listener:
-            await Transcriber(listener).transcribe([speech()], Wish(language="en", temperature=0.2, seed=5))
+            await Transcriber(listener).transcribe(
+                [speech()], TranscriptionOptions(language="en", temperature=0.2, seed=5)
+            )
 
     run(ask())
     [asked] = server.generated
@@ -114,7 +116,9 @@ def test_a_loop_is_stopped() -> None:
     async def ask() -> Any:
         async with sglang(server) as listener:
             adapter = adapter_for(listener.vocabulary)
-            outputs = [output async for output in listener.listen(adapter.hearing(speech(), Wish(), 0.0))]
+            outputs = [
+                output async for output in listener.listen(adapter.hearing(speech(), TranscriptionOptions(), 0.0))
+            ]
             await listener.close()
             return outputs
 
@@ -128,7 +132,7 @@ def test_a_loop_is_stopped() -> None:
 async def test_what_sglang_cannot_do() -> None:
     async with sglang(FakeSGLangWhisper()) as listener:
         with pytest.raises(Unsupported, match="prompt: SGLang's Whisper takes none"):
-            await Transcriber(listener).transcribe([speech()], Wish(prompt="Weasels"))
+            await Transcriber(listener).transcribe([speech()], TranscriptionOptions(prompt="Weasels"))
 
 
 @pytest.mark.parametrize(
@@ -141,4 +145,4 @@ async def test_faults_of_sglang(fault: Fault, error: type[Exception]) -> None:
     server = FakeSGLangWhisper(lambda request: [TokenLogprob(token, b"", 0.0) for token in said], fault=fault)
     async with sglang(server) as listener:
         with pytest.raises(error):
-            await Transcriber(listener).transcribe([speech()], Wish())
+            await Transcriber(listener).transcribe([speech()], TranscriptionOptions())

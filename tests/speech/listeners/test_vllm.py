@@ -25,10 +25,10 @@ from unbraid.engines import EngineDown, Unsupported
 from unbraid.engines.base import Piece, PromptTooLong
 from unbraid.server.loading.service import load
 from unbraid.server.settings import Options
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.engines.vllm import VLLMWhisper
-from unbraid.speech.listening import Heard, Hearing
+from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -77,7 +77,7 @@ def embedded() -> dict[Path, Transcript]:
     async def heard() -> list[Transcript]:
         engine = WhisperEngine(files(TINY), parallel=2, threads=1)
         transcriber = Transcriber(engine)
-        found = [await transcriber.transcribe([one.samples], Wish()) for one in recordings()]
+        found = [await transcriber.transcribe([one.samples], TranscriptionOptions()) for one in recordings()]
         await engine.close()
         return found
 
@@ -102,18 +102,20 @@ class Local:
 
         return self.runner.run(bounded())
 
-    def transcribe(self, one: Recording, wish: Wish) -> Transcript:
+    def transcribe(self, one: Recording, wish: TranscriptionOptions) -> Transcript:
         return self.run(Transcriber(self.engine).transcribe([one.samples], wish))
 
-    def hear(self, one: Recording, wish: Wish, temperature: float = 0.0, **more: Any) -> tuple[list[Piece], Heard]:
+    def hear(
+        self, one: Recording, wish: TranscriptionOptions, temperature: float = 0.0, **more: Any
+    ) -> tuple[list[Piece], ListenEnd]:
         asked = Transcriber(self.engine).adapter.hearing(one.samples, wish, temperature)
-        fields = {name: getattr(asked, name) for name in Hearing.__dataclass_fields__}
+        fields = {name: getattr(asked, name) for name in ListenRequest.__dataclass_fields__}
 
-        async def outputs() -> list[Piece | Heard]:
-            return [output async for output in self.engine.listen(Hearing(**{**fields, **more}))]
+        async def outputs() -> list[Piece | ListenEnd]:
+            return [output async for output in self.engine.listen(ListenRequest(**{**fields, **more}))]
 
         *pieces, end = self.run(outputs())
-        assert isinstance(end, Heard)
+        assert isinstance(end, ListenEnd)
         assert all(isinstance(piece, Piece) and piece.ids for piece in pieces)
         return pieces, end  # type: ignore[return-value]
 
@@ -155,7 +157,7 @@ def test_the_language_is_found_in_the_request_that_transcribes(
 ) -> None:
     one = recordings()[number]
     before = requests()
-    found = local.transcribe(one, Wish(temperature=0.0))
+    found = local.transcribe(one, TranscriptionOptions(temperature=0.0))
     assert requests() - before == 1
     beside = embedded[one.path]
     assert (found.language, beside.language) == (one.language, one.language)
@@ -166,19 +168,21 @@ def test_the_language_is_found_in_the_request_that_transcribes(
 
 
 def test_it_hears_what_the_embedded_one_hears(local: Local, embedded: dict[Path, Transcript]) -> None:
-    found = [local.transcribe(one, Wish()).text for one in recordings()]
+    found = [local.transcribe(one, TranscriptionOptions()).text for one in recordings()]
     same = [agreement(text, embedded[one.path].text) for one, text in zip(recordings(), found, strict=True)]
     assert sum(same) / len(same) > 0.85
 
 
 def test_streamed_is_whole(local: Local) -> None:
-    found = local.run(transcript_of(local.engine, recording("en", "demo-congrats").samples, Wish(temperature=0.0)))
+    found = local.run(
+        transcript_of(local.engine, recording("en", "demo-congrats").samples, TranscriptionOptions(temperature=0.0))
+    )
     assert found.duration > 30, "several chunks"
     assert "congratulations" in found.text.lower()
 
 
 def test_what_a_request_tells(local: Local) -> None:
-    pieces, heard = local.hear(recording("en", "jfk"), Wish())
+    pieces, heard = local.hear(recording("en", "jfk"), TranscriptionOptions())
     known = local.engine._rules.tokens
     assert ids(pieces)[:3] == [known.languages["en"], known.transcribe, known.no_timestamps]
     assert ids(pieces)[-1] == known.eot
@@ -197,39 +201,44 @@ def test_what_a_request_tells(local: Local) -> None:
 
 def test_nobody_speaks_in_noise(local: Local) -> None:
     noise = np.random.default_rng(0).normal(0.0, 0.01, 16000 * 5).astype(np.float32)
-    _, speech = local.hear(recording("en", "jfk"), Wish())
-    _, silence = local.hear(recording("en", "jfk"), Wish(), samples=noise)
+    _, speech = local.hear(recording("en", "jfk"), TranscriptionOptions())
+    _, silence = local.hear(recording("en", "jfk"), TranscriptionOptions(), samples=noise)
     assert speech.no_speech is not None
     assert silence.no_speech is not None
     assert silence.no_speech > speech.no_speech
 
 
 def test_the_language_is_one_of_those_that_it_may_be(local: Local) -> None:
-    _, heard = local.hear(recording("en", "jfk"), Wish(languages=("de", "fr")))
+    _, heard = local.hear(recording("en", "jfk"), TranscriptionOptions(languages=("de", "fr")))
     known = local.engine._rules.tokens
     assert heard.choices.keys() == {known.languages["de"], known.languages["fr"]}
-    assert local.transcribe(recording("en", "jfk"), Wish(languages=("de", "fr"))).language in ("de", "fr")
+    assert local.transcribe(recording("en", "jfk"), TranscriptionOptions(languages=("de", "fr"))).language in (
+        "de",
+        "fr",
+    )
 
 
 def test_a_language_that_is_given_and_a_prompt(local: Local) -> None:
     known = local.engine._rules.tokens
-    pieces, heard = local.hear(recording("es", "demo-thanks"), Wish(language="Spanish", prompt="Asterisk, PBX"))
+    pieces, heard = local.hear(
+        recording("es", "demo-thanks"), TranscriptionOptions(language="Spanish", prompt="Asterisk, PBX")
+    )
     assert ids(pieces)[0] == known.languages["es"]
     assert heard.choices == {}
     assert heard.prompt_tokens > 3, "the prompt is part of what the decoder is given"
-    one, plain = recording("es", "demo-thanks"), Wish(language="es", temperature=0.0)
+    one, plain = recording("es", "demo-thanks"), TranscriptionOptions(language="es", temperature=0.0)
     assert "Asterisk" not in local.transcribe(one, plain).text, "it is spelled as it sounds"
     assert "Asterisk" in local.transcribe(one, replace(plain, prompt="Asterisk, PBX")).text
 
 
 def test_translations(local: Local) -> None:
-    pieces, _ = local.hear(recording("es", "demo-thanks"), Wish(task="translate"))
+    pieces, _ = local.hear(recording("es", "demo-thanks"), TranscriptionOptions(task="translate"))
     assert ids(pieces)[1] == local.engine._rules.tokens.translate
 
 
 def test_times(local: Local) -> None:
     one = recording("ru", "demo-abouttotry")
-    found = local.transcribe(one, Wish(timestamps=True, temperature=0.0))
+    found = local.transcribe(one, TranscriptionOptions(timestamps=True, temperature=0.0))
     assert len(found.segments) > 1
     last = 0.0
     for start, end, text in times(found):
@@ -240,39 +249,39 @@ def test_times(local: Local) -> None:
 
 def test_chance_and_seeds(local: Local) -> None:
     one = recording("ru", "demo-abouttotry")
-    first = local.hear(one, Wish(seed=1), 1.0)
-    assert ids(first[0]) == ids(local.hear(one, Wish(seed=1), 1.0)[0])
-    assert ids(first[0]) != ids(local.hear(one, Wish(seed=2), 1.0)[0])
+    first = local.hear(one, TranscriptionOptions(seed=1), 1.0)
+    assert ids(first[0]) == ids(local.hear(one, TranscriptionOptions(seed=1), 1.0)[0])
+    assert ids(first[0]) != ids(local.hear(one, TranscriptionOptions(seed=2), 1.0)[0])
     known = local.engine._rules.tokens
     assert ids(first[0])[0] == known.languages["ru"], "the language is never left to chance"
-    greedy = local.hear(one, Wish())[1]
+    greedy = local.hear(one, TranscriptionOptions())[1]
     assert first[1].no_speech == pytest.approx(greedy.no_speech, abs=1e-3), "and what is told does not depend on it"
     assert first[1].choices == pytest.approx(greedy.choices, abs=1e-3)
 
 
 def test_length(local: Local) -> None:
-    pieces, heard = local.hear(recording("en", "jfk"), Wish(), max_tokens=7)
+    pieces, heard = local.hear(recording("en", "jfk"), TranscriptionOptions(), max_tokens=7)
     assert (heard.reason, heard.completion_tokens, len(ids(pieces))) == ("length", 7, 7)
     with pytest.raises(PromptTooLong, match="448"):
-        local.hear(recording("en", "jfk"), Wish(), prompt=(1,) * 448)
+        local.hear(recording("en", "jfk"), TranscriptionOptions(), prompt=(1,) * 448)
 
 
 def test_several_at_once(local: Local) -> None:
     async def all_of_them() -> list[Transcript]:
         transcriber = Transcriber(local.engine)
-        wishes = [Wish(temperature=0.0), Wish(timestamps=True, temperature=0.0)]
+        wishes = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
         work = [transcriber.transcribe([one.samples], wish) for one in recordings() for wish in wishes]
         return await asyncio.gather(*work)
 
     together = local.run(all_of_them())
-    alone = local.transcribe(recordings()[2], Wish(temperature=0.0))
+    alone = local.transcribe(recordings()[2], TranscriptionOptions(temperature=0.0))
     assert together[4].text == alone.text
     assert [found.language for found in together[::2]] == [one.language for one in recordings()]
 
 
 def test_leaving_aborts(local: Local) -> None:
     async def leave() -> None:
-        asked = Transcriber(local.engine).adapter.hearing(recording("en", "jfk").samples, Wish(), 0.0)
+        asked = Transcriber(local.engine).adapter.hearing(recording("en", "jfk").samples, TranscriptionOptions(), 0.0)
         outputs = local.engine.listen(asked)
         await anext(outputs)
         assert local.engine.load.running == 1
@@ -280,7 +289,7 @@ def test_leaving_aborts(local: Local) -> None:
         assert local.engine.load.running == 0
 
     local.run(leave())
-    assert local.transcribe(recording("en", "tt-weasels"), Wish()).text
+    assert local.transcribe(recording("en", "tt-weasels"), TranscriptionOptions()).text
 
 
 def test_what_is_no_whisper() -> None:
@@ -307,7 +316,7 @@ def test_a_closed_engine_says_so(local: Local) -> None:
     async def close() -> None:
         await local.engine.close()
         with pytest.raises(EngineDown, match="closed"):
-            await Transcriber(local.engine).transcribe([recordings()[0].samples], Wish())
+            await Transcriber(local.engine).transcribe([recordings()[0].samples], TranscriptionOptions())
 
     local.run(close())
 
@@ -322,7 +331,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLMProcess]:
         yield found
 
 
-def ask(server: VLLMProcess, one: Recording, wish: Wish) -> Transcript:
+def ask(server: VLLMProcess, one: Recording, wish: TranscriptionOptions) -> Transcript:
     async def asked() -> Transcript:
         listener = EndpointListener(server.url, routing=QUIET)
         try:
@@ -339,15 +348,15 @@ def ask(server: VLLMProcess, one: Recording, wish: Wish) -> Transcript:
 @pytest.mark.parametrize("number", range(3))
 def test_the_endpoint_transcribes(server: VLLMProcess, embedded: dict[Path, Transcript], number: int) -> None:
     one = recordings()[number]
-    found = ask(server, one, Wish())
+    found = ask(server, one, TranscriptionOptions())
     assert agreement(found.text, embedded[one.path].text) > 0.7
     assert (found.language, found.warnings) == (None, ()), "vLLM says it only with times"
 
 
 def test_the_endpoint_with_a_language_or_times(server: VLLMProcess) -> None:
     one = recording("es", "demo-thanks")
-    assert ask(server, one, Wish(language="es")).language == "es"
-    found = ask(server, one, Wish(timestamps=True))
+    assert ask(server, one, TranscriptionOptions(language="es")).language == "es"
+    found = ask(server, one, TranscriptionOptions(timestamps=True))
     assert found.language == "es", "as vLLM has found it"
     assert found.segments
     assert all(0.0 <= start < end <= 6.5 for start, end, _ in times(found))

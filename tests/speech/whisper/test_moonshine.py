@@ -15,12 +15,12 @@ from unbraid import UnbraidError
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob, Unsupported
 from unbraid.models import ModelError
 from unbraid.models.registries import Package
-from unbraid.speech.adapters import Adapter, BadWish, Wish, adapter_for
+from unbraid.speech.adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.decoding.alignment import Looks
+from unbraid.speech.decoding.alignment import Attention
 from unbraid.speech.decoding.decoding import Step
 from unbraid.speech.decoding.worker import Job, ListeningWorker
-from unbraid.speech.listening import Heard, Hearing, Listener
+from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
 from unbraid.speech.moonshine import files as moonshine_files
 from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
 from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
@@ -68,7 +68,7 @@ async def test_a_recording_is_transcribed(engine: MoonshineEngine) -> None:
     listener: Listener = engine
     transcriber = Transcriber(listener)
     assert isinstance(transcriber.adapter, MoonshineAdapter)
-    found = await transcriber.transcribe([jfk()], Wish())
+    found = await transcriber.transcribe([jfk()], TranscriptionOptions())
     assert found.text == JFK
     [segment] = found.segments
     assert (segment.start, segment.end) == (0.0, 11.0)
@@ -78,7 +78,9 @@ async def test_a_recording_is_transcribed(engine: MoonshineEngine) -> None:
 
 @in_loop
 async def test_streamed_it_is_the_same(engine: MoonshineEngine) -> None:
-    events = [event async for event in Transcriber(engine).run([jfk()], Wish(language="English"), stream=True)]
+    events = [
+        event async for event in Transcriber(engine).run([jfk()], TranscriptionOptions(language="English"), stream=True)
+    ]
     deltas = [event.text for event in events if isinstance(event, Delta)]
     assert len(deltas) > 10
     assert "".join(deltas) == " " + JFK
@@ -90,7 +92,7 @@ async def test_streamed_it_is_the_same(engine: MoonshineEngine) -> None:
 async def test_chunks_are_joined_by_a_space(engine: MoonshineEngine) -> None:
     speech = recording("en", "tt-weasels").samples
     pause = np.zeros(24 * RATE, np.float32)
-    found = await Transcriber(engine).transcribe([speech, pause, speech, pause, speech], Wish())
+    found = await Transcriber(engine).transcribe([speech, pause, speech, pause, speech], TranscriptionOptions())
     assert len(found.segments) == 3
     assert found.text == " ".join([WEASELS] * 3)
 
@@ -98,10 +100,10 @@ async def test_chunks_are_joined_by_a_space(engine: MoonshineEngine) -> None:
 @in_loop
 async def test_tokens_are_what_its_makers_code_writes(engine: MoonshineEngine) -> None:
     samples = recording("en", "tt-weasels").samples
-    heard = await collect(engine.listen(Hearing(samples=samples, prompt=(START,))))
+    heard = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
     ids = [token for piece in heard[:-1] for token in piece.ids]
     assert ids == _makers_way(engine.files, samples)
-    assert heard[-1] == Heard("stop", 1, len(ids))
+    assert heard[-1] == ListenEnd("stop", 1, len(ids))
     tokenizers = pytest.importorskip("tokenizers")
     assert tokenizers.Tokenizer.from_file(str(engine.files.tokenizer)).decode(ids) == WEASELS
 
@@ -127,7 +129,7 @@ def _makers_way(files: MoonshineFiles, samples: np.ndarray[Any, Any]) -> list[in
 def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any]) -> None:
     @in_loop
     async def run() -> None:
-        heard = await collect(engine.listen(Hearing(samples=samples, prompt=(START,))))
+        heard = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
         assert heard[-1].reason in ("stop", "length")
         assert heard[-1].completion_tokens <= 10
 
@@ -136,7 +138,7 @@ def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any])
 
 @in_loop
 async def test_limits(engine: MoonshineEngine) -> None:
-    short = Hearing(samples=jfk(), prompt=(START,), max_tokens=3)
+    short = ListenRequest(samples=jfk(), prompt=(START,), max_tokens=3)
     assert (await collect(engine.listen(short)))[-1].reason == "length"
 
 
@@ -145,17 +147,17 @@ async def test_limits(engine: MoonshineEngine) -> None:
 async def test_chance_is_the_same_again(engine: MoonshineEngine, seed: int | None) -> None:
     first, second = [
         [piece.ids for piece in await collect(engine.listen(request)) if isinstance(piece, Piece)]
-        for request in [Hearing(samples=jfk()[: 2 * RATE], prompt=(START,), temperature=1.0, seed=seed)] * 2
+        for request in [ListenRequest(samples=jfk()[: 2 * RATE], prompt=(START,), temperature=1.0, seed=seed)] * 2
     ]
     assert sum(first, ()) == sum(second, ())
 
 
 @in_loop
 async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> None:
-    outputs = engine.listen(Hearing(samples=jfk(), prompt=(START,)))
+    outputs = engine.listen(ListenRequest(samples=jfk(), prompt=(START,)))
     await anext(outputs)
     await outputs.aclose()
-    heard = await collect(engine.listen(Hearing(samples=jfk()[:RATE], prompt=(START,))))
+    heard = await collect(engine.listen(ListenRequest(samples=jfk()[:RATE], prompt=(START,))))
     assert heard[-1].reason == "stop"
     assert engine.load.waiting == 0
 
@@ -163,14 +165,14 @@ async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> 
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (Hearing(samples=SILENCE, prompt=(START,), timestamps=True), "no times"),
-        (Hearing(samples=SILENCE, prompt=(START,), words=True), "when each word"),
-        (Hearing(samples=SILENCE, prompt=(START,), beams=2), "no beam search"),
-        (Hearing(samples=SILENCE, prompt=()), "prompt"),
-        (Hearing(samples=np.zeros(65 * RATE, np.float32), prompt=(START,)), "64 s at once, not 65.0"),
+        (ListenRequest(samples=SILENCE, prompt=(START,), timestamps=True), "no times"),
+        (ListenRequest(samples=SILENCE, prompt=(START,), words=True), "when each word"),
+        (ListenRequest(samples=SILENCE, prompt=(START,), beams=2), "no beam search"),
+        (ListenRequest(samples=SILENCE, prompt=()), "prompt"),
+        (ListenRequest(samples=np.zeros(65 * RATE, np.float32), prompt=(START,)), "64 s at once, not 65.0"),
     ],
 )
-def test_the_engine_refuses(engine: MoonshineEngine, request_: Hearing, said: str) -> None:
+def test_the_engine_refuses(engine: MoonshineEngine, request_: ListenRequest, said: str) -> None:
     @in_loop
     async def run() -> None:
         _, error = await collect_until_error(engine.listen(request_))
@@ -181,13 +183,18 @@ def test_the_engine_refuses(engine: MoonshineEngine, request_: Hearing, said: st
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"), [(Wish(words=True), "words"), (Wish(beams=2), "beams"), (Wish(beams=0), "beams")]
+    ("wish", "field"),
+    [
+        (TranscriptionOptions(words=True), "words"),
+        (TranscriptionOptions(beams=2), "beams"),
+        (TranscriptionOptions(beams=0), "beams"),
+    ],
 )
-def test_what_only_others_can_do(engine: MoonshineEngine, wish: Wish, field: str) -> None:
+def test_what_only_others_can_do(engine: MoonshineEngine, wish: TranscriptionOptions, field: str) -> None:
     with pytest.raises(BadWish, match="this model") as raised:
         Transcriber(engine).check(wish)
     assert raised.value.field == field
-    Transcriber(engine).check(Wish(beams=1))
+    Transcriber(engine).check(TranscriptionOptions(beams=1))
 
 
 # --- The adapter ---------------------------------------------------------------------------------------------------
@@ -212,9 +219,16 @@ def test_what_the_adapter_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish", [Wish(), Wish(language="es"), Wish(language="Spanish"), Wish(languages=("en", "es-MX")), Wish(prompt=" ")]
+    "wish",
+    [
+        TranscriptionOptions(),
+        TranscriptionOptions(language="es"),
+        TranscriptionOptions(language="Spanish"),
+        TranscriptionOptions(languages=("en", "es-MX")),
+        TranscriptionOptions(prompt=" "),
+    ],
 )
-def test_what_it_can_do(wish: Wish) -> None:
+def test_what_it_can_do(wish: TranscriptionOptions) -> None:
     adapter().check(wish)
     asked = adapter().hearing(SILENCE, wish, 0.4)
     assert (asked.prompt, asked.prefix.sets, asked.timestamps) == ((START,), (), False)
@@ -224,21 +238,21 @@ def test_what_it_can_do(wish: Wish) -> None:
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (Wish(task="translate"), "cannot translate"),
-        (Wish(timestamps=True), "no times"),
-        (Wish(prompt="Asterisk"), "prompt: Moonshine takes none"),
-        (Wish(language="en"), "knows Spanish only, not 'en'"),
-        (Wish(language="Klingon"), "knows Spanish only, not 'Klingon'"),
-        (Wish(languages=("en", "fr")), "knows Spanish only, not 'en', 'fr'"),
+        (TranscriptionOptions(task="translate"), "cannot translate"),
+        (TranscriptionOptions(timestamps=True), "no times"),
+        (TranscriptionOptions(prompt="Asterisk"), "prompt: Moonshine takes none"),
+        (TranscriptionOptions(language="en"), "knows Spanish only, not 'en'"),
+        (TranscriptionOptions(language="Klingon"), "knows Spanish only, not 'Klingon'"),
+        (TranscriptionOptions(languages=("en", "fr")), "knows Spanish only, not 'en', 'fr'"),
     ],
 )
-def test_what_it_cannot_do(wish: Wish, said: str) -> None:
+def test_what_it_cannot_do(wish: TranscriptionOptions, said: str) -> None:
     with pytest.raises(UnbraidError, match=said):
         adapter().check(wish)
 
 
 def test_where_the_language_is_not_known_users_are_believed() -> None:
-    adapter(None).check(Wish(language="fr"))
+    adapter(None).check(TranscriptionOptions(language="fr"))
 
 
 def test_it_is_found_by_its_vocabulary() -> None:
@@ -319,7 +333,7 @@ class Counting:
     def __init__(self, tokens: int) -> None:
         self.begun: list[int] = []
         self.written: list[int] = []
-        self.looks: list[Looks] = []
+        self.looks: list[Attention] = []
         self.choices: dict[int, float] = {}
         self._tokens = tokens
 
@@ -339,8 +353,8 @@ def write(jobs: list[Job]) -> None:
             pass
 
 
-def asked(prompt: int = 1, beams: int = 1) -> Hearing:
-    return Hearing(samples=SILENCE[:1], prompt=(START,) * prompt, beams=beams)
+def asked(prompt: int = 1, beams: int = 1) -> ListenRequest:
+    return ListenRequest(samples=SILENCE[:1], prompt=(START,) * prompt, beams=beams)
 
 
 async def ask(worker: ListeningWorker, prompt: int = 1, beams: int = 1) -> list[Any]:

@@ -14,7 +14,7 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.core.machine.machine import Parser
 from unbraid.formats import find
-from unbraid.speech.adapters import Wish
+from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.decoding.decoding import Logits, Writing, loops
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules
@@ -314,7 +314,7 @@ def test_all_that_follows_the_rules_is_whispers_format(
 ) -> None:
     tokens_of = vocabulary(tokenizer(BASE))
     adapter = WhisperAdapter(tokens_of)
-    request = adapter.hearing(np.zeros(0, np.float32), Wish(timestamps=timestamps), temperature)
+    request = adapter.hearing(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
     chance = np.random.default_rng(seed)
     one = Writing(rules(), request.prefix, timestamps, temperature, 60, chance)
     parser = Parser(find("whisper"), vocabulary=tokens_of)

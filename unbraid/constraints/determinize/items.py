@@ -13,16 +13,16 @@ from ..language import (
     SPACE,
     Chars,
     Choice,
-    Free,
     Json,
+    Lexeme,
     Node,
     Ranges,
     Repeat,
     Rule,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
     all_but,
     union,
 )
@@ -39,7 +39,7 @@ Item = int
 EMPTY: Item = 0
 
 
-class TooOpen(ValueError):
+class TooAmbiguous(ValueError):
     """Too many ways are open at once, or it takes too many states to tell them apart. (Or there is none at all.)"""
 
 
@@ -71,7 +71,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class InARow:
+class Concat:
     items: tuple[Item, ...]
 
 
@@ -87,14 +87,14 @@ class Times:
     most: int | None
 
 
-Shape = Leaf | Unspelled | Named | InARow | OneOf | Times
+Shape = Leaf | Unspelled | Named | Concat | OneOf | Times
 
 
 class Items:
     """Nodes with numbers: equal ones have the same. Item 0 is the empty text."""
 
     def __init__(self, rule: Callable[[str], Node], whole: Callable[[Json | Token, bool], Node | None]) -> None:
-        self.shapes: list[Shape] = [InARow(())]
+        self.shapes: list[Shape] = [Concat(())]
         self._numbers: dict[Shape, Item] = {self.shapes[0]: EMPTY}
         self._rule, self._whole = rule, whole
         self._bodies: dict[str, Item | None] = {}  # None while it is made
@@ -110,7 +110,7 @@ class Items:
                 return self._leaf(node) if text else EMPTY
             case Chars():
                 return self.chars(node.members)
-            case Free(words, clean_end):
+            case TextExcept(words, clean_end):
                 return self._number(Unspelled(words, clean_end))
             case Json() | Token():
                 inner = self._whole(node, spaced)
@@ -124,7 +124,7 @@ class Items:
                 return self.one_of(self.of(item, spaced) for item in items)
             case Repeat(item, least, most):
                 return self.times(self.of(item), least, most)
-            case Whole(item):
+            case Lexeme(item):
                 return self.of(item, spaced)
             case Rule(name):
                 return self.named(name)
@@ -159,8 +159,8 @@ class Items:
         flat: list[Item] = []
         for item in items:
             shape = self.shapes[item]
-            flat += shape.items if isinstance(shape, InARow) else (item,)
-        return flat[0] if len(flat) == 1 else self._number(InARow(tuple(flat)))
+            flat += shape.items if isinstance(shape, Concat) else (item,)
+        return flat[0] if len(flat) == 1 else self._number(Concat(tuple(flat)))
 
     def one_of(self, items: Iterable[Item]) -> Item:
         kept: dict[Item, None] = {}
@@ -198,9 +198,9 @@ class Items:
     def _not_empty(self, item: Item) -> Item:
         """The same but for the empty text; where that cannot be said, the same."""
         match self.shapes[item]:
-            case InARow(items) if items:
+            case Concat(items) if items:
                 if len(items) > MOST_WAYS:
-                    raise TooOpen
+                    raise TooAmbiguous
                 ways: list[Item] = []
                 for at, head in enumerate(items):
                     ways.append(self.row([self._not_empty(head), *items[at + 1 :]]))
@@ -247,7 +247,7 @@ class Items:
                 return [(), (inner, self.times(inner, 0, None if most is None else most - 1))]
             case Times(inner, least, most):
                 return [(inner, self.times(inner, least - 1, None if most is None else most - 1))]
-            case InARow(items):
+            case Concat(items):
                 return [items]
             case Unspelled() as text:
                 return self._unspelled(text)
@@ -277,7 +277,7 @@ class Items:
                         del self._nullable[item]
                         return False
                     found = self.nullable(body)
-                case InARow(items):
+                case Concat(items):
                     found = all(map(self.nullable, items))
                 case OneOf(items):
                     found = any(map(self.nullable, items))
@@ -301,7 +301,7 @@ class Items:
                     found = ()
                 case Named(name):
                     found = self.first(self._made(name))
-                case InARow(items):
+                case Concat(items):
                     found = self.first_of(items)
                 case OneOf(items):
                     found = union(some for inner in items for some in self.first(inner))
@@ -319,7 +319,7 @@ class Items:
         return union(found)
 
     def check_counts(self) -> None:
-        """Raise `TooOpen` where counts by the thousand stand too deep in each other: their ways multiply."""
+        """Raise `TooAmbiguous` where counts by the thousand stand too deep in each other: their ways multiply."""
         ways = [1] * len(self.shapes)
         changed = True
         while changed:
@@ -330,12 +330,12 @@ class Items:
                         found = 1
                     case Named(name):
                         found = ways[self._made(name)]
-                    case InARow(items) | OneOf(items):
+                    case Concat(items) | OneOf(items):
                         found = max((ways[inner] for inner in items), default=1)
                     case Times(inner, least, most):
                         found = ways[inner] * _ways_of_counting(0 if most is None else most - least)
                 if found > MOST_WAYS:
-                    raise TooOpen
+                    raise TooAmbiguous
                 changed |= found > ways[item]
                 ways[item] = found
 
@@ -349,7 +349,7 @@ class Items:
                     found = 1
                 case Named(name):
                     found = self.height(self._made(name)) + 1
-                case InARow(items) | OneOf(items):
+                case Concat(items) | OneOf(items):
                     found = max(map(self.height, items)) + 1
                 case Times(inner):
                     found = self.height(inner) + 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..language import EVERY, Chars, Ranges, Text, Token, union
-from .items import EMPTY, MOST_WAYS, InARow, Item, Items, Leaf, Times, TooOpen, Unspelled
+from .items import EMPTY, MOST_WAYS, Concat, Item, Items, Leaf, Times, TooAmbiguous, Unspelled
 
 MOST_WORK = 400_000
 """How many rows are looked at: about a second."""
@@ -78,7 +78,7 @@ class States:
         self._widths: dict[State, int] = {}
 
     def check(self, roots: Iterable[Item]) -> None:
-        """Make the states of all of them, or raise `TooOpen`."""
+        """Make the states of all of them, or raise `TooAmbiguous`."""
         roots = list(roots)
         self.items.check_counts()
         tries = 0
@@ -88,11 +88,11 @@ class States:
                 self._forget()
                 tries += 1
                 if tries > _MOST_TRIES:
-                    raise TooOpen
+                    raise TooAmbiguous
         for state in self.all(map(self.start, roots)):
             widest = [self.ending(way.item).open + self.width(way.then) for way in self.ways(state).ways]
             if max([self.width(state), *widest]) > MOST_WAYS:
-                raise TooOpen
+                raise TooAmbiguous
 
     def _wrong(self, root: Item) -> dict[Item, Ending]:
         """What was taken for granted while the states of the root were made, as it has turned out to be."""
@@ -122,7 +122,7 @@ class States:
     def spend(self, work: int) -> None:
         self.work += work
         if self.work > self._most_work:
-            raise TooOpen
+            raise TooAmbiguous
 
     # --- Rows ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class States:
         """The items, and then the row."""
         for item in reversed(tuple(items)):
             shape = self.items.shapes[item]
-            if isinstance(shape, InARow):
+            if isinstance(shape, Concat):
                 row = self.push(shape.items, row)
             else:
                 cell = item, row
@@ -198,7 +198,7 @@ class States:
             if highest == 0:
                 ways = self._sorted(rows)
                 if not ways and not ends:
-                    raise TooOpen
+                    raise TooAmbiguous
                 return Ways(ways, ends)
             del tall[highest]
             opened = set[Row]().union(*map(self._opened, rows))

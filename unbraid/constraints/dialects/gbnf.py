@@ -12,24 +12,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from ..determinize.items import MOST_TIMES, Item, Items, Leaf, Times, TooOpen, Unspelled
+from ..determinize.items import MOST_TIMES, Item, Items, Leaf, Times, TooAmbiguous, Unspelled
 from ..determinize.states import ENDED, MOST_WORK, State, States
 from ..forbidden_words import machine
 from ..language import (
     Chars,
     Choice,
-    Free,
     Json,
     Language,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Schema,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
+    Unenforced,
     all_but,
     among,
     sequence,
@@ -46,13 +46,13 @@ _MOST_TOKENS = 16
 _TOO_OPEN = "# too many ways are open in "
 
 
-def to_gbnf(language: Language) -> tuple[str, list[Loosened]]:
+def to_gbnf(language: Language) -> tuple[str, list[Unenforced]]:
     """Where the ways that it leaves open are more than llama.cpp has the time for, a comment at the top says so."""
     try:
         return _print_clear(language)
-    except (TooOpen, RecursionError):
-        text, loosened = _print(language, "gbnf")
-        return f"{_TOO_OPEN}{_too_open(language)}\n{text}", loosened
+    except (TooAmbiguous, RecursionError):
+        text, unenforced = _print(language, "gbnf")
+        return f"{_TOO_OPEN}{_too_open(language)}\n{text}", unenforced
 
 
 def too_open(grammar: str) -> str | None:
@@ -71,7 +71,7 @@ def _too_open(language: Language) -> str:
         printer = _ClearPrinter(Language(Json(schema, ""), {}), MOST_WORK // 4)
         try:
             printer.lines()
-        except (TooOpen, RecursionError):
+        except (TooAmbiguous, RecursionError):
             return True
         except InvalidSchema:  # it is a part of another, and is itself not satisfied by anything
             return False
@@ -85,11 +85,11 @@ def _too_open(language: Language) -> str:
     return "the constraint"
 
 
-def to_ebnf(language: Language) -> tuple[str, list[Loosened]]:
+def to_ebnf(language: Language) -> tuple[str, list[Unenforced]]:
     return _print(language, "ebnf")
 
 
-def _print(language: Language, kind: Kind) -> tuple[str, list[Loosened]]:
+def _print(language: Language, kind: Kind) -> tuple[str, list[Unenforced]]:
     printer = _Printer(kind)
     try:
         lines = {"root": printer.body(language.root)}
@@ -98,17 +98,17 @@ def _print(language: Language, kind: Kind) -> tuple[str, list[Loosened]]:
     except RecursionError:
         raise InvalidSchema("the constraint nests too deep for a grammar; put what is deep into `$defs`") from None
     lines |= printer.rules
-    return _text(lines), printer.loosened + printer.schemas.loosened
+    return _text(lines), printer.unenforced + printer.schemas.unenforced
 
 
 def _text(lines: Mapping[str, str]) -> str:
     return "".join(f"{name} ::= {body}\n" for name, body in lines.items())
 
 
-def _print_clear(language: Language) -> tuple[str, list[Loosened]]:
-    """What llama.cpp has no trouble with; raises `TooOpen` where there is no such thing."""
+def _print_clear(language: Language) -> tuple[str, list[Unenforced]]:
+    """What llama.cpp has no trouble with; raises `TooAmbiguous` where there is no such thing."""
     printer = _ClearPrinter(language, MOST_WORK)
-    return _text(printer.lines()), printer.loosened + printer.schemas.loosened
+    return _text(printer.lines()), printer.unenforced + printer.schemas.unenforced
 
 
 class _Printer:
@@ -116,7 +116,7 @@ class _Printer:
         self.kind = kind
         self.schemas = SchemaNodes()
         self.rules: dict[str, str] = {}
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}
         self._free: dict[tuple[tuple[str, ...], bool], str] = {}
 
@@ -131,7 +131,7 @@ class _Printer:
                 return char_class(node)
             case Token(ranges, text):
                 return self._token(ranges, text)
-            case Free():
+            case TextExcept():
                 return self._text(node)
             case Json():
                 # The converters of the other dialects let whitespace stand before a value.
@@ -142,7 +142,7 @@ class _Printer:
                 return self.named("any", self.body(node))
             case Repeat(item, least, most):
                 return self._repeated(item, least, most)
-            case Whole(item):
+            case Lexeme(item):
                 return self.expression(item)
             case Rule(name):
                 return name
@@ -150,7 +150,7 @@ class _Printer:
 
     def _repeated(self, item: Node, least: int, most: int | None) -> str:
         part = self.expression(item)
-        if not isinstance(item, Chars | Choice | Rule | Free):  # the others are one name or one class
+        if not isinstance(item, Chars | Choice | Rule | TextExcept):  # the others are one name or one class
             part = self.named("part", part) if any(char in part for char in "*+?{") else f"({part})"
         return counted(part, least, most, self.named)
 
@@ -170,8 +170,8 @@ class _Printer:
             return self.expression(text)
         return self.named("token", " | ".join(f"<[{id}]>" for id in ids))
 
-    def _text(self, node: Free) -> str:
-        self.loosened += unbounded(node)
+    def _text(self, node: TextExcept) -> str:
+        self.unenforced += unbounded(node)
         if self.kind == "ebnf" and node.without:
             # It may end with the beginning of a word; xgrammar has no name for one that does not.
             return self.named("text", f"TagDispatch(excludes=({''.join(f'{quoted(w)}, ' for w in node.without)}))")
@@ -227,8 +227,8 @@ class _ClearPrinter(_Printer):
     def lines(self) -> dict[str, str]:
         self._read(self._language.rules)
         for node in self._language.nodes():
-            if isinstance(node, Free):
-                self.loosened += unbounded(node)
+            if isinstance(node, TextExcept):
+                self.unenforced += unbounded(node)
         root = self._items.of(self._language.root)
         self._states.check([*map(self._items.named, [*self._language.rules, *self.schemas.rules]), root])
         start = self._states.start(root)

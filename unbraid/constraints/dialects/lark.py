@@ -16,17 +16,17 @@ from ..language import (
     SPACE,
     Chars,
     Choice,
-    Free,
     Json,
     Language,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
+    Unenforced,
 )
 from ..schema_export import fit
 from ..schema_grammar import SPACE as JSON_SPACE
@@ -37,7 +37,7 @@ _ANY = "(?s:.*)"
 _LONGEST_TEXT = 20_000
 
 
-def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Loosened]]:
+def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Unenforced]]:
     """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
     printer = _Printer(language, all_escapes)
     printer.define("start", language.root)
@@ -45,7 +45,7 @@ def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list
         printer.define(name, node)
     for name, node in printer.schemas.rules.items():
         printer.define(name, node)
-    return "\n".join(printer.lines) + "\n", printer.loosened + printer.schemas.loosened
+    return "\n".join(printer.lines) + "\n", printer.unenforced + printer.schemas.unenforced
 
 
 class _Printer:
@@ -56,7 +56,7 @@ class _Printer:
         self.rules = language.rules
         self.lines: list[str] = []
         self.schemas = SchemaNodes()
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}
         self._printed: dict[int, str] = {}
         """What stands for a node that was printed before, by its id: calls stand in several places."""
@@ -111,8 +111,8 @@ class _Printer:
     def _json(self, node: Json) -> str:
         if not node.plain:
             return self._rule(self.schemas.node(node))
-        fitting, loosened = fit(node.schema, "llguidance", node.where)
-        self.loosened += loosened
+        fitting, unenforced = fit(node.schema, "llguidance", node.where)
+        self.unenforced += unenforced
         options = {"x-guidance": self._options}
         whole = fitting if isinstance(fitting, bool) else {**fitting, **options}
         return self._named("json", f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}")
@@ -130,7 +130,7 @@ class _Printer:
                 return json.dumps(text, ensure_ascii=False)
             case Chars():
                 return f"/{char_class(node)}/"
-            case Free():
+            case TextExcept():
                 return self._named("TEXT", _free(node))
             case Sequence(items):
                 return " ".join(map(self._expression, items)) or '""'
@@ -138,7 +138,7 @@ class _Printer:
                 return f"({' | '.join(map(self._expression, items))})"
             case Repeat():
                 return self._repeated(node)
-            case Whole(item):
+            case Lexeme(item):
                 return self._expression(item)
         raise AssertionError(node)
 
@@ -152,7 +152,7 @@ def _is_regular(node: Node) -> bool:
             return False
         case Sequence(items) | Choice(items):
             return all(map(_is_regular, items))
-        case Repeat(item) | Whole(item):
+        case Repeat(item) | Lexeme(item):
             return _is_regular(item)
     return True
 
@@ -169,7 +169,7 @@ def _avoided(node: Node) -> set[str]:
             return set[str]().union(*map(_avoided, items))
         case Repeat(item):
             return _avoided(item)
-        case Free(without):
+        case TextExcept(without):
             return set(without) or {""}
     return set()
 
@@ -178,7 +178,7 @@ def _ends(node: Node, words: set[str]) -> bool:
     return isinstance(node, Text) and node.text in words
 
 
-def _free(node: Free) -> str:
+def _free(node: TextExcept) -> str:
     if not node.least and node.most is None and node.without:
         # Without a complement llguidance sees at once that most tokens can come.
         positive = free(node)

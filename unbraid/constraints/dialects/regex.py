@@ -14,17 +14,17 @@ from ..forbidden_words import machine
 from ..language import (
     Chars,
     Choice,
-    Free,
     Json,
     Language,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
+    Unenforced,
     all_but,
     unbounded,
     without,
@@ -38,10 +38,10 @@ class NotRegular(UnbraidError):
     """The language is no regular one, or too large a one; the message says why."""
 
 
-def to_regex(language: Language) -> tuple[str, list[Loosened]]:
+def to_regex(language: Language) -> tuple[str, list[Unenforced]]:
     printer = _Printer(language.rules)
     printer.write(language.rules)
-    return printer.expression(language.root), printer.loosened + printer.schemas.loosened
+    return printer.expression(language.root), printer.unenforced + printer.schemas.unenforced
 
 
 def regular(node: Node) -> str:
@@ -52,7 +52,7 @@ def regular(node: Node) -> str:
 class _Printer:
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self.schemas = SchemaNodes()
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
         self._rules = rules
         self._written: dict[str, str | None] = {}  # rules; None for those that are being written
 
@@ -70,8 +70,8 @@ class _Printer:
                 return char_class(node)
             case Token(_, text):
                 return self.expression(text)
-            case Free():
-                self.loosened += unbounded(node)
+            case TextExcept():
+                self.unenforced += unbounded(node)
                 return free(node)
             case Json():
                 root = self.schemas.node(node)
@@ -89,7 +89,7 @@ class _Printer:
                     return ""
                 whole = isinstance(item, Chars | Choice) and not written.endswith("?")
                 return f"{written if whole else f'(?:{written})'}{times(least, most)}"
-            case Whole(item):
+            case Lexeme(item):
                 return self.expression(item)
             case Rule(name):
                 return self._rule(name)
@@ -123,7 +123,7 @@ class _Printer:
 
 
 @lru_cache(maxsize=64)
-def free(node: Free) -> str:
+def free(node: TextExcept) -> str:
     """Text without certain words: the machine that reads it, with its states taken out one by one."""
     states = machine(node.without)
     end = len(states)

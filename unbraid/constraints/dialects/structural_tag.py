@@ -7,19 +7,19 @@ from typing import Any
 from ..language import (
     NOTHING,
     Choice,
-    Free,
     Json,
     Language,
+    Lexeme,
     Node,
     Repeat,
     Rule,
     Sequence,
     Text,
+    TextExcept,
     Token,
-    Whole,
     unbounded,
 )
-from ..schema_export import Loosened, fit
+from ..schema_export import Unenforced, fit
 from ..schema_grammar import SPACE as JSON_SPACE
 from .gbnf import to_ebnf
 from .regex import regular
@@ -27,15 +27,15 @@ from .regex import regular
 Tag = dict[str, Any]
 
 
-def to_structural_tag(language: Language) -> tuple[Tag, list[Loosened]]:
+def to_structural_tag(language: Language) -> tuple[Tag, list[Unenforced]]:
     printer = _Printer(language)
-    return {"type": "structural_tag", "format": printer.format(language.root)}, printer.loosened
+    return {"type": "structural_tag", "format": printer.format(language.root)}, printer.unenforced
 
 
 class _Printer:
     def __init__(self, language: Language) -> None:
         self._rules = language.rules
-        self.loosened: list[Loosened] = []
+        self.unenforced: list[Unenforced] = []
 
     def format(self, node: Node) -> Tag:
         if _is_pattern(node):
@@ -45,8 +45,8 @@ class _Printer:
                 return {"type": "const_string", "value": text}
             case Token(ranges):
                 return _token(ranges)
-            case Free(without):
-                self.loosened += unbounded(node)
+            case TextExcept(without):
+                self.unenforced += unbounded(node)
                 # It may end with the beginning of a word; xgrammar has no name for one that does not.
                 return {"type": "any_text", "excludes": list(without)}
             case Json():
@@ -58,7 +58,7 @@ class _Printer:
                 return self._grammar(node) if any(map(_has_rule, items)) else self._choice(items)
             case Repeat(item, least, most):
                 return _repeated(self.format(item), least, most)
-            case Whole(item):
+            case Lexeme(item):
                 return self.format(item)
             case Rule():
                 return self._grammar(node)
@@ -67,16 +67,16 @@ class _Printer:
     def _json(self, node: Json) -> Tag:
         if not node.plain:
             return self._grammar(node)
-        fitting, loosened = fit(node.schema, "xgrammar", node.where)
-        self.loosened += loosened
+        fitting, unenforced = fit(node.schema, "xgrammar", node.where)
+        self.unenforced += unenforced
         # As in the other dialects, whitespace may stand before a value.
         space = {"type": "regex", "pattern": regular(JSON_SPACE)}
         return {"type": "sequence", "elements": [space, {"type": "json_schema", "json_schema": fitting}]}
 
     def _grammar(self, node: Node) -> Tag:
         """What a tag has no words for: rules, and JSON that is not only JSON."""
-        grammar, loosened = to_ebnf(Language(node, self._rules).needed())
-        self.loosened += loosened
+        grammar, unenforced = to_ebnf(Language(node, self._rules).needed())
+        self.unenforced += unenforced
         return {"type": "grammar", "grammar": grammar}
 
     def _elements(self, items: tuple[Node, ...]) -> list[Tag]:
@@ -107,11 +107,11 @@ def _has_rule(node: Node) -> bool:
 def _is_pattern(node: Node) -> bool:
     """Whether a regular expression says it, and a plain string does not."""
     match node:
-        case Text() | Token() | Json() | Free() | Rule():
+        case Text() | Token() | Json() | TextExcept() | Rule():
             return False
         case Sequence(items) | Choice(items):
             return all(isinstance(item, Text) or _is_pattern(item) for item in items)
-        case Repeat(item) | Whole(item):
+        case Repeat(item) | Lexeme(item):
             return isinstance(item, Text) or _is_pattern(item)
     return True
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from ...errors import UnbraidError
-from ..language import Choice, Free, Language, Node, Sequence, Token
+from ..language import Choice, Language, Node, Sequence, TextExcept, Token
 
 
 class NotTokens(UnbraidError):
@@ -42,7 +42,7 @@ class TokenSets:
 def to_token_sets(language: Language) -> TokenSets:
     root = language.root
     items = list(root.items) if isinstance(root, Sequence) else [root]
-    if items[-1:] == [Free(())]:
+    if items[-1:] == [TextExcept(())]:
         items.pop()
     return TokenSets(tuple(map(_set, items)))
 

@@ -8,7 +8,7 @@ from ...core.notations.bare import is_bare_key
 from ...errors import InvalidTools
 from ...schema import patterns
 from ...schema.normal_form import Objects, Strings, one_pattern
-from ..language import SPACE, Free, Json, Loosened, Node, Repeat, Text, Whole, all_but, choice, maybe, sequence
+from ..language import SPACE, Json, Lexeme, Node, Repeat, Text, TextExcept, Unenforced, all_but, choice, maybe, sequence
 from ..schema_grammar import OneSchema, SchemaNodes, other_than
 from .parameters import LONGEST_KEY, Parameters
 
@@ -22,10 +22,10 @@ class BareValues(SchemaNodes):
     """Makes schemas into the language of their values in this notation."""
 
     def __init__(
-        self, quote: str, marker: Callable[[str], Node], rules: dict[str, Node], loosened: list[Loosened]
+        self, quote: str, marker: Callable[[str], Node], rules: dict[str, Node], unenforced: list[Unenforced]
     ) -> None:
         super().__init__()
-        self.rules, self.loosened = rules, loosened
+        self.rules, self.unenforced = rules, unenforced
         self.prefix = f"bare-{len(rules)}"
         self.quote = quote
         self.mark = marker(quote)
@@ -42,8 +42,8 @@ class BareValues(SchemaNodes):
     def other_key(self, names: Collection[str]) -> Node:
         """A key that is none of these."""
         if names:
-            return Whole(other_than(names, _key_char, Repeat(_key_char(()), 0, LONGEST_KEY)))
-        return choice(maybe(Whole(_KEY)), self.quoted(Free((self.quote,))))
+            return Lexeme(other_than(names, _key_char, Repeat(_key_char(()), 0, LONGEST_KEY)))
+        return choice(maybe(Lexeme(_KEY)), self.quoted(TextExcept((self.quote,))))
 
 
 class _BareSchema(OneSchema):
@@ -65,9 +65,9 @@ class _BareSchema(OneSchema):
         if form.patterns:
             pattern = one_pattern(form, self._note)
             if not patterns.may_hold(pattern, quote[0]):
-                return self._bare.quoted(Whole(pattern))
+                return self._bare.quoted(Lexeme(pattern))
             self._note(form.where, "`pattern` is not enforced: it admits the closing quote")
-        return self._bare.quoted(Free((quote,), least=form.least, most=form.most, where=form.where))
+        return self._bare.quoted(TextExcept((quote,), least=form.least, most=form.most, where=form.where))
 
     def _key(self, name: str) -> Node:
         return self._bare.key(name)

@@ -9,7 +9,7 @@ from ...core.notations.elements import is_element_name
 from ...schema import patterns
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
 from ...schema.normal_form import Strings, one_pattern
-from ..language import NOTHING, SPACE, Free, Node, Repeat, Rule, Text, Whole, all_but, choice, sequence
+from ..language import NOTHING, SPACE, Lexeme, Node, Repeat, Rule, Text, TextExcept, all_but, choice, sequence
 from ..schema_grammar import other_than
 from .parameters import LONGEST_KEY, Parameters
 
@@ -65,7 +65,7 @@ class _Elements:
         if parameters.strict and kinds & _NESTING:
             parameters.note(where, "what is inside is held to its types alone")
         held = parameters.strings(key, self._string) if STRING in kinds else []
-        if held and kinds != {STRING} and any(isinstance(way, Free) for way in held):
+        if held and kinds != {STRING} and any(isinstance(way, TextExcept) for way in held):
             parameters.note(where, "the length of a string is not enforced beside other types")
             held = None
         if held is None:
@@ -94,7 +94,7 @@ class _Elements:
         if STRING not in kinds and (some := kinds - _NESTING):
             scalars = [self.parameters.typed(schemas, some, self.parameters.where)]
         # Where a string may come, every text is a value, however it is read.
-        return self._ways(name, schemas, kinds, [Free((self.begin,))] if STRING in kinds else [], scalars)
+        return self._ways(name, schemas, kinds, [TextExcept((self.begin,))] if STRING in kinds else [], scalars)
 
     def _ways(
         self,
@@ -117,7 +117,7 @@ class _Elements:
         """A string and the tag after it. What is free is read together with that in one piece: it may begin like the
         tags of members."""
         both = sequence(string, close)
-        return Whole(both) if isinstance(string, Free) and isinstance(self.mark, Text) else both
+        return Lexeme(both) if isinstance(string, TextExcept) and isinstance(self.mark, Text) else both
 
     def _any_close(self) -> tuple[Node, ...]:
         return Text("/"), self._other_name(()), Text(">")
@@ -144,7 +144,7 @@ class _Elements:
 
     def _other_name(self, names: Collection[str]) -> Node:
         """A name that is none of these."""
-        return Whole(other_than({*names, *self.taken}, _name_char, Repeat(_name_char(()), 0, LONGEST_KEY)))
+        return Lexeme(other_than({*names, *self.taken}, _name_char, Repeat(_name_char(()), 0, LONGEST_KEY)))
 
     def _inside(self, schemas: Sequence[object], key: str | None) -> list[object]:
         """None is for the members that have no name."""
@@ -155,9 +155,9 @@ class _Elements:
         if isinstance(form, str):
             return None if self.begin in form else Text(form)
         if not form.patterns:
-            return Free((self.begin,), least=form.least, most=form.most, where=form.where)
+            return TextExcept((self.begin,), least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, self.parameters.note)
-        return None if all(patterns.may_hold(pattern, char) for char in self.begin) else Whole(pattern)
+        return None if all(patterns.may_hold(pattern, char) for char in self.begin) else Lexeme(pattern)
 
 
 def _name_char(taken: Collection[str]) -> Node:

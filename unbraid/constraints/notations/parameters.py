@@ -22,13 +22,13 @@ from ...schema.normal_form import Algebra, AnyOf, Form, Strings, Values, one_pat
 from ..language import (
     NOTHING,
     SPACE,
-    Free,
     Json,
-    Loosened,
+    Lexeme,
     Node,
     Repeat,
     Text,
-    Whole,
+    TextExcept,
+    Unenforced,
     all_but,
     chars,
     choice,
@@ -52,7 +52,7 @@ class Parameters:
     strict: bool
     rule: Callable[[Node], Node]
     """Gives a node a name."""
-    loosened: list[Loosened]
+    unenforced: list[Unenforced]
 
     @property
     def where(self) -> str:
@@ -132,7 +132,7 @@ class Parameters:
         return words
 
     def note(self, where: str, what: str) -> None:
-        self.loosened.append(Loosened(where, what))
+        self.unenforced.append(Unenforced(where, what))
 
     def each(
         self,
@@ -158,7 +158,7 @@ class Parameters:
         other = None
         if not self.strict or self.others is not False:
             unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, LONGEST_KEY))
-            other = argument(Whole(unnamed), value(None))
+            other = argument(Lexeme(unnamed), value(None))
         if self.strict:
             for keyword in ("patternProperties", "propertyNames", "minProperties", "maxProperties"):
                 if keyword in self.schema:
@@ -178,11 +178,11 @@ def tagged(
     trail = after[len(after.rstrip()) :]
     # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
     ends = (text, before.strip(), *following)
-    every: list[Node] = [Free(ends)]
+    every: list[Node] = [TextExcept(ends)]
     if tags.escaped:
         # Sections, or text that begins none; what is an entity in it is read as one.
         open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
-        every = [Free((*ends, open)), Repeat(sequence(Text(open), Free((close,)), Text(close)), 1)]
+        every = [TextExcept((*ends, open)), Repeat(sequence(Text(open), TextExcept((close,)), Text(close)), 1)]
         ends = (*ends, open, xml_text.AMPERSAND)
 
     closing = marker(text)
@@ -212,16 +212,16 @@ def tagged(
             form = xml_text.encode(form) if tags.escaped else form
             return None if any(end in form for end in ends) and not tags.escaped else Text(form)
         if not form.patterns:
-            return Free(ends, least=form.least, most=form.most, where=form.where)
+            return TextExcept(ends, least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, parameters.note)
-        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else Whole(pattern)
+        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else Lexeme(pattern)
 
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
         others = kinds - {"string"}
         held = parameters.strings(key, string) if "string" in kinds else []
         # Without whitespace of its own after the tag, a lexer cannot tell a string from what else may come.
-        if held and others and (any(isinstance(way, Free) for way in held) or not (trail or tags.kinds)):
+        if held and others and (any(isinstance(way, TextExcept) for way in held) or not (trail or tags.kinds)):
             where = parameters.values(key, kinds).where
             parameters.note(where, "what a string may be, or how long, is not enforced beside other types")
             held = None
@@ -280,9 +280,9 @@ def python(parameters: Parameters) -> Node:
         ways: list[Node] = []
         if "string" in kinds:
             held = parameters.strings(key, string)
-            ways += [Whole(sequence(quote, way, quote)) for way in held or [Repeat(_PYTHON_CHAR)]]
+            ways += [Lexeme(sequence(quote, way, quote)) for way in held or [Repeat(_PYTHON_CHAR)]]
             if held is None:
-                ways.append(Whole(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
+                ways.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
         if others := kinds - {"string"}:
             ways.append(replace(parameters.values(key, others), python=True))
         return choice(*ways)

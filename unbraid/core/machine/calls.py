@@ -64,10 +64,10 @@ class PendingCall:
         "id",
         "index",
         "name",
+        "pending",
+        "pending_at",
         "raw",
         "rejected",
-        "undecided",
-        "undecided_at",
     )
 
     def __init__(self) -> None:
@@ -80,9 +80,9 @@ class PendingCall:
         self.complete = False
         self.flawed = False
         """Whether one of its arguments, where they come one by one, is not sound JSON."""
-        self.undecided: list[str] = []
+        self.pending: list[str] = []
         """The pieces of an argument that may still be read in two ways; they follow each other without a gap."""
-        self.undecided_at = 0
+        self.pending_at = 0
         self.held: list[tuple[int, str, str, int, int]] = []
         """Role, text, value, start and end of each piece."""
         self.held_size = 0
@@ -129,13 +129,13 @@ class CallsFrame(Frame):
             return
         parser.leave_calls()
         if self.rule.close is not None:
-            parser.excuse(self.rule.close)
+            parser.expect_orphan_closer(self.rule.close)
 
     def _skip(self, parser: Parser) -> bool:
         markers = self.markers
         found = markers.find(parser.buffer, parser.position)
         if found is None:
-            end = len(parser.buffer) if parser.at_end else markers.settled(parser.buffer, parser.position)
+            end = len(parser.buffer) if parser.at_end else markers.safe_end(parser.buffer, parser.position)
         else:
             end = found.start()
         if end > parser.position:
@@ -199,8 +199,8 @@ def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
     marker = markers.at(parser.buffer, parser.position)
     if marker is not None and markers.which(marker).key != key:
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    undecided = marker is None and markers.comes(parser.buffer, parser.position) is None
-    return None if undecided and not parser.at_end else True
+    pending = marker is None and markers.matches_at(parser.buffer, parser.position) is None
+    return None if pending and not parser.at_end else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class ReadArguments:
 
     def run(self, parser: Parser, frame: CallsFrame) -> bool:
         parser.skip_space()
-        marker = frame.markers.comes(parser.buffer, parser.position)
+        marker = frame.markers.matches_at(parser.buffer, parser.position)
         if not marker and self.following:
             after = _comes_after_space(parser, self.following)
             marker = bool(after) or (None if after is None else marker)
@@ -479,7 +479,7 @@ class NextInList:
         else:
             end = _space(parser.buffer, parser.position).end()  # type: ignore[union-attr]  # an empty match always exists
             short = end - parser.position <= parser.limits.name
-            closes = frame.rule.closers.comes(parser.buffer, end)
+            closes = frame.rule.closers.matches_at(parser.buffer, end)
             if short and (closes is None or end == len(parser.buffer)) and not parser.at_end:
                 return False
             more = short and not closes and end < len(parser.buffer)
@@ -511,7 +511,7 @@ class Close:
         closers, position = frame.rule.closers, parser.position
         if found := closers.at(parser.buffer, position):
             frame.close(parser, found.end() - position)
-        elif not parser.at_end and closers.settled(parser.buffer, position) == position:
+        elif not parser.at_end and closers.safe_end(parser.buffer, position) == position:
             return False
         elif not frame.rule.close_required:
             parser.leave_calls()
@@ -521,7 +521,7 @@ class Close:
             parser.take(1, MARKUP)
         else:
             parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
-            if parser.at_end and closers.settled(parser.buffer, position) == position:
+            if parser.at_end and closers.safe_end(parser.buffer, position) == position:
                 parser.take(len(parser.buffer) - position, MARKUP)  # the output was cut off inside of the marker
             frame.give_up(parser)
         return True

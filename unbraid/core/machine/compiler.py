@@ -17,7 +17,7 @@ from .headers import HeaderRule
 from .markers import Marker, Markers, Role, split_whitespace
 from .program import CallsRule, Code, CodeSearch, Program, ScopeRule
 
-_FIRST_STAND_IN = 0xD800
+_FIRST_PLACEHOLDER = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
 _tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
 _is_tag = re.compile(r"\w|[\ud800-\udfff]").search
@@ -83,7 +83,9 @@ class _Builder:
         if len(set(keys)) < len(keys):
             raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
         self.ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
-        program.ends = {token for token, key in program.stand_ins.items() if key in {end.key for end in self.ends}}
+        program.ends = {
+            token for token, key in program.token_placeholders.items() if key in {end.key for end in self.ends}
+        }
         for strand, node in tools.items():
             closers = pairs[strand][1]
             program.calls[strand] = CallsRule(
@@ -201,13 +203,13 @@ class _Builder:
         if token is None:
             return None
         program = self.program
-        if token not in program.stand_ins:
-            stand_in = chr(_FIRST_STAND_IN + len(program.stand_ins))
-            program.stand_ins[token] = stand_in
-            program.spellings[stand_in] = text
-        return program.stand_ins[token]
+        if token not in program.token_placeholders:
+            placeholder = chr(_FIRST_PLACEHOLDER + len(program.token_placeholders))
+            program.token_placeholders[token] = placeholder
+            program.spellings[placeholder] = text
+        return program.token_placeholders[token]
 
-    def _speech_tokens(self, speech: grammar.Speech) -> None:
+    def _speech_tokens(self, speech: grammar.SpeechMarkup) -> None:
         if speech.code.count("{}") != 1:
             raise InvalidFormat(f"the spelling of an audio code needs one '{{}}' for its number: {speech.code!r}")
         program = self.program
@@ -233,7 +235,7 @@ class _Builder:
                 "Use the tokenizer of the model, or parse text without a tokenizer."
             )
 
-    def _transcript_tokens(self, transcript: grammar.Transcript) -> None:
+    def _transcript_tokens(self, transcript: grammar.TranscriptMarkup) -> None:
         if self.format.speech is not None:
             raise InvalidFormat(f"format {self.format.name!r}: a transcript has no speech of its own")
         program, tag = self.program, transcript.tag.format

@@ -35,10 +35,12 @@ class Detokenizer:
         self._decoder.reset()
         return text
 
-    def text(self, ids: Iterable[int], stand_ins: Mapping[int, str]) -> str:
-        """All of `ids` as text, with the characters that stand for the tokens in `stand_ins`."""
+    def text(self, ids: Iterable[int], token_placeholders: Mapping[int, str]) -> str:
+        """All of `ids` as text, with the characters that stand for the tokens in `token_placeholders`."""
         return "".join(
-            stand_ins[token] if token in stand_ins else (self._bytes(token) or b"").decode("utf-8", "replace")
+            token_placeholders[token]
+            if token in token_placeholders
+            else (self._bytes(token) or b"").decode("utf-8", "replace")
             for token in ids
         )
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ..events import Event
     from .machine import Parser
 
-TEXT, MARKUP, NAME, ARGUMENTS, UNDECIDED = range(5)
+TEXT, MARKUP, NAME, ARGUMENTS, PENDING = range(5)
 """What becomes of a piece of input: text of the strand around it, markup, a call's name, its arguments; or arguments
-whose meaning is still open, until `Parser.settle`."""
+whose meaning is still open, until `Parser.resolve_pending`."""
 
 
 class Malformed(Exception):
@@ -51,7 +51,7 @@ class Frame(ABC):
     def step(self, parser: Parser) -> bool:
         """Do what can be done with the buffer; False when more input is needed."""
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         """The one event that all of `text` makes, where that is plain and nothing else changes here; otherwise None,
         and nothing is done. Only a short cut, for what most deltas are."""
         return None

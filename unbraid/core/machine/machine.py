@@ -38,14 +38,14 @@ from .call_ids import IdSource
 from .calls import CallsFrame, PendingCall
 from .compiler import compile_format
 from .detokenizer import Detokenizer
-from .frames import ARGUMENTS, MARKUP, NAME, TEXT, UNDECIDED, Frame, Malformed
+from .frames import ARGUMENTS, MARKUP, NAME, PENDING, TEXT, Frame, Malformed
 from .headers import HeaderFrame
 from .markers import Marker
 from .program import Code, Program, ScopeRule
-from .scopes import AgainFrame, ScopeFrame
+from .scopes import RepeatedOpenerFrame, ScopeFrame
 
 _space = re.compile(r"\s*").match
-_stand_ins = re.compile("[\ud800-\udfff]")
+_placeholders = re.compile("[\ud800-\udfff]")
 
 UnknownTools = Literal["text", "emit"]
 
@@ -119,7 +119,7 @@ class Parser:
         self._speech_count = 0
         self._stray_audio = False
         self._out: list[Event] = []
-        self._quick: Callable[[Parser, str], Event | None] | None = None
+        self._fast_path: Callable[[Parser, str], Event | None] | None = None
         self._started = False
         self.set_up(vocabulary)
 
@@ -134,15 +134,15 @@ class Parser:
         # The prompt may end with a marker of the reasoning even where that is left in the content.
         same = self.format is self._whole_format
         self._start(self._program if same else compile_format(self._whole_format, vocabulary))
-        self.find_quick()
+        self.choose_fast_path()
 
     # --- What users call -------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
-        if self._quick is not None and text:
+        if self._fast_path is not None and text:
             try:
-                event = self._quick(self, text)
+                event = self._fast_path(self, text)
             except TypeError:  # no text: below is said so
                 event = None
             if event is not None:
@@ -172,7 +172,7 @@ class Parser:
                 raise UnbraidError("this parser has been fed text: it cannot go on with token ids")
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
         program = self._program
-        stand_ins, codes = program.stand_ins, program.codes
+        token_placeholders, codes = program.token_placeholders, program.codes
         text: list[str] = []
         for token in ids:
             self._started = True
@@ -183,14 +183,14 @@ class Parser:
                     self._push(detokenizer.flush() + codes[token][1])
                 else:
                     self._out_of_band(*codes[token])
-            elif token in stand_ins:
+            elif token in token_placeholders:
                 # A marker ends a character that was cut off; audio does not.
                 text.append(detokenizer.flush())
                 if token in program.ends:
                     self._push("".join(text))
                     text.clear()
                     self._close_all()
-                text.append(stand_ins[token])
+                text.append(token_placeholders[token])
             else:
                 piece = detokenizer.decode(token)
                 if piece is None:
@@ -236,7 +236,7 @@ class Parser:
         start = self.position
         self.position = stop = start + size
         text = self.buffer[start:stop]
-        if self._gaps or (self._detokenizer is not None and _stand_ins.search(text)):
+        if self._gaps or (self._detokenizer is not None and _placeholders.search(text)):
             for piece, begin, end in self._pieces(text):
                 self._emit(role, piece, piece if value is None else value, begin, end)
                 if value is not None or role == NAME:
@@ -248,7 +248,7 @@ class Parser:
         self._emit(role, text, text if value is None else value, begin, end)
 
     def pass_arguments(self, text: str, fragment: str) -> Event:
-        """Take a delta that is all arguments, past the buffer: what `Frame.quick` is for."""
+        """Take a delta that is all arguments, past the buffer: what `Frame.fast_path` is for."""
         start, self.offset = self.offset, self.offset + len(text)
         if self.keep:
             self.call.raw.append(text)
@@ -305,10 +305,10 @@ class Parser:
             else:
                 if self.keep:
                     call.raw.append(text)
-                if role == UNDECIDED:
-                    if not call.undecided:
-                        call.undecided_at = start
-                    call.undecided.append(text)
+                if role == PENDING:
+                    if not call.pending:
+                        call.pending_at = start
+                    call.pending.append(text)
                     return
         elif role == MARKUP and self._calls is not None and not self._calls.accepted:
             role = TEXT
@@ -353,7 +353,7 @@ class Parser:
     def _speech_text(self, text: str, start: int, end: int) -> Event:
         return SpeechText(text, self._speech_count - 1, start, end)
 
-    def cross(self, marker: Marker, size: int) -> None:
+    def on_marker(self, marker: Marker, size: int) -> None:
         """A marker in the text: it opens something, closes something, ends the turn, or says nothing."""
         if marker.role == "open":
             self._open(marker, size)
@@ -413,9 +413,9 @@ class Parser:
         if strand == "speech":
             self._speech_count += 1
 
-    def excuse(self, close: Marker) -> None:
+    def expect_orphan_closer(self, close: Marker) -> None:
         """A closing marker will come that closes nothing, because what it closes was taken for text."""
-        self._scope_frame().excused = close.key
+        self._scope_frame().orphan_closer = close.key
 
     def scope(self) -> ScopeRule:
         """The innermost scope."""
@@ -451,7 +451,7 @@ class Parser:
         if not strands or strands[-1] == self.scope().strand:
             self.trail = trail
             if strands:
-                self.push(AgainFrame(self.scope().again))
+                self.push(RepeatedOpenerFrame(self.scope().again))
 
     def _turn_to_text(self) -> None:
         """Text comes although ids could: then the tokenizer only told the version."""
@@ -523,12 +523,12 @@ class Parser:
         if not self.call.rejected:
             self._emit(ARGUMENTS, "", text, self.offset, self.offset)
 
-    def settle(self, write: Callable[[str], str]) -> None:
+    def resolve_pending(self, write: Callable[[str], str]) -> None:
         """What was taken as undecided is arguments, written so."""
         call = self.call
-        text, call.undecided = "".join(call.undecided), []
+        text, call.pending = "".join(call.pending), []
         if text:
-            self._say(ARGUMENTS, write(text), call.undecided_at, call.undecided_at + len(text))
+            self._say(ARGUMENTS, write(text), call.pending_at, call.pending_at + len(text))
 
     def parameters(self) -> Mapping[str, Any]:
         """The schema of the parameters of the tool that is called; empty where it is not known."""
@@ -673,14 +673,14 @@ class Parser:
             events = _join_audio(events)
         if self.keep:
             self._fold.add(events)
-        self.find_quick()
+        self.choose_fast_path()
         return events
 
-    def find_quick(self) -> None:
+    def choose_fast_path(self) -> None:
         """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
         text_only = self._detokenizer is None and self._code_search is None
         on_its_own = not self.trail and self.position == len(self.buffer) and not self._finished
-        self._quick = self.stack[-1].quick if text_only and on_its_own else None
+        self._fast_path = self.stack[-1].fast_path if text_only and on_its_own else None
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")

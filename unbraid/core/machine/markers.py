@@ -86,18 +86,18 @@ class Markers:
         if begin is None:
             return True
         start = begin.start()
-        return self._search(text, start) is None and self.settled(text, start) == len(text)
+        return self._search(text, start) is None and self.safe_end(text, start) == len(text)
 
-    def comes(self, text: str, start: int) -> bool | None:
+    def matches_at(self, text: str, start: int) -> bool | None:
         """Whether a marker stands at `start`; None when it may, and more input is needed to tell."""
         if self.at(text, start):
             return True
-        return None if self.settled(text, start) == start else False
+        return None if self.safe_end(text, start) == start else False
 
     def which(self, found: re.Match[str]) -> Marker:
         return self._by_key[found.group().lstrip()]
 
-    def settled(self, text: str, start: int) -> int:
+    def safe_end(self, text: str, start: int) -> int:
         """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
         size = len(text)
         tail = size - self._longest + 1
@@ -106,11 +106,11 @@ class Markers:
         partial = self._partial(text, tail if tail > start else start)
         return size if partial is None else partial.start()
 
-    def judged(self, text: str, start: int) -> int:
+    def searchable_end(self, text: str, start: int) -> int:
         """Up to where `text` can be searched for markers: neither a whole one nor the beginning of one is cut there.
         Only the end of the text is looked at, so that who takes little of it may ask often."""
         found = self._search(text, max(start, len(text) - 2 * self._longest))
-        return self.settled(text, start) if found is None else found.end()
+        return self.safe_end(text, start) if found is None else found.end()
 
 
 def _suffixes(lead: str) -> list[str]:

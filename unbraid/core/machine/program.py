@@ -74,7 +74,7 @@ class Program:
     calls: dict[str, CallsRule] = field(default_factory=dict)
     """By their strands."""
     headers: HeaderRule | None = None
-    stand_ins: dict[int, str] = field(default_factory=dict)
+    token_placeholders: dict[int, str] = field(default_factory=dict)
     """Token id to the character that stands for it."""
     spellings: dict[str, str] = field(default_factory=dict)
     """That character to the token's text."""
@@ -99,7 +99,7 @@ class Program:
             if self.vocabulary is None:
                 raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
             ids = prompt
-            prompt = Detokenizer(self.vocabulary).text(self._end_of(ids), self.stand_ins)
+            prompt = Detokenizer(self.vocabulary).text(self._end_of(ids), self.token_placeholders)
         rest = prompt.rstrip()
         written = prompt[len(rest) :]
         if self.headers is not None:
@@ -138,7 +138,9 @@ class Program:
         begin = len(prompt)
         if self.headers is not None:
             opens = {key[0] for key in self.headers.opens}
-            begin = next((at for at in range(begin, 0, -1) if self.stand_ins.get(prompt[at - 1]) in opens), begin)
+            begin = next(
+                (at for at in range(begin, 0, -1) if self.token_placeholders.get(prompt[at - 1]) in opens), begin
+            )
         return prompt[max(begin - _MARKER_TOKENS, 0) :]
 
     def _inside(self, prompt: Sequence[int]) -> list[str]:
@@ -147,7 +149,7 @@ class Program:
             return []  # the header of the last message has told it
         turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in self.ends), 0)
         opened: list[str] = []
-        for char in map(self.stand_ins.get, prompt[turn:]):
+        for char in map(self.token_placeholders.get, prompt[turn:]):
             for strand, scope in self.content.inner.items() if char else ():
                 if strand not in opened and any(marker.key == char for marker in scope.opens):
                     opened.append(strand)
@@ -173,7 +175,7 @@ class Program:
         if not isinstance(prompt, str):
             if self.vocabulary is None:
                 raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
-            prompt = self._spelled(Detokenizer(self.vocabulary).text(prompt[-_MARKER_TOKENS:], self.stand_ins))
+            prompt = self._spelled(Detokenizer(self.vocabulary).text(prompt[-_MARKER_TOKENS:], self.token_placeholders))
         opens, closes = ([self._spelled(key) for key in keys] for keys in (self.headers.opens, self.headers.closes))
         begin = max(prompt.rfind(open) for open in opens)
         # The first of several that open one header: `<|start|>` comes before `<|channel|>`.

@@ -18,13 +18,13 @@ class ScopeFrame(Frame):
     """Text of one strand, up to the nearest marker."""
 
     kind = "scope"
-    __slots__ = ("excused", "rule", "tail")
+    __slots__ = ("orphan_closer", "rule", "tail")
 
-    def __init__(self, rule: ScopeRule, tail: str = "", excused: str = "") -> None:
+    def __init__(self, rule: ScopeRule, tail: str = "", orphan_closer: str = "") -> None:
         self.rule = rule
         self.tail = tail
         """The end of the text so far, as far as it may begin a stray marker."""
-        self.excused = excused
+        self.orphan_closer = orphan_closer
         """The closing marker of a call that was no call: text, like the call, and no surprise."""
 
     def step(self, parser: Parser) -> bool:
@@ -34,19 +34,19 @@ class ScopeFrame(Frame):
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else markers.settled(buffer, start)
+            end = len(buffer) if parser.at_end else markers.safe_end(buffer, start)
         if end > start:
             for key, past in self._strays_in(buffer[start:end]):
                 parser.take(start + past - parser.position, TEXT)
-                if key == self.excused:
-                    self.excused = ""
+                if key == self.orphan_closer:
+                    self.orphan_closer = ""
                 else:
                     parser.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
             if end > parser.position:
                 parser.take(end - parser.position, TEXT)
         if found is not None:
             self.tail = ""
-            parser.cross(markers.which(found), found.end() - found.start())
+            parser.on_marker(markers.which(found), found.end() - found.start())
             return True
         return parser.at_end and parser.end_scope()
 
@@ -61,20 +61,20 @@ class ScopeFrame(Frame):
         while match := strays.find(seen, at):
             at = match.end()
             found.append((match.group(), at - len(self.tail)))
-        self.tail = seen[strays.settled(seen, at) :]
+        self.tail = seen[strays.safe_end(seen, at) :]
         return found
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         if self.tail or not self.rule.all_markers.absent(text):
             return None
         start, parser.offset = parser.offset, parser.offset + len(text)
         return parser.text_event(text, start, parser.offset)
 
     def save(self) -> list[Any]:
-        return [self.rule.strand, self.tail, self.excused]
+        return [self.rule.strand, self.tail, self.orphan_closer]
 
 
-class AgainFrame(Frame):
+class RepeatedOpenerFrame(Frame):
     """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
 
     kind = "again"
@@ -88,7 +88,7 @@ class AgainFrame(Frame):
         if found is not None:
             parser.take(found.end() - found.start(), MARKUP)
             parser.trail = self.markers.which(found).trail
-        elif not parser.at_end and self.markers.settled(parser.buffer, parser.position) == parser.position:
+        elif not parser.at_end and self.markers.safe_end(parser.buffer, parser.position) == parser.position:
             return False
         parser.pop()
         return True

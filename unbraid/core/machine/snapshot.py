@@ -15,7 +15,7 @@ from ..notations.xml import EscapedArgumentsFrame, EscapedValueFrame
 from .calls import CallsFrame, PendingCall, ReadBare, ReadElements, ReadJsonCall, ReadTagged
 from .frames import Frame
 from .headers import HeaderFrame
-from .scopes import AgainFrame, ScopeFrame
+from .scopes import RepeatedOpenerFrame, ScopeFrame
 
 if TYPE_CHECKING:
     from .machine import Parser
@@ -82,7 +82,7 @@ def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
     parser.stack, parser._calls = [], None
     for kind, *saved in snapshot["frames"]:
         parser.push(_frame(parser, kind, saved))
-    parser.find_quick()
+    parser.choose_fast_path()
 
 
 def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
@@ -95,7 +95,7 @@ def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
         assert program.headers is not None
         return HeaderFrame(program.headers, *saved)
     if kind == "again":
-        return AgainFrame(parser.scope().again)
+        return RepeatedOpenerFrame(parser.scope().again)
     if kind == "quoted":
         return QuotedArgumentsFrame.load(saved, limits)
     if kind == "calls":

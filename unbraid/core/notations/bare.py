@@ -10,7 +10,7 @@ from .. import diagnostics
 from ..events import Event
 from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
 from ..machine.markers import Markers
-from .object_writer import Keys, escape, is_number, may_become_number, quote
+from .object_writer import ObjectWriter, escape, is_number, may_become_number, quote
 from .python_values import WORDS, string_as_json, string_run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class BareArgumentsFrame(Frame):
         self.quotes = quotes
         """What a string stands between."""
         self.markers = markers
-        self.keys = Keys()
+        self.keys = ObjectWriter()
         self.open = open
         """The brackets that are open."""
         self.state = _ITEM
@@ -73,7 +73,7 @@ class BareArgumentsFrame(Frame):
         buffer, at = parser.buffer, parser.position
         if at == len(buffer):
             return wait(parser)
-        quoted, marker = self.quotes.comes(buffer, at), self.markers.comes(buffer, at)
+        quoted, marker = self.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
         if (quoted is None or marker is None) and not parser.at_end:
             return False
         if marker:
@@ -110,7 +110,7 @@ class BareArgumentsFrame(Frame):
             return self._quoted(parser)
         return self._more_text(parser) if self.state == _TEXT else self._to_marker(parser)
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         if self.state != _STRING or not parser.call.accepted or not self.quotes.absent(text):
             return None
         return parser.pass_arguments(text, escape(text))
@@ -143,7 +143,7 @@ class BareArgumentsFrame(Frame):
         if quoted:
             begin = start + quoted_size(self.quotes, buffer, start)
             found = self.quotes.find(buffer, begin)
-            stop = found.start() if found is not None else self.quotes.settled(buffer, begin)
+            stop = found.start() if found is not None else self.quotes.safe_end(buffer, begin)
             end = found.end() if found is not None else len(buffer)
         else:
             begin = start
@@ -170,7 +170,7 @@ class BareArgumentsFrame(Frame):
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else self.quotes.settled(buffer, start)
+            end = len(buffer) if parser.at_end else self.quotes.safe_end(buffer, start)
         if end > start:
             parser.take(end - start, ARGUMENTS, escape(parser.spell(buffer[start:end])))
         if found is None:
@@ -189,7 +189,7 @@ class BareArgumentsFrame(Frame):
         if found is not None:
             end = run(buffer, start, found.start()).end()  # type: ignore[union-attr]
         elif end == len(buffer) and not parser.at_end:
-            end = run(buffer, start, self.markers.settled(buffer, start)).end()  # type: ignore[union-attr]
+            end = run(buffer, start, self.markers.safe_end(buffer, start)).end()  # type: ignore[union-attr]
         if end > start:
             value = string_as_json(parser.spell(buffer[start:end]))
             parser.take(end - start, ARGUMENTS if value else MARKUP, value or None)
@@ -209,7 +209,7 @@ class BareArgumentsFrame(Frame):
         found = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
         if found or stop < len(buffer) or parser.at_end:
             return min(found, default=stop), True
-        return min(some.settled(buffer, start) for some in sets), False
+        return min(some.safe_end(buffer, start) for some in sets), False
 
     def _begin_text(self, parser: Parser) -> bool:
         """A number or a word is known when it ends; anything else is a string from where it cannot be one of these."""
@@ -262,7 +262,7 @@ class BareArgumentsFrame(Frame):
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else self.markers.settled(buffer, start)
+            end = len(buffer) if parser.at_end else self.markers.safe_end(buffer, start)
         if end > start:
             parser.take(end - start, ARGUMENTS)
         if found is None:
@@ -278,7 +278,7 @@ class BareArgumentsFrame(Frame):
     def load(cls, saved: list[Any], quotes: Markers, markers: Markers) -> BareArgumentsFrame:
         keys, open, *rest = saved
         frame = cls(quotes, markers, open)
-        frame.keys = Keys(keys)
+        frame.keys = ObjectWriter(keys)
         frame.state, frame.lead, frame.only_text, frame.other_quote = rest
         return frame
 

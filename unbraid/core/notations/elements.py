@@ -12,7 +12,7 @@ from .. import diagnostics
 from ..grammar import ElementArguments
 from ..machine.frames import ARGUMENTS, MARKUP, Frame, Malformed
 from ..machine.markers import Marker, Markers
-from .object_writer import Keys, quote
+from .object_writer import ObjectWriter, quote
 from .tagged import TaggedValueFrame, ValueRule
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ElementArgumentsFrame(Frame):
     def __init__(self, rule: ElementRule, markers: Markers) -> None:
         self.rule = rule
         self.markers = markers
-        self.keys = Keys()
+        self.keys = ObjectWriter()
         self.names: list[str] = []
         """The elements that are open,"""
         self.holds: list[str] = []
@@ -210,7 +210,7 @@ class ElementArgumentsFrame(Frame):
         return False if self._may_be_tag(parser, parser.position) else self._end(parser)
 
     def _end(self, parser: Parser) -> bool:
-        comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+        comes = [markers.matches_at(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
         if not any(comes):
             if None in comes and not parser.at_end:
                 return False
@@ -232,5 +232,5 @@ class ElementArgumentsFrame(Frame):
     def load(cls, saved: list[Any], rule: ElementRule, markers: Markers) -> ElementArgumentsFrame:
         frame = cls(rule, markers)
         keys, names, holds = saved
-        frame.keys, frame.names, frame.holds = Keys(keys), list(names), list(holds)
+        frame.keys, frame.names, frame.holds = ObjectWriter(keys), list(names), list(holds)
         return frame

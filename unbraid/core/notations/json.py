@@ -50,7 +50,7 @@ class ValueFrame(Frame):
         end = scanner.scan(parser.buffer, start)
         while scanner.paused:
             # `[` begins an array and `[TOOL_CALLS]`: outside strings a marker is a marker.
-            marker = self.markers.comes(parser.buffer, end)
+            marker = self.markers.matches_at(parser.buffer, end)
             if marker:
                 scanner.fail("a marker in the middle of the arguments")
             elif marker is None and not parser.at_end:
@@ -70,7 +70,7 @@ class ValueFrame(Frame):
             return False
         return True
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         if self.lenient or self.role != ARGUMENTS or not parser.call.accepted or not self.scanner.pass_string(text):
             return None
         return parser.pass_arguments(text, text)
@@ -90,7 +90,7 @@ class ValueFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        limit = len(buffer) if parser.at_end else self.markers.judged(buffer, start)
+        limit = len(buffer) if parser.at_end else self.markers.searchable_end(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, self.role)

@@ -24,7 +24,7 @@ def escape(text: str) -> str:
     return quote(text)[1:-1]
 
 
-class Keys:
+class ObjectWriter:
     """The keys of the object so far."""
 
     __slots__ = ("_seen",)

@@ -9,7 +9,7 @@ from .. import diagnostics
 from ..events import Event
 from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
 from ..machine.markers import Markers
-from .object_writer import Keys, escape, quote
+from .object_writer import ObjectWriter, escape, quote
 from .python_values import scalar_as_json, string_as_json, string_run
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class PythonArgumentsFrame(Frame):
 
     def __init__(self, markers: Markers) -> None:
         self.markers = markers
-        self.keys = Keys()
+        self.keys = ObjectWriter()
         self.positional = 0
         """How many arguments came without a name."""
         self.open = _CALL
@@ -81,7 +81,7 @@ class PythonArgumentsFrame(Frame):
         char = buffer[at]
         if char in self.markers.like_json:
             # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
-            marker = self.markers.comes(buffer, at)
+            marker = self.markers.matches_at(buffer, at)
             if marker is None and not parser.at_end:
                 return False
             if marker:
@@ -104,7 +104,7 @@ class PythonArgumentsFrame(Frame):
             return self._value(parser, char)
         return True
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         if self.state != _STRING or self.lenient or not parser.call.accepted or not _unescaped(text):
             return None
         return parser.pass_arguments(text, escape(text))
@@ -209,7 +209,7 @@ class PythonArgumentsFrame(Frame):
 
     def _follow_brackets(self, parser: Parser) -> bool:
         buffer, start = parser.buffer, parser.position
-        limit = len(buffer) if parser.at_end else self.markers.judged(buffer, start)
+        limit = len(buffer) if parser.at_end else self.markers.searchable_end(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
             parser.take(end - start, ARGUMENTS)
@@ -257,7 +257,7 @@ class PythonArgumentsFrame(Frame):
     def load(cls, saved: list[Any], markers: Markers) -> Self:
         frame = cls(markers)
         keys, *values = saved
-        frame.keys = Keys(keys)
+        frame.keys = ObjectWriter(keys)
         for name, value in zip(_PLAIN_STATE, values, strict=True):
             setattr(frame, name, value)
         return frame

@@ -13,11 +13,11 @@ from .. import diagnostics
 from ..events import Event
 from ..grammar import TaggedArguments
 from ..limits import Limits
-from ..machine.frames import ARGUMENTS, MARKUP, UNDECIDED, Frame, Malformed, wait
+from ..machine.frames import ARGUMENTS, MARKUP, PENDING, Frame, Malformed, wait
 from ..machine.markers import Marker, Markers, split_whitespace
 from .json import ValueFrame
 from .json_scanner import JsonScanner
-from .object_writer import Keys, escape, is_number, may_become_number
+from .object_writer import ObjectWriter, escape, is_number, may_become_number
 from .python import ITEM, VALUE, PythonArgumentsFrame
 from .xml_text import AMPERSAND, SECTION_OPEN
 
@@ -132,10 +132,10 @@ class TaggedArgumentsFrame(Frame):
     kind = "tagged"
     __slots__ = ("keys", "markers", "rule")
 
-    def __init__(self, rule: TagRule, markers: Markers, keys: Keys | None = None) -> None:
+    def __init__(self, rule: TagRule, markers: Markers, keys: ObjectWriter | None = None) -> None:
         self.rule = rule
         self.markers = markers
-        self.keys = keys or Keys()
+        self.keys = keys or ObjectWriter()
 
     def step(self, parser: Parser) -> bool:
         parser.skip_space()
@@ -193,7 +193,7 @@ class TaggedArgumentsFrame(Frame):
         return end, kinds
 
     def _end(self, parser: Parser) -> bool:
-        comes = [markers.comes(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+        comes = [markers.matches_at(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
         if not parser.at_end and not any(comes):
             if None in comes:
                 return False
@@ -207,7 +207,7 @@ class TaggedArgumentsFrame(Frame):
 
     @classmethod
     def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> Self:
-        return cls(rule, markers, Keys(saved[0]))
+        return cls(rule, markers, ObjectWriter(saved[0]))
 
 
 class ArgumentFrame(ValueFrame):
@@ -287,7 +287,7 @@ class TaggedValueFrame(Frame):
         return self.state != _AFTER_JSON
 
     @property
-    def settled(self) -> bool:
+    def decided(self) -> bool:
         """Whether it is told what the value is."""
         return self.state in (_STRING, _AFTER_JSON, _AS_IS)
 
@@ -305,21 +305,21 @@ class TaggedValueFrame(Frame):
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else watched.settled(buffer, start)
+            end = len(buffer) if parser.at_end else watched.safe_end(buffer, start)
         if end > start and self._pass_on(parser, buffer[start:end], end - start):
             return True
         if found is not None:
-            return self._meet(parser, found)
+            return self._on_found(parser, found)
         if parser.at_end:
             self._finish(parser, None)
         return parser.at_end
 
-    def quick(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, parser: Parser, text: str) -> Event | None:
         if self.state != _STRING or not parser.call.accepted or not self.watched.absent(text):
             return None
         return parser.pass_arguments(text, escape(text))
 
-    def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
+    def _on_found(self, parser: Parser, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
         self._finish(parser, found)
         return True
@@ -337,13 +337,13 @@ class TaggedValueFrame(Frame):
                 self._begin(parser, rest[0], space)
                 return True
             self.size += space
-            parser.take(size, UNDECIDED)
+            parser.take(size, PENDING)
         elif self.state == _STRING:
             parser.take(size, ARGUMENTS, escape(parser.spell(text)))
         elif self.state == _AS_IS:
             parser.take(size, ARGUMENTS, None if size == len(text) else text)
         else:
-            parser.take(size, UNDECIDED)
+            parser.take(size, PENDING)
             if not (self._may_be_scalar(parser, text) if self.state == _SCALAR else self._may_be_json(parser, text)):
                 self._is_string(parser)
         return False
@@ -364,7 +364,7 @@ class TaggedValueFrame(Frame):
 
     def _begin_json(self, parser: Parser, space: int) -> None:
         """An array or an object comes for sure, after whitespace."""
-        parser.settle(str)
+        parser.resolve_pending(str)
         if space:
             parser.take(space, ARGUMENTS)
         self.state = _AFTER_JSON
@@ -395,7 +395,7 @@ class TaggedValueFrame(Frame):
 
     def _is_string(self, parser: Parser) -> None:
         parser.add_arguments('"')
-        parser.settle(lambda text: escape(self._read(text)))
+        parser.resolve_pending(lambda text: escape(self._read(text)))
         self.state, self.scalar, self.scanner = _STRING, "", None
 
     def _pass_as_is(self) -> None:
@@ -409,7 +409,7 @@ class TaggedValueFrame(Frame):
     def _after_json(self, parser: Parser) -> bool:
         parser.skip_space()
         ends = self.rule.ends
-        comes = ends.comes(parser.buffer, parser.position)
+        comes = ends.matches_at(parser.buffer, parser.position)
         if comes is None and not parser.at_end:
             return False
         if comes or parser.position == len(parser.buffer):
@@ -426,9 +426,9 @@ class TaggedValueFrame(Frame):
         scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
         if scalar is not None:
             is_word = self.scalar.rstrip(_json_space) in _PYTHON_WORDS
-            parser.settle(lambda text: scalar if is_word else self._read(text))
+            parser.resolve_pending(lambda text: scalar if is_word else self._read(text))
         elif self.state == _JSON and self.scanner is not None and self.scanner.done:
-            parser.settle(self._read)
+            parser.resolve_pending(self._read)
         elif self.state in (_NOTHING, _SCALAR, _JSON):
             self._is_string(parser)
         parser.pop()

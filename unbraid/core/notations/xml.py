@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .. import diagnostics
 from ..limits import Limits
-from ..machine.frames import MARKUP, UNDECIDED
+from ..machine.frames import MARKUP, PENDING
 from ..machine.markers import Marker, Markers
 from .json_scanner import JsonScanner
 from .tagged import TaggedArgumentsFrame, TaggedValueFrame, ValueRule
@@ -46,7 +46,7 @@ class EscapedValueFrame(TaggedValueFrame):
     def watched(self) -> Markers:
         return _SECTION_END if self.in_section else self.rule.watched
 
-    def _meet(self, parser: Parser, found: re.Match[str]) -> bool:
+    def _on_found(self, parser: Parser, found: re.Match[str]) -> bool:
         text = found.group()
         if text == AMPERSAND and not self.in_section:
             size, char = entity(parser.buffer, parser.position, not parser.at_end)
@@ -54,12 +54,12 @@ class EscapedValueFrame(TaggedValueFrame):
                 self._pass_on(parser, char, size)
             return bool(size)
         if text not in (SECTION_OPEN, SECTION_CLOSE):
-            return super()._meet(parser, found)
+            return super()._on_found(parser, found)
         self.in_section = text == SECTION_OPEN
-        if self.settled:
+        if self.decided:
             parser.take(len(text), MARKUP)
             return True
-        parser.take(len(text), UNDECIDED)
+        parser.take(len(text), PENDING)
         self.size += len(text)
         if self.size > parser.limits.held:
             self._is_string(parser)
@@ -69,12 +69,12 @@ class EscapedValueFrame(TaggedValueFrame):
         return decode(written)
 
     def _begin_json(self, parser: Parser, space: int) -> None:
-        parser.settle(decode)
+        parser.resolve_pending(decode)
         self._pass_as_is()
         self.scanner = JsonScanner(parser.limits)
 
     def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
-        scanner = self.scanner if self.settled else None
+        scanner = self.scanner if self.decided else None
         taken = super()._pass_on(parser, text, size)
         if scanner is not None:
             end = scanner.scan(text, 0)
@@ -89,7 +89,7 @@ class EscapedValueFrame(TaggedValueFrame):
         parser.call.flawed, self.scanner = True, None
 
     def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
-        if self.settled and self.scanner is not None:
+        if self.decided and self.scanner is not None:
             problem = self.scanner.flaw or ("" if self.scanner.done else "the JSON of an argument ends too early")
             if problem:
                 self._is_no_json(parser, problem)

@@ -8,7 +8,7 @@ from ...models import GgufVocabulary
 from ..base import EngineFailed, Finish, FinishReason, Generation, TokenLogprob
 from ..stops import StopTexts, Token, as_tokens
 from .model import as_error
-from .requests import untold
+from .requests import missing_tokens
 
 _LEAST_LOGPROB = -9999.0  # what OpenAI's API says of a token that is as good as impossible
 
@@ -49,7 +49,7 @@ class Output:
         id, total = detail["tokens"][0], detail["tokens_predicted"]
         data = self._vocabulary.token_bytes(id) or b""
         missing = total - self._count - 1
-        before = untold(self._vocabulary, choice["text"], data, missing) if missing > 0 else ()
+        before = missing_tokens(self._vocabulary, choice["text"], data, missing) if missing > 0 else ()
         tokens = as_tokens(before, self._vocabulary)
         whole = b"".join(token.data for token in tokens) + data
         tokens.append(Token(id, data, self._logprob(choice, whole)))

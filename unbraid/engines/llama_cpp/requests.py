@@ -15,7 +15,7 @@ from ..base import Unsupported
 from ..retokenize import spell
 
 
-def untold(vocabulary: WholeVocabulary, text: str, told: bytes, count: int) -> tuple[int, ...]:
+def missing_tokens(vocabulary: WholeVocabulary, text: str, told: bytes, count: int) -> tuple[int, ...]:
     """The `count` tokens before those whose bytes are `told`, where `text` is that of them all.
 
     llama.cpp tells nothing of a token that ends inside of a character, and only its bytes with the token that completes

@@ -13,7 +13,7 @@ from ..base import Finish, Generation, Piece, TokenLogprob
 from ..retokenize import is_whole
 from ..routing import Routing
 from ..server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
-from .requests import constraint_fields, untold
+from .requests import constraint_fields, missing_tokens
 
 _LOOK_BACK = 4096
 """How far penalties reach where the context is not known."""
@@ -119,7 +119,7 @@ class _Reader:
         missing = self._count - before - len(ids)
         if ids and missing > 0:
             told = b"".join(token_bytes(self._vocabulary, token) for token in ids)
-            ids = untold(self._vocabulary, text, told, missing) + ids
+            ids = missing_tokens(self._vocabulary, text, told, missing) + ids
         return Piece(ids, logprobs=logprobs) if ids else None
 
     def _look_for_end(self, ids: Sequence[int]) -> None:

@@ -83,7 +83,7 @@ class Reading:
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
-        self._own = ChainMap[int, Any](program.stand_ins, program.codes)
+        self._own = ChainMap[int, Any](program.token_placeholders, program.codes)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """Decided with the first delta, since a parser cannot change its mind."""
         self._parser = Parser(

@@ -34,7 +34,7 @@ def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
     """Where text is read, the markers have to be in it."""
     vocabulary = vocabulary_of(tokenizer)
     program = program_of(format, vocabulary)
-    markers = program.stand_ins.keys() - program.ends | program.codes.keys()
+    markers = program.token_placeholders.keys() - program.ends | program.codes.keys()
     if vocabulary is None or not special_tokens(tokenizer).isdisjoint(markers):
         request.skip_special_tokens = False
 

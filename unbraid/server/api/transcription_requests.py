@@ -13,11 +13,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from ...errors import UnbraidError
-from ...speech.adapters import BadWish, Task, Wish
+from ...speech.adapters import BadWish, Task, TranscriptionOptions
 from ...speech.outputs import SHAPES, TIMED, Shape
 from ...speech.transcriber import Transcriber
 from ..errors import ApiError
-from ..http import ClientLeft, until_the_end
+from ..http import ClientLeft, until_shutdown
 from ..service import Service
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Asked:
     file: BinaryIO
     name: str
     model: str
-    wish: Wish
+    wish: TranscriptionOptions
     shape: Shape
     stream: bool
     chunks: bool
@@ -85,7 +85,7 @@ async def _form(request: Request, most: int) -> FormData:
         return await Request(request.scope, counted).form(max_files=1, max_fields=100)
 
     try:
-        return await until_the_end(read())
+        return await until_shutdown(read())
     except (MultiPartException, HTTPException, KeyError) as error:
         reason = error.detail if isinstance(error, HTTPException) else error
         raise ApiError(400, f"the body is not a form that can be read: {reason}") from error
@@ -93,7 +93,7 @@ async def _form(request: Request, most: int) -> FormData:
         raise ClientLeft from None
 
 
-def _check(transcriber: Transcriber, wish: Wish) -> None:
+def _check(transcriber: Transcriber, wish: TranscriptionOptions) -> None:
     try:
         transcriber.check(wish)
     except BadWish as error:
@@ -114,7 +114,7 @@ def _read(service: Service, form: FormData, task: Task) -> Asked:
         raise ApiError(413, message, param="file")
     shape: Shape = fields.one_of("response_format", SHAPES, "json")
     stream = fields.flag("stream")
-    wish = Wish(
+    wish = TranscriptionOptions(
         task=task,
         language=fields.text("language") or None,
         languages=tuple(fields.all("languages")),

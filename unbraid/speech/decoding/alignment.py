@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Looks = NDArray[np.float32]
+Attention = NDArray[np.float32]
 """Where some heads looked for one token: (heads, frames). What they see of a frame is a part of 1."""
 
 FRAME = 0.02
@@ -19,7 +19,7 @@ _WIDTH = 7  # frames over which the median is taken
 _LEAST = 1e-12
 
 
-def token_times(looks: list[Looks], seconds: float) -> tuple[float, ...]:
+def token_times(looks: list[Attention], seconds: float) -> tuple[float, ...]:
     """When each token begins, and when the last one ends.
 
     looks: of each token, what was looked at when it was chosen.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import TokenLogprob
-from .alignment import Looks
+from .alignment import Attention
 from .decoding import Logits, Step, Writing, logprobs_of, loops
 
 
@@ -24,7 +24,7 @@ class _Beam:
     """A beginning, after the prefix."""
 
     said: tuple[TokenLogprob, ...] = ()
-    looks: tuple[Looks, ...] = ()
+    looks: tuple[Attention, ...] = ()
     total: float = 0.0
     ended: bool = False
 
@@ -37,7 +37,7 @@ class _Beam:
         """The logprob a token. What ends it is no token of the text."""
         return self.total / max(1, len(self.said) - self.ended)
 
-    def followed_by(self, token: int, logprob: float, look: Looks | None, ends: bool) -> _Beam:
+    def followed_by(self, token: int, logprob: float, look: Attention | None, ends: bool) -> _Beam:
         said = (*self.said, TokenLogprob(token, b"", logprob))
         return _Beam(said, self.looks if look is None else (*self.looks, look), self.total + logprob, ends)
 
@@ -61,7 +61,7 @@ class BeamWriting:
         return self.trunk.written
 
     @property
-    def looks(self) -> list[Looks]:
+    def looks(self) -> list[Attention]:
         return self.trunk.looks
 
     @property

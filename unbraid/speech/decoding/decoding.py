@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...constraints.dialects.token_sets import TokenSets
 from ...engines.base import TokenLogprob
-from .alignment import Looks
+from .alignment import Attention
 
 Logits = NDArray[np.float32]
 Logprobs = NDArray[np.float64]
@@ -69,7 +69,7 @@ class Writing:
     """The tokens of the prefix."""
     written: list[int] = field(default_factory=list)
     """Those after it."""
-    looks: list[Looks] = field(default_factory=list, repr=False)
+    looks: list[Attention] = field(default_factory=list, repr=False)
     """Where the model looked for each token, if that is told."""
     no_speech: float | None = None
     choices: dict[int, float] = field(default_factory=dict)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ...engines.base import EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
 from ..audio.decode import RATE
-from ..listening import Heard, HeardReason, Hearing, Opening
-from .alignment import Looks, token_times
+from ..listening import HeardReason, ListenEnd, ListenRequest, Opening
+from .alignment import Attention, token_times
 from .decoding import Step
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Writing(Protocol):
         ...
 
     @property
-    def looks(self) -> list[Looks]:
+    def looks(self) -> list[Attention]:
         """Where the model looked for each of all these, if it was told."""
         ...
 
@@ -54,7 +54,7 @@ class Writing(Protocol):
 
     @property
     def reason(self) -> str | None:
-        """Why it is over, as in `Heard`; None if it is not."""
+        """Why it is over, as in `ListenEnd`; None if it is not."""
         ...
 
     def step(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
@@ -65,13 +65,13 @@ class Writing(Protocol):
 class Job:
     """One chunk: the worker puts tokens in, an event loop takes them out."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, request: Hearing, writing: Writing) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, request: ListenRequest, writing: Writing) -> None:
         self.request = request
         self.aborted = False
         self._writing = writing
         self._loop = loop
         self._said: deque[TokenLogprob] = deque()
-        self._end: Heard | Exception | None = None
+        self._end: ListenEnd | Exception | None = None
         self._ready = asyncio.Event()
 
     @property
@@ -90,16 +90,16 @@ class Job:
         self.tell(step.said, self._heard())
         return step
 
-    def _heard(self) -> Heard | None:
+    def _heard(self) -> ListenEnd | None:
         written = self._writing
         if written.reason is None:
             return None
         count = len(written.begun) + len(written.written)
         times = token_times(written.looks, len(self.request.samples) / RATE) if written.looks else ()
         reason = cast(HeardReason, written.reason)
-        return Heard(reason, len(self.request.prompt), count, written.no_speech, written.choices, times)
+        return ListenEnd(reason, len(self.request.prompt), count, written.no_speech, written.choices, times)
 
-    def tell(self, said: Sequence[TokenLogprob] = (), end: Heard | Exception | None = None) -> None:
+    def tell(self, said: Sequence[TokenLogprob] = (), end: ListenEnd | Exception | None = None) -> None:
         self._said += said
         if self._end is None:
             self._end = end
@@ -110,7 +110,7 @@ class Job:
         except RuntimeError:  # the event loop is closed: nobody listens any more
             self.aborted = True
 
-    async def take(self) -> tuple[list[TokenLogprob], Heard | Exception | None]:
+    async def take(self) -> tuple[list[TokenLogprob], ListenEnd | Exception | None]:
         await self._ready.wait()
         self._ready.clear()
         end = self._end  # before the tokens: what comes before the end is there when the end is
@@ -134,7 +134,7 @@ class ListeningWorker:
         *,
         batch: int = 1,
         queue_size: int = 256,
-        alike: Callable[[Hearing], Any] = lambda request: None,
+        alike: Callable[[ListenRequest], Any] = lambda request: None,
     ) -> None:
         if batch < 1 or queue_size < 1:
             raise Unsupported(f"{model} needs room for 1 chunk or more at once, and for 1 or more that wait")
@@ -156,7 +156,7 @@ class ListeningWorker:
     def load(self) -> Load:
         return Load(self._running, self._arriving.qsize() + len(self._waiting))
 
-    async def listen(self, request: Hearing, writing: Writing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest, writing: Writing) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
@@ -173,7 +173,7 @@ class ListeningWorker:
                 elif said:
                     yield Piece(tuple(one.token for one in said), logprobs=tuple(said))
                 first = first and not said
-                if isinstance(end, Heard):
+                if isinstance(end, ListenEnd):
                     yield end
                     return
                 if end is not None:

@@ -12,7 +12,7 @@ from ...engines.base import Audio, EngineFailed, Load, Piece, Sampling, Unsuppor
 from ...engines.routing import Routing
 from ...engines.server import ServerOptions
 from ..audio.wav import as_wav
-from ..listening import Heard, Hearing
+from ..listening import ListenEnd, ListenRequest
 from .endpoint_adapter import EndpointHearing
 from .endpoint_server import Dictation, TranscriptionServers
 
@@ -44,7 +44,7 @@ class EndpointListener:
     def load(self) -> Load:
         return self._servers.load
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         if not isinstance(request, EndpointHearing):
             raise Unsupported("an endpoint is asked by EndpointAdapter, not by the adapter of a model")
@@ -63,7 +63,7 @@ class EndpointListener:
                 elif output.reason == "abort":
                     raise EngineFailed("the server broke off in the middle of an output")
                 else:
-                    yield Heard(output.reason, output.prompt_tokens, output.completion_tokens)
+                    yield ListenEnd(output.reason, output.prompt_tokens, output.completion_tokens)
 
     async def check(self) -> None:
         """Return if the servers can take requests now; raise `EngineDown` if not."""

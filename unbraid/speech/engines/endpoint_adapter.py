@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
-from ..adapters import Task, Wish, register
+from ..adapters import Task, TranscriptionOptions, register
 from ..audio.decode import Samples
 from ..languages import language_code
-from ..listening import Hearing
+from ..listening import ListenRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointHearing(Hearing):
+class EndpointHearing(ListenRequest):
     """What such a server is asked."""
 
     task: Task = "transcribe"
@@ -41,13 +41,13 @@ class EndpointAdapter:
             raise UnbraidError("an endpoint writes text: its tokens are not known")
         self.format = find("whisper")
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: TranscriptionOptions) -> None:
         if wish.languages:
             raise UnbraidError(
                 "languages: the server that transcribes here takes one language or none, not several to choose from"
             )
 
-    def hearing(self, samples: Samples, wish: Wish, temperature: float) -> EndpointHearing:
+    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> EndpointHearing:
         return EndpointHearing(
             samples=samples,
             prompt=(),

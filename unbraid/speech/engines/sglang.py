@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from ...constraints.builder import token_node
 from ...constraints.constraint import Constraint
 from ...constraints.dialects.token_sets import TokenSets
-from ...constraints.language import Free, Language, Repeat, Rule, Text, Token, all_but, maybe, sequence
+from ...constraints.language import Language, Repeat, Rule, Text, TextExcept, Token, all_but, maybe, sequence
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
 from ...engines.routing import Routing
@@ -26,7 +26,7 @@ from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
 from ..audio.wav import as_wav
 from ..decoding.loop_guard import HeardTokens
-from ..listening import Heard, HeardReason, Hearing
+from ..listening import HeardReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperTokens
 from .vocabulary import ListeningVocabulary
@@ -78,7 +78,7 @@ class SGLangWhisper:
     def load(self) -> Load:
         return self._servers.load
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         tokens = self._rules.tokens
         if request.prompt != (tokens.sot,):
@@ -104,7 +104,7 @@ class SGLangWhisper:
                 yield output.take(result.logprobs)
                 if output.loops:
                     break
-        yield Heard(reason, len(request.prompt), len(output.said), None, output.choice)
+        yield ListenEnd(reason, len(request.prompt), len(output.said), None, output.choice)
 
     async def check(self) -> None:
         """Return if the servers can take requests now; raise `EngineDown` if not."""
@@ -134,7 +134,7 @@ class _WhisperServer(SGLangServer):
 def _constraint(prefix: TokenSets, timed: WhisperTokens | None) -> Constraint:
     """One of the tokens of each set, then text in which no special token is spelled; with times, these around it."""
     begins = [_one_of(some) for some in prefix.sets]
-    text = Free(("<|", _unsayable(prefix)))
+    text = TextExcept(("<|", _unsayable(prefix)))
     if timed is None:
         return Constraint(Language(sequence(*begins, text), {}))
     first, latest, last = timed.first_timestamp, timed.timestamp(_LATEST_FIRST), timed.last_timestamp

@@ -17,7 +17,7 @@ from ...engines.base import EngineFailed, Piece, PromptTooLong, TokenLogprob, Un
 from ...engines.vllm.async_llm import AsyncVLLM, vllm
 from ..audio.decode import RATE
 from ..decoding.loop_guard import HeardTokens
-from ..listening import Heard, HeardReason, Hearing, Opening, TextVocabulary
+from ..listening import HeardReason, ListenEnd, ListenRequest, Opening, TextVocabulary
 from ..whisper.rules import WhisperRules
 from .vocabulary import ListeningVocabulary
 
@@ -57,7 +57,7 @@ class VLLMWhisper(AsyncVLLM):
     def vocabulary(self) -> TextVocabulary:
         return self._vocabulary
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         room = self._context - len(request.prompt)
         if room < 1:
@@ -76,7 +76,7 @@ class VLLMWhisper(AsyncVLLM):
                     break
         yield reader.heard()
 
-    async def _prompt(self, request: Hearing) -> Any:
+    async def _prompt(self, request: ListenRequest) -> Any:
         """Rendered here, and not by vLLM on its way: it would put `<|startoftranscript|>` before what a user's prompt
         begins with."""
         prompt = {
@@ -88,7 +88,7 @@ class VLLMWhisper(AsyncVLLM):
         rendered["decoder_prompt"]["prompt_token_ids"] = list(request.prompt)
         return rendered
 
-    def _sampling(self, request: Hearing, reader: _Reader, room: int) -> Any:
+    def _sampling(self, request: ListenRequest, reader: _Reader, room: int) -> Any:
         library = vllm("vllm.sampling_params")
         prefix = [sorted(some) for some in request.prefix.sets]
         return library.SamplingParams(
@@ -106,7 +106,7 @@ class VLLMWhisper(AsyncVLLM):
 class _Reader:
     """Reads the results of one request."""
 
-    def __init__(self, request: Hearing, rules: WhisperRules) -> None:
+    def __init__(self, request: ListenRequest, rules: WhisperRules) -> None:
         self.reason: HeardReason | None = None
         self._request = request
         self._silence = rules.silence
@@ -144,11 +144,11 @@ class _Reader:
         value: float = likely[token].logprob
         return value * self._scale + (TOLD if told else 0.0)
 
-    def heard(self) -> Heard:
+    def heard(self) -> ListenEnd:
         if self.reason is None:
             raise EngineFailed("vLLM broke off in the middle of an output")
         counts = len(self._request.prompt), len(self._output.said)
-        return Heard(self.reason, *counts, self._no_speech, self._choices)
+        return ListenEnd(self.reason, *counts, self._no_speech, self._choices)
 
 
 def _kind(model: str | Path, arguments: Mapping[str, Any]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ...core.grammar import Format
 from ...core.vocabulary import Vocabulary, WholeVocabulary
 from ...errors import UnbraidError
-from ..adapters import Wish, register
+from ..adapters import TranscriptionOptions, register
 from ..audio.decode import Samples
 from ..languages import LANGUAGES, language_code
-from ..listening import Hearing
+from ..listening import ListenRequest
 
 START, END = "<s>", "</s>"
 _OWN = "<<ST_0>>"  # Llama's vocabulary has the others too
@@ -65,7 +65,7 @@ class MoonshineAdapter:
         self.language: str | None = language or getattr(vocabulary, "language", None)
         self._start = start
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: TranscriptionOptions) -> None:
         if wish.task == "translate":
             raise UnbraidError("Moonshine cannot translate: transcribe, or take a multilingual Whisper")
         if wish.timestamps:
@@ -77,8 +77,8 @@ class MoonshineAdapter:
             known = LANGUAGES.get(self.language, self.language).capitalize()
             raise UnbraidError(f"language: this Moonshine knows {known} only, not {', '.join(map(repr, asked))}")
 
-    def hearing(self, samples: Samples, wish: Wish, temperature: float) -> Hearing:
-        return Hearing(samples=samples, prompt=(self._start,), temperature=temperature, seed=wish.seed)
+    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> ListenRequest:
+        return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=wish.seed)
 
     def language_of(self, token: int) -> str | None:
         return None

@@ -17,7 +17,7 @@ from ...tokens import vocabulary as vocabulary_of
 from ..audio.decode import RATE
 from ..decoding.decoding import Logits, Writing
 from ..decoding.worker import Job, ListeningWorker
-from ..listening import Heard, Hearing
+from ..listening import ListenEnd, ListenRequest
 from .adapter import END, MoonshineVocabulary
 from .files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
 from .onnx import MoonshineModel
@@ -68,7 +68,7 @@ class MoonshineEngine:
     def load(self) -> Load:
         return self._worker.load
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         seconds = len(request.samples) / RATE
         if request.timestamps:
@@ -98,7 +98,7 @@ class MoonshineEngine:
 
     # Choices
 
-    def _writing(self, request: Hearing, seconds: float) -> Writing:
+    def _writing(self, request: ListenRequest, seconds: float) -> Writing:
         limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
         if request.max_tokens is not None:
             limit = min(limit, request.max_tokens)

@@ -6,9 +6,9 @@ from ...constraints.constraint import forced_prefix
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
-from ..adapters import Wish, register
+from ..adapters import TranscriptionOptions, register
 from ..audio.decode import Samples
-from ..listening import Hearing, TextVocabulary
+from ..listening import ListenRequest, TextVocabulary
 from .tokens import WhisperTokens
 
 _LONGEST_PROMPT = 223  # half of the context, less one: what Whisper was trained with
@@ -37,7 +37,7 @@ class WhisperAdapter:
     def supports_translation(self) -> bool:
         return self._tokens.multilingual
 
-    def check(self, wish: Wish) -> None:
+    def check(self, wish: TranscriptionOptions) -> None:
         for language in (*wish.languages, *([] if wish.language is None else [wish.language])):
             token = self._tokens.language(language)
             if not self._tokens.multilingual and self._tokens.codes[token] != "en":
@@ -46,8 +46,8 @@ class WhisperAdapter:
             raise UnbraidError("this Whisper knows English only: it cannot translate")
         self._before(wish.prompt)
 
-    def hearing(self, samples: Samples, wish: Wish, temperature: float) -> Hearing:
-        return Hearing(
+    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> ListenRequest:
+        return ListenRequest(
             samples=samples,
             prompt=(*self._before(wish.prompt), self._tokens.sot),
             prefix=forced_prefix(self._prefix(wish), self._vocabulary).to_token_sets(),
@@ -61,7 +61,7 @@ class WhisperAdapter:
     def language_of(self, token: int) -> str | None:
         return self._tokens.codes.get(token)
 
-    def _prefix(self, wish: Wish) -> list[list[str]]:
+    def _prefix(self, wish: TranscriptionOptions) -> list[list[str]]:
         """What the output is made to begin with. Only the language is a choice, and only where none is given."""
         prefix: list[list[str]] = []
         if self._tokens.multilingual:

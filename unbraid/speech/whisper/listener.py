@@ -17,7 +17,7 @@ from ..decoding.beams import BeamWriting
 from ..decoding.decoding import Writing
 from ..decoding.worker import Job, ListeningWorker
 from ..engines.vocabulary import ListeningVocabulary
-from ..listening import Heard, Hearing, TextVocabulary
+from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from .onnx import WhisperModel
@@ -75,7 +75,7 @@ class WhisperEngine:
     def load(self) -> Load:
         return self._worker.load
 
-    async def listen(self, request: Hearing) -> AsyncGenerator[Piece | Heard, None]:
+    async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         room = self._model.context - len(request.prompt)
         if room < 1:
@@ -123,7 +123,7 @@ class WhisperEngine:
 
     # --- Settings --------------------------------------------------------------------------------------------------
 
-    def _writing(self, request: Hearing, room: int) -> Writing | BeamWriting:
+    def _writing(self, request: ListenRequest, room: int) -> Writing | BeamWriting:
         limit = room if request.max_tokens is None else min(room, request.max_tokens)
         chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
         one = Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
