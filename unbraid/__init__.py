@@ -11,7 +11,7 @@ parser.message
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
 from .constraints import constraint as _constraint
@@ -33,12 +33,12 @@ from .core.events import (
 )
 from .core.grammar import Format
 from .core.limits import Limits
-from .core.machine.machine import Parser, UnknownTools
 from .core.message import Message, Part, Speech, Tag, Text, ToolCall
 from .core.render import render as _render
 from .core.tools import Tools
 from .errors import InvalidFormat, InvalidSnapshot, InvalidTools, MissingTokens, UnbraidError, UnknownFormat
-from .formats import all_formats, compose, find, register
+from .formats import all_formats, compose, find, register, resolve
+from .parsing import Parser, parse
 from .tokens import vocabulary
 
 if TYPE_CHECKING:
@@ -50,60 +50,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def parser(
-    format: str | Format,
-    *,
-    tools: Iterable[Mapping[str, Any]] | Tools | None = None,
-    unknown_tools: UnknownTools = "text",
-    tokenizer: object | None = None,
-    prompt: str | Sequence[int] | None = None,
-    separate_reasoning: bool = True,
-    keep_message: bool = True,
-    markup: bool = False,
-    limits: Limits | None = None,
-    seed: int | None = None,
-) -> Parser:
-    """A parser for one response. `format` is a name that `unbraid formats` lists, or a grammar; see `Parser` for the
-    rest. `tokenizer` is one of `tokenizers`, `transformers`, `tiktoken` or `mistral-common`, or a `Vocabulary`."""
-    return Parser(
-        format if isinstance(format, Format) else find(format),
-        tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
-        unknown_tools=unknown_tools,
-        vocabulary=None if tokenizer is None else vocabulary(tokenizer),
-        prompt=prompt,
-        separate_reasoning=separate_reasoning,
-        keep_message=keep_message,
-        markup=markup,
-        limits=limits,
-        seed=seed,
-    )
-
-
-class ParserOptions(TypedDict, total=False):
-    """What `parser` takes besides the format."""
-
-    tools: Iterable[Mapping[str, Any]] | Tools | None
-    unknown_tools: UnknownTools
-    tokenizer: object | None
-    prompt: str | Sequence[int] | None
-    separate_reasoning: bool
-    keep_message: bool
-    markup: bool
-    limits: Limits | None
-    seed: int | None
-
-
-def parse(format: str | Format, output: str | Sequence[int], **options: Unpack[ParserOptions]) -> Message:
-    """Parse a whole response, given as text or, with `tokenizer=…`, as token ids. Options are those of `parser`."""
-    if isinstance(output, bytes):
-        raise UnbraidError("parse takes text or token ids, not bytes: decode them first")
-    one = parser(format, **options)
-    if isinstance(output, str):
-        one.feed(output)
-    else:
-        one.feed_tokens(output)
-    one.finish()
-    return one.message
+parser = Parser
+"""The same as `Parser`: `unbraid.parser("qwen3", tools=tools)`."""
 
 
 def constraint(
@@ -129,7 +77,7 @@ def constraint(
     prompt: as in `parser`.
     """
     return _constraint(
-        format if isinstance(format, Format) else find(format),
+        resolve(format),
         tools=[] if tools is None else tools,
         tool_choice=tool_choice,
         parallel_tool_calls=parallel_tool_calls,
@@ -165,7 +113,7 @@ def detect(
 
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
-    return _render(format if isinstance(format, Format) else find(format), message)
+    return _render(resolve(format), message)
 
 
 __all__ = [

@@ -111,7 +111,7 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
     looked_at = data.draw(st.sets(st.integers(1, max(1, len(text))), max_size=len(text) if LONG else 12))
     for count, char in enumerate(text, start=1):
         emitted = max([emitted, *(event.end for event in parser.feed(char))])
-        if emitted == count or parser.reading_call or count not in looked_at:
+        if emitted == count or parser._machine.reading_call or count not in looked_at:
             continue
         held = text[emitted:count]
         begun = unfinished(literals, held)

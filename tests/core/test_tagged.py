@@ -423,6 +423,6 @@ def test_what_waits_is_not_read_again() -> None:
     parser.feed("<tool_call>\n<function=f>\n<parameter=a>\n[1")
     for _ in range(1000):
         parser.feed(", 1")
-        assert len(parser.buffer) - parser.position < 10
+        assert len(parser._machine.buffer) - parser._machine.position < 10
     events = parser.feed("]\n</parameter>")
     assert [len(e.fragment) for e in events if isinstance(e, ToolCallArguments)] == [3003]

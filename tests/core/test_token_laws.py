@@ -68,7 +68,7 @@ def said(message: Message) -> tuple[object, ...]:
 
 def format_of(name: str, tokenizer: object) -> unbraid.Format:
     """The grammar that a parser with this tokenizer uses."""
-    return unbraid.parser(name, tokenizer=tokenizer).format
+    return unbraid.parser(name, tokenizer=tokenizer)._machine.format
 
 
 def encodable(tokenizer: object, text: str) -> bool:

@@ -77,7 +77,7 @@ def test_what_mistral_common_encodes_parses_back(version: str, name: str) -> Non
     expected = left_of(turn.rewritten(), (NO_FINAL_SPACE,)).message()
     for size in (len(ids), 1, 2, 3, 4, 5, 6):
         parser = unbraid.parser("mistral", tools=TOOLS, tokenizer=tokenizer)
-        assert parser.format.name == encoder.format
+        assert parser._machine.format.name == encoder.format
         for at in range(0, len(ids), size):
             parser.feed_tokens(ids[at : at + size])
         parser.finish()

@@ -56,6 +56,11 @@ def find(name: str) -> Format:
     )
 
 
+def resolve(format: str | Format) -> Format:
+    """A format, or the one of that name."""
+    return format if isinstance(format, Format) else find(format)
+
+
 def _with_suffix(node: Any, suffix: str) -> Any:
     """The same grammar, with the suffix in each tag."""
     if isinstance(node, str):

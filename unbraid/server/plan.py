@@ -8,10 +8,10 @@ from typing import Any
 from ..constraints import Constraint, constraint
 from ..core.grammar import Format
 from ..core.machine.compiler import compile_format
-from ..core.machine.machine import Parser
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from ..errors import InvalidTools
+from ..parsing import Parser
 from .api.bodies import ChatRequest, Generated
 from .audio_input import audio_of
 from .errors import ApiError
@@ -42,7 +42,7 @@ class Plan:
             self.format,
             tools=self.tools,
             unknown_tools=service.unknown_tools,
-            vocabulary=service.vocabulary,
+            tokenizer=service.vocabulary,
             prompt=generation.prompt,
             separate_reasoning=self.separate_reasoning,
             keep_message=keep_message,

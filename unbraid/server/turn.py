@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.events import Diagnostic, Event, SpeechAudio, ToolCallEnd
-from ..core.machine.machine import Parser
 from ..engines import EngineFailed, Finish, Generation, TokenLogprob
+from ..parsing import Parser
 from .service import Service
 from .vocoder import Voice
 

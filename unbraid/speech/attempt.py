@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from ..constraints.dialects.token_sets import TokenSets
 from ..core.events import Content, Event, Language, Timestamp
-from ..core.machine.machine import Parser
 from ..engines.base import EngineFailed
+from ..parsing import Parser
 from .adapters import Adapter, TranscriptionOptions
 from .audio.chunking import Chunk
 from .audio.decode import RATE
@@ -71,7 +71,7 @@ class Attempt:
     async def events(self) -> AsyncGenerator[TranscriptEvent, None]:
         request = self.adapter.hearing(self.chunk.samples, self.wish, self.temperature)
         self.prefix = request.prefix
-        parser = Parser(self.adapter.format, vocabulary=self.listener.vocabulary, keep_message=False)
+        parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
         segments = _Segments(self)
         async with aclosing(self.listener.listen(request)) as outputs:
             async for output in outputs:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from unbraid import Message, Text, ToolCall, parse
-from unbraid.core.machine.machine import UnknownTools
+from unbraid.parsing import UnknownTools
 
 from ...support.places import SHARED
 

@@ -20,7 +20,7 @@ import pytest
 
 import unbraid
 from unbraid import Message, Text, ToolCall
-from unbraid.core.machine.machine import UnknownTools
+from unbraid.parsing import UnknownTools
 
 from ...support.places import absent
 from .answers import DIFFERENT, EMITTED, NUMBERS, Part, Parts

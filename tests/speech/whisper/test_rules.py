@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
-from unbraid.core.machine.machine import Parser
 from unbraid.formats import find
+from unbraid.parsing import Parser
 from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.decoding.decoding import Logits, Writing, loops
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -317,7 +317,7 @@ def test_all_that_follows_the_rules_is_whispers_format(
     request = adapter.hearing(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
     chance = np.random.default_rng(seed)
     one = Writing(rules(), request.prefix, timestamps, temperature, 60, chance)
-    parser = Parser(find("whisper"), vocabulary=tokens_of)
+    parser = Parser(find("whisper"), tokenizer=tokens_of)
     events = []
     while one.reason is None:
         events += parser.feed_tokens([one.next(some_logits(int(chance.integers(10**9)), times, end=6.0)).token])

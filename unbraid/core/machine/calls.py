@@ -20,7 +20,7 @@ from .frames import MARKUP, NAME, TEXT, Frame, Malformed
 from .markers import Markers
 
 if TYPE_CHECKING:
-    from .machine import Parser
+    from .machine import Machine
     from .program import CallsRule
 
 NEXT, LAST = "next call", "end of a call"
@@ -47,7 +47,7 @@ def is_word(name: str) -> bool:
 class Step(Protocol):
     """One instruction for reading calls."""
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
         """As `Frame.step`; a step that is done moves `frame.at`."""
 
 
@@ -117,50 +117,50 @@ class CallsFrame(Frame):
         self.skipping = False
         """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if self.skipping:
-            return self._skip(parser)
-        return self.rule.steps[self.at].run(parser, self)
+            return self._skip(machine)
+        return self.rule.steps[self.at].run(machine, self)
 
-    def give_up(self, parser: Parser) -> None:
+    def give_up(self, machine: Machine) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
         if self.rule.close is not None and (self.accepted or self.rule.again >= 0):
             self.skipping = True
             return
-        parser.leave_calls()
+        machine.leave_calls()
         if self.rule.close is not None:
-            parser.expect_orphan_closer(self.rule.close)
+            machine.expect_orphan_closer(self.rule.close)
 
-    def _skip(self, parser: Parser) -> bool:
+    def _skip(self, machine: Machine) -> bool:
         markers = self.markers
-        found = markers.find(parser.buffer, parser.position)
+        found = markers.find(machine.buffer, machine.position)
         if found is None:
-            end = len(parser.buffer) if parser.at_end else markers.safe_end(parser.buffer, parser.position)
+            end = len(machine.buffer) if machine.at_end else markers.safe_end(machine.buffer, machine.position)
         else:
             end = found.start()
-        if end > parser.position:
-            parser.end_call()
-            parser.take(end - parser.position, TEXT)
+        if end > machine.position:
+            machine.end_call()
+            machine.take(end - machine.position, TEXT)
         marker = None if found is None else markers.which(found)
         if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
-            self.close(parser, found.end() - found.start())
+            self.close(machine, found.end() - found.start())
         elif found is not None and marker is not None and marker.strand == LAST:
-            parser.take(found.end() - found.start(), TEXT)
+            machine.take(found.end() - found.start(), TEXT)
         elif marker is not None and marker.strand == NEXT:
-            parser.begin_call()
+            machine.begin_call()
             self.skipping, self.at = False, self.rule.again
-        elif found is not None or parser.at_end:
-            parser.leave_calls()
+        elif found is not None or machine.at_end:
+            machine.leave_calls()
         else:
             return False
         return True
 
-    def close(self, parser: Parser, size: int) -> None:
+    def close(self, machine: Machine, size: int) -> None:
         """Take the closing marker."""
         assert self.rule.close is not None
-        parser.take(size, MARKUP)
-        parser.trail = self.rule.close.trail if self.accepted else ""
-        parser.leave_calls()
+        machine.take(size, MARKUP)
+        machine.trail = self.rule.close.trail if self.accepted else ""
+        machine.leave_calls()
 
     def save(self) -> list[Any]:
         return [self.rule.strand, self.at, self.accepted, self.skipping]
@@ -175,32 +175,32 @@ class CallsFrame(Frame):
 # --- Steps ---------------------------------------------------------------------------------------------------------
 
 
-def _comes_after_space(parser: Parser, key: str) -> int | None:
+def _comes_after_space(machine: Machine, key: str) -> int | None:
     """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
     told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
-    buffer, start = parser.buffer, parser.position
+    buffer, start = machine.buffer, machine.position
     begin = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-    if begin - start > parser.limits.name:
+    if begin - start > machine.limits.name:
         return 0
     rest = buffer[begin : begin + len(key)]
     if rest == key:
         return begin + len(key) - start
-    return None if not parser.at_end and key.startswith(rest) else 0
+    return None if not machine.at_end and key.startswith(rest) else 0
 
 
-def _next_is(parser: Parser, frame: CallsFrame, key: str) -> bool | None:
+def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
     """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
     not `key`: there what should come is missing."""
-    parser.skip_space()
-    rest = parser.buffer[parser.position : parser.position + len(key)]
+    machine.skip_space()
+    rest = machine.buffer[machine.position : machine.position + len(key)]
     if rest != key:
-        return None if not parser.at_end and key.startswith(rest) else False
+        return None if not machine.at_end and key.startswith(rest) else False
     markers = frame.markers
-    marker = markers.at(parser.buffer, parser.position)
+    marker = markers.at(machine.buffer, machine.position)
     if marker is not None and markers.which(marker).key != key:
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    pending = marker is None and markers.matches_at(parser.buffer, parser.position) is None
-    return None if pending and not parser.at_end else True
+    pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
+    return None if pending and not machine.at_end else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +210,12 @@ class Literal:
     key: str
     otherwise: int = -1
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        comes = _next_is(parser, frame, self.key)
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        comes = _next_is(machine, frame, self.key)
         if comes is None:
             return False
         if comes:
-            parser.take(len(self.key), MARKUP)
+            machine.take(len(self.key), MARKUP)
             frame.at += 1
         elif self.otherwise >= 0:
             frame.at = self.otherwise
@@ -231,11 +231,11 @@ class Branch:
     words: tuple[str, ...]
     at: int
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        comes = _next_is(parser, frame, self.words[0])
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        comes = _next_is(machine, frame, self.words[0])
         if comes and len(self.words) > 1:
-            end = after_words(parser.buffer, parser.position, self.words, parser.limits.name)
-            comes = None if end is None and not parser.at_end else end is not None and end >= 0
+            end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
+            comes = None if end is None and not machine.at_end else end is not None and end >= 0
         if comes is None:
             return False
         frame.at = self.at if comes else frame.at + 1
@@ -246,7 +246,7 @@ class Branch:
 class Jump:
     at: int
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
         frame.at = self.at
         return True
 
@@ -257,37 +257,37 @@ class ReadWord:
 
     field: str
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.skip_space()
-        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name
         end = _word(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         if end - start > most:
             raise Malformed(diagnostics.TOO_LONG, f"a tool call whose {self.field} is longer than {most} characters")
-        if end == len(buffer) and not parser.at_end:
+        if end == len(buffer) and not machine.at_end:
             return False
         if end == start or end == len(buffer):
             raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {self.field}")
-        self.read(parser, buffer[start:end])
+        self.read(machine, buffer[start:end])
         frame.at += 1
         return True
 
-    def read(self, parser: Parser, word: str) -> None:
-        setattr(parser.call, self.field, word)
-        parser.take(len(word), NAME if self.field == "name" else MARKUP)
+    def read(self, machine: Machine, word: str) -> None:
+        setattr(machine.call, self.field, word)
+        machine.take(len(word), NAME if self.field == "name" else MARKUP)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadNamespaced(ReadWord):
     """The call's name, without what stands before it where that makes it one of the tools'."""
 
-    def read(self, parser: Parser, word: str) -> None:
+    def read(self, machine: Machine, word: str) -> None:
         name = word.rpartition(".")[2]
-        if parser.knows(word) or not parser.knows(name):
+        if machine.knows(word) or not machine.knows(name):
             name = word
-        parser.call.name = name
+        machine.call.name = name
         if head := len(word) - len(name):
-            parser.take(head, MARKUP)
-        parser.take(len(name), NAME)
+            machine.take(head, MARKUP)
+        machine.take(len(name), NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,26 +296,26 @@ class ReadNameInId(ReadWord):
 
     node: NameInId
 
-    def read(self, parser: Parser, word: str) -> None:
+    def read(self, machine: Machine, word: str) -> None:
         node = self.node
         head = len(node.before) if word.startswith(node.before) else 0
         name, after, number = word[head:].rpartition(node.after)
         numbered = bool(after) and bool(_number(number))
-        parser.call.name = name if numbered else word[head:]
-        parser.call.id = word if numbered and head else ""
+        machine.call.name = name if numbered else word[head:]
+        machine.call.id = word if numbered and head else ""
         if head:
-            parser.take(head, MARKUP)
-        parser.take(len(parser.call.name), NAME)
+            machine.take(head, MARKUP)
+        machine.take(len(machine.call.name), NAME)
         if numbered:
-            parser.take(len(after + number), MARKUP)
+            machine.take(len(after + number), MARKUP)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOrdinal(ReadWord):
     """The call's number, which says nothing."""
 
-    def read(self, parser: Parser, word: str) -> None:
-        parser.take(len(word), MARKUP)
+    def read(self, machine: Machine, word: str) -> None:
+        machine.take(len(word), MARKUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,27 +326,27 @@ class ReadArguments:
     opens: ClassVar = ("{", '"')
     following: str = ""
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.skip_space()
-        marker = frame.markers.matches_at(parser.buffer, parser.position)
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        marker = frame.markers.matches_at(machine.buffer, machine.position)
         if not marker and self.following:
-            after = _comes_after_space(parser, self.following)
+            after = _comes_after_space(machine, self.following)
             marker = bool(after) or (None if after is None else marker)
         if marker:
-            parser.accept_call()
-            parser.no_arguments()
-        elif parser.buffer.startswith(self.opens, parser.position):
-            parser.accept_call()
-            self.begin(parser, frame)
-        elif marker is None and not parser.at_end:
+            machine.accept_call()
+            machine.no_arguments()
+        elif machine.buffer.startswith(self.opens, machine.position):
+            machine.accept_call()
+            self.begin(machine, frame)
+        elif marker is None and not machine.at_end:
             return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
         frame.at += 1
         return True
 
-    def begin(self, parser: Parser, frame: CallsFrame) -> None:
-        push_arguments(parser, frame.markers)
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        push_arguments(machine, frame.markers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,10 +356,10 @@ class ReadBare(ReadArguments):
     opens: ClassVar = OPENERS
     quotes: Markers
 
-    def begin(self, parser: Parser, frame: CallsFrame) -> None:
-        open = parser.buffer[parser.position]
-        parser.take(1, MARKUP)
-        parser.push(BareArgumentsFrame(self.quotes, frame.markers, open))
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        open = machine.buffer[machine.position]
+        machine.take(1, MARKUP)
+        machine.push(BareArgumentsFrame(self.quotes, frame.markers, open))
 
 
 class ReadNotation(ABC):
@@ -367,9 +367,9 @@ class ReadNotation(ABC):
 
     __slots__ = ()
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.accept_call()
-        parser.push(self.frame(frame.markers))
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.accept_call()
+        machine.push(self.frame(frame.markers))
         frame.at += 1
         return True
 
@@ -411,8 +411,8 @@ class ReadPython(ReadNotation):
 class ReadJsonCall:
     node: JsonCall
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        parser.push(JsonCallFrame(self.node, frame.markers))
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.push(JsonCallFrame(self.node, frame.markers))
         frame.at += 1
         return True
 
@@ -421,9 +421,9 @@ class ReadJsonCall:
 class EndCall:
     """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
-        if parser.call.complete or not parser.call.accepted or frame.rule.close is None:
-            parser.end_call()
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if machine.call.complete or not machine.call.accepted or frame.rule.close is None:
+            machine.end_call()
         frame.at += 1
         return True
 
@@ -439,61 +439,61 @@ class NextInList:
     """What each call begins with, where that is known."""
     again: int
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if not self.close:
-            return self._open_end(parser, frame)
-        further = _next_is(parser, frame, self.separator or self.first)
-        if further is None or (not further and _next_is(parser, frame, self.close[0]) is None):
+            return self._open_end(machine, frame)
+        further = _next_is(machine, frame, self.separator or self.first)
+        if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
             return False
-        size = self._end_comes(parser, (self.separator, *self.close) if further and self.separator else self.close)
+        size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
         if size is None:
             return False
         if size:
             if further:
-                parser.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
-            parser.take(size, MARKUP)
+                machine.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
+            machine.take(size, MARKUP)
             frame.at += 1
         elif further:
-            self._begin(parser, frame)
+            self._begin(machine, frame)
             if self.separator:
-                parser.take(len(self.separator), MARKUP)
+                machine.take(len(self.separator), MARKUP)
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
         return True
 
-    def _end_comes(self, parser: Parser, words: tuple[str, ...]) -> int | None:
+    def _end_comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
         """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
-        start = parser.position
-        end = after_words(parser.buffer, start, words, parser.limits.name)
+        start = machine.position
+        end = after_words(machine.buffer, start, words, machine.limits.name)
         if end is None:
-            return 0 if parser.at_end else None
+            return 0 if machine.at_end else None
         return max(end - start, 0)
 
-    def _open_end(self, parser: Parser, frame: CallsFrame) -> bool:
+    def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
         """The list ends where no other call comes."""
         if self.separator or self.first:
-            size = _comes_after_space(parser, self.separator or self.first)
+            size = _comes_after_space(machine, self.separator or self.first)
             if size is None:
                 return False
             more = bool(size)
         else:
-            end = _space(parser.buffer, parser.position).end()  # type: ignore[union-attr]  # an empty match always exists
-            short = end - parser.position <= parser.limits.name
-            closes = frame.rule.closers.matches_at(parser.buffer, end)
-            if short and (closes is None or end == len(parser.buffer)) and not parser.at_end:
+            end = _space(machine.buffer, machine.position).end()  # type: ignore[union-attr]  # an empty match always exists
+            short = end - machine.position <= machine.limits.name
+            closes = frame.rule.closers.matches_at(machine.buffer, end)
+            if short and (closes is None or end == len(machine.buffer)) and not machine.at_end:
                 return False
-            more = short and not closes and end < len(parser.buffer)
+            more = short and not closes and end < len(machine.buffer)
         if not more:
             frame.at += 1
             return True
-        self._begin(parser, frame)
-        parser.skip_space()
-        parser.take(len(self.separator), MARKUP)
+        self._begin(machine, frame)
+        machine.skip_space()
+        machine.take(len(self.separator), MARKUP)
         return True
 
-    def _begin(self, parser: Parser, frame: CallsFrame) -> None:
+    def _begin(self, machine: Machine, frame: CallsFrame) -> None:
         # From here on it is the next call's: if that is no call, the separator is text as well.
-        parser.begin_call()
+        machine.begin_call()
         frame.at = self.again
 
 
@@ -501,27 +501,27 @@ class NextInList:
 class Close:
     """The closing marker, where the format has one. The call itself has ended before."""
 
-    def run(self, parser: Parser, frame: CallsFrame) -> bool:
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
         close = frame.rule.close
         if close is None:
-            parser.leave_calls()
+            machine.leave_calls()
             return True
         if frame.rule.close_required:
-            parser.skip_space()
-        closers, position = frame.rule.closers, parser.position
-        if found := closers.at(parser.buffer, position):
-            frame.close(parser, found.end() - position)
-        elif not parser.at_end and closers.safe_end(parser.buffer, position) == position:
+            machine.skip_space()
+        closers, position = frame.rule.closers, machine.position
+        if found := closers.at(machine.buffer, position):
+            frame.close(machine, found.end() - position)
+        elif not machine.at_end and closers.safe_end(machine.buffer, position) == position:
             return False
         elif not frame.rule.close_required:
-            parser.leave_calls()
-        elif _closing_bracket(parser.buffer, position) and not close.key.startswith(parser.buffer[position]):
+            machine.leave_calls()
+        elif _closing_bracket(machine.buffer, position) and not close.key.startswith(machine.buffer[position]):
             # A bracket too many is what models get wrong most often; before the closing marker it is never text.
-            parser.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
-            parser.take(1, MARKUP)
+            machine.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
+            machine.take(1, MARKUP)
         else:
-            parser.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
-            if parser.at_end and closers.safe_end(parser.buffer, position) == position:
-                parser.take(len(parser.buffer) - position, MARKUP)  # the output was cut off inside of the marker
-            frame.give_up(parser)
+            machine.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
+            if machine.at_end and closers.safe_end(machine.buffer, position) == position:
+                machine.take(len(machine.buffer) - position, MARKUP)  # the output was cut off inside of the marker
+            frame.give_up(machine)
         return True

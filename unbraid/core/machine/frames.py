@@ -13,11 +13,11 @@ from .. import diagnostics
 
 if TYPE_CHECKING:
     from ..events import Event
-    from .machine import Parser
+    from .machine import Machine
 
 TEXT, MARKUP, NAME, ARGUMENTS, PENDING = range(5)
 """What becomes of a piece of input: text of the strand around it, markup, a call's name, its arguments; or arguments
-whose meaning is still open, until `Parser.resolve_pending`."""
+whose meaning is still open, until `Machine.resolve_pending`."""
 
 
 class Malformed(Exception):
@@ -29,9 +29,9 @@ class Malformed(Exception):
         self.message = message
 
 
-def wait(parser: Parser) -> bool:
+def wait(machine: Machine) -> bool:
     """False, since more input is needed; and where none comes, the call is not finished."""
-    if parser.at_end:
+    if machine.at_end:
         raise Malformed(diagnostics.UNFINISHED_CALL, "")
     return False
 
@@ -48,10 +48,10 @@ class Frame(ABC):
         return False
 
     @abstractmethod
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         """Do what can be done with the buffer; False when more input is needed."""
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
         """The one event that all of `text` makes, where that is plain and nothing else changes here; otherwise None,
         and nothing is done. Only a short cut, for what most deltas are."""
         return None

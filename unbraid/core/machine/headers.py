@@ -14,7 +14,7 @@ from .frames import MARKUP, TEXT, Frame
 from .markers import Markers
 
 if TYPE_CHECKING:
-    from .machine import Parser
+    from .machine import Machine
 
 CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
 
@@ -61,32 +61,32 @@ class HeaderFrame(Frame):
         self.before = before
         """What the prompt has written of it."""
 
-    def step(self, parser: Parser) -> bool:
-        rule, buffer, start = self.rule, parser.buffer, parser.position
+    def step(self, machine: Machine) -> bool:
+        rule, buffer, start = self.rule, machine.buffer, machine.position
         # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.
-        limit = min(len(buffer), start + 2 * parser.limits.name)
+        limit = min(len(buffer), start + 2 * machine.limits.name)
         begin, end = rule.close_at(buffer, start, limit)
         rest = buffer[start : limit if begin < 0 else begin]
         too_long = begin < 0 and limit < len(buffer)
         if too_long or rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit]):
-            self._give_up(parser, "a header that does not end")
+            self._give_up(machine, "a header that does not end")
             return True
         if begin < 0:
-            if not parser.at_end:
+            if not machine.at_end:
                 return False
-            self._give_up(parser, "the output ends inside a header")
+            self._give_up(machine, "the output ends inside a header")
             return True
-        header = self.before + parser.spell(buffer[start:end])
+        header = self.before + machine.spell(buffer[start:end])
         strand, found = rule.strand(header)
         if strand == NOTHING:
-            self._give_up(parser, f"a header that says nothing known: {header[:80]!r}")
+            self._give_up(machine, f"a header that says nothing known: {header[:80]!r}")
             return True
-        parser.pop()
-        parser.begin_message(strand)
+        machine.pop()
+        machine.begin_message(strand)
         if strand == CALLS and found is not None and "name" in found.re.groupindex:
-            self._take_named(parser, found, end - start)
+            self._take_named(machine, found, end - start)
         else:
-            parser.take(end - start, MARKUP)
+            machine.take(end - start, MARKUP)
         return True
 
     def _is_none(self, rest: str, text: str) -> bool:
@@ -100,28 +100,28 @@ class HeaderFrame(Frame):
             return False
         return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
 
-    def _give_up(self, parser: Parser, problem: str) -> None:
+    def _give_up(self, machine: Machine, problem: str) -> None:
         """It is text, and another header may begin in it."""
-        buffer, start = parser.buffer, parser.position
-        if start < len(buffer) and (not self.before or parser.at_end):
-            parser.report(diagnostics.MALFORMED_HEADER, problem)
-        parser.pop()
+        buffer, start = machine.buffer, machine.position
+        if start < len(buffer) and (not self.before or machine.at_end):
+            machine.report(diagnostics.MALFORMED_HEADER, problem)
+        machine.pop()
         if not self.before and buffer.startswith(self.rule.opens + self.rule.closes, start):
             # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
-            parser.take(1, TEXT)
+            machine.take(1, TEXT)
 
-    def _take_named(self, parser: Parser, found: re.Match[str], size: int) -> None:
+    def _take_named(self, machine: Machine, found: re.Match[str], size: int) -> None:
         """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
-        written = parser.buffer[parser.position : parser.position + size]
+        written = machine.buffer[machine.position : machine.position + size]
         # With tokens, a character of the buffer may stand for several of the header.
-        ends = list(accumulate((len(parser.spell(char)) for char in written), initial=len(self.before)))
+        ends = list(accumulate((len(machine.spell(char)) for char in written), initial=len(self.before)))
         begin, end = (bisect_left(ends, max(at, ends[0])) for at in found.span("name"))
-        parser.call.name = found.group("name")
+        machine.call.name = found.group("name")
         if begin:
-            parser.take(begin, MARKUP)
-        parser.take_name(end - begin)
+            machine.take(begin, MARKUP)
+        machine.take_name(end - begin)
         if size > end:
-            parser.take(size - end, MARKUP)
+            machine.take(size - end, MARKUP)
 
     def save(self) -> list[Any]:
         return [self.before]

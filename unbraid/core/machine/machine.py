@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ...errors import UnbraidError
 from .. import diagnostics
@@ -30,10 +30,8 @@ from ..events import (
 )
 from ..grammar import Format
 from ..limits import Limits
-from ..message import Fold, Message
 from ..tools import Tools
 from ..vocabulary import Vocabulary
-from . import snapshot as snapshots
 from .call_ids import IdSource
 from .calls import CallsFrame, PendingCall
 from .compiler import compile_format
@@ -47,51 +45,37 @@ from .scopes import RepeatedOpenerFrame, ScopeFrame
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
 
-UnknownTools = Literal["text", "emit"]
+_LIMITS = Limits()
 
 
-class Parser:
-    """Parses one response. Feed it text or token ids as they come, then finish it; it returns events.
-
-    tools: the request's tools. A call to another name is no call: its text is kept, with a diagnostic, or, with
-        `unknown_tools="emit"`, passed on. Without `tools` every name passes.
-    vocabulary: needed for `feed_tokens`. A marker that is one of its tokens is then that token only. (A parser that is
-        fed text instead finds markers in the text.)
-    prompt: what the model was given, as text or ids; its end says where the output begins. Its last part, or the
-        template's generation prompt, will do.
-    separate_reasoning: False leaves the reasoning in the content, with its markers.
-    keep_message: False when only the events are wanted; the parser's memory then does not grow with the output.
-    markup: True to be told of markup too.
-    seed: makes the ids of the calls reproducible.
-    """
+class Machine:
+    """Reads one response. `unbraid.Parser` is the door to it, and explains the options."""
 
     def __init__(
         self,
         format: Format,
         *,
         tools: Tools | None = None,
-        unknown_tools: UnknownTools = "text",
+        emit_unknown: bool = False,
         vocabulary: Vocabulary | None = None,
         prompt: str | Sequence[int] | None = None,
         separate_reasoning: bool = True,
-        keep_message: bool = True,
+        keep_raw: bool = True,
         markup: bool = False,
-        limits: Limits | None = None,
+        limits: Limits = _LIMITS,
         seed: int | None = None,
     ) -> None:
+        """keep_raw: whether a call that does not become complete is told with its raw text."""
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
-        if unknown_tools not in ("text", "emit"):
-            raise UnbraidError(f'unknown_tools is "text" or "emit", not {unknown_tools!r}')
         self._prompt = format.prompt if prompt is None else prompt
         self._whole_format = format
         self.format = format if separate_reasoning else format.without_reasoning()
-        self.limits = limits or Limits()
-        self.keep = keep_message
+        self.limits = limits
+        self.keep_raw = keep_raw
         self._vocabulary = vocabulary
         self._tools = tools
-        self._emit_unknown = unknown_tools == "emit"
-        self._fold = Fold()
+        self._emit_unknown = emit_unknown
         self._show_markup = markup
         self._ids = IdSource(format.call_ids, seed)
         self._finished = False
@@ -119,7 +103,8 @@ class Parser:
         self._speech_count = 0
         self._stray_audio = False
         self._out: list[Event] = []
-        self._fast_path: Callable[[Parser, str], Event | None] | None = None
+        self.fast_path: Callable[[Machine, str], Event | None] | None = None
+        """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
         self._started = False
         self.set_up(vocabulary)
 
@@ -136,19 +121,10 @@ class Parser:
         self._start(self._program if same else compile_format(self._whole_format, vocabulary))
         self.choose_fast_path()
 
-    # --- What users call -------------------------------------------------------------------------------------------
+    # --- What the parser calls ---------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
-        if self._fast_path is not None and text:
-            try:
-                event = self._fast_path(self, text)
-            except TypeError:  # no text: below is said so
-                event = None
-            if event is not None:
-                if self.keep:
-                    self._fold.add_one(event)
-                return [event]
         if self._finished:
             self._refuse()
         if not isinstance(text, str):
@@ -214,21 +190,6 @@ class Parser:
         self._finished = True
         return self._collect()
 
-    @property
-    def message(self) -> Message:
-        """What has been said so far."""
-        if not self.keep:
-            raise UnbraidError("this parser keeps no message: make it with keep_message=True")
-        return self._fold.message()
-
-    def snapshot(self) -> dict[str, Any]:
-        """The whole state as plain values (JSON will do), to go on from in another parser of the same arguments."""
-        return snapshots.save(self)
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Go on from a snapshot. This parser must have been made with the same arguments as the other one."""
-        snapshots.load(self, snapshot)
-
     # --- Taking input ----------------------------------------------------------------------------------------------
 
     def take(self, size: int, role: int, value: str | None = None) -> None:
@@ -250,7 +211,7 @@ class Parser:
     def pass_arguments(self, text: str, fragment: str) -> Event:
         """Take a delta that is all arguments, past the buffer: what `Frame.fast_path` is for."""
         start, self.offset = self.offset, self.offset + len(text)
-        if self.keep:
+        if self.keep_raw:
             self.call.raw.append(text)
         return ToolCallArguments(self.call.index, fragment, start, self.offset)
 
@@ -303,7 +264,7 @@ class Parser:
                     self._reject_call()
                 return
             else:
-                if self.keep:
+                if self.keep_raw:
                     call.raw.append(text)
                 if role == PENDING:
                     if not call.pending:
@@ -490,7 +451,7 @@ class Parser:
         assert self._calls is not None
         self._calls.accepted = True
         held, call.held = call.held, []
-        if self.keep:
+        if self.keep_raw:
             call.raw = [text for _, text, _, _, _ in held]
         # The name comes first, even where the model wrote the arguments first.
         for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
@@ -671,8 +632,6 @@ class Parser:
         events, self._out = self._out, []
         if self._speech_count:
             events = _join_audio(events)
-        if self.keep:
-            self._fold.add(events)
         self.choose_fast_path()
         return events
 
@@ -680,7 +639,7 @@ class Parser:
         """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
         text_only = self._detokenizer is None and self._code_search is None
         on_its_own = not self.trail and self.position == len(self.buffer) and not self._finished
-        self._fast_path = self.stack[-1].fast_path if text_only and on_its_own else None
+        self.fast_path = self.stack[-1].fast_path if text_only and on_its_own else None
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")

@@ -11,7 +11,7 @@ from .program import ScopeRule
 
 if TYPE_CHECKING:
     from ..events import Event
-    from .machine import Parser
+    from .machine import Machine
 
 
 class ScopeFrame(Frame):
@@ -27,28 +27,28 @@ class ScopeFrame(Frame):
         self.orphan_closer = orphan_closer
         """The closing marker of a call that was no call: text, like the call, and no surprise."""
 
-    def step(self, parser: Parser) -> bool:
-        rule, buffer, start = self.rule, parser.buffer, parser.position
+    def step(self, machine: Machine) -> bool:
+        rule, buffer, start = self.rule, machine.buffer, machine.position
         markers = rule.markers
         found = markers.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else markers.safe_end(buffer, start)
+            end = len(buffer) if machine.at_end else markers.safe_end(buffer, start)
         if end > start:
             for key, past in self._strays_in(buffer[start:end]):
-                parser.take(start + past - parser.position, TEXT)
+                machine.take(start + past - machine.position, TEXT)
                 if key == self.orphan_closer:
                     self.orphan_closer = ""
                 else:
-                    parser.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
-            if end > parser.position:
-                parser.take(end - parser.position, TEXT)
+                    machine.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
+            if end > machine.position:
+                machine.take(end - machine.position, TEXT)
         if found is not None:
             self.tail = ""
-            parser.on_marker(markers.which(found), found.end() - found.start())
+            machine.on_marker(markers.which(found), found.end() - found.start())
             return True
-        return parser.at_end and parser.end_scope()
+        return machine.at_end and machine.end_scope()
 
     def _strays_in(self, text: str) -> list[tuple[str, int]]:
         """The closing markers in `text` that close nothing, and where in it each ends. Nothing is held back for them: a
@@ -64,11 +64,11 @@ class ScopeFrame(Frame):
         self.tail = seen[strays.safe_end(seen, at) :]
         return found
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
         if self.tail or not self.rule.all_markers.absent(text):
             return None
-        start, parser.offset = parser.offset, parser.offset + len(text)
-        return parser.text_event(text, start, parser.offset)
+        start, machine.offset = machine.offset, machine.offset + len(text)
+        return machine.text_event(text, start, machine.offset)
 
     def save(self) -> list[Any]:
         return [self.rule.strand, self.tail, self.orphan_closer]
@@ -83,14 +83,14 @@ class RepeatedOpenerFrame(Frame):
     def __init__(self, markers: Markers) -> None:
         self.markers = markers
 
-    def step(self, parser: Parser) -> bool:
-        found = self.markers.at(parser.buffer, parser.position)
+    def step(self, machine: Machine) -> bool:
+        found = self.markers.at(machine.buffer, machine.position)
         if found is not None:
-            parser.take(found.end() - found.start(), MARKUP)
-            parser.trail = self.markers.which(found).trail
-        elif not parser.at_end and self.markers.safe_end(parser.buffer, parser.position) == parser.position:
+            machine.take(found.end() - found.start(), MARKUP)
+            machine.trail = self.markers.which(found).trail
+        elif not machine.at_end and self.markers.safe_end(machine.buffer, machine.position) == machine.position:
             return False
-        parser.pop()
+        machine.pop()
         return True
 
     def save(self) -> list[Any]:

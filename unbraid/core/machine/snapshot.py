@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidSnapshot
-from ..message import Fold
 from ..notations.bare import BareArgumentsFrame
 from ..notations.elements import ElementArgumentsFrame, LeafFrame
 from ..notations.json import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
@@ -18,7 +17,7 @@ from .headers import HeaderFrame
 from .scopes import RepeatedOpenerFrame, ScopeFrame
 
 if TYPE_CHECKING:
-    from .machine import Parser
+    from .machine import Machine
 
 _VERSION = 1
 _PLAIN_STATE = (
@@ -34,80 +33,77 @@ _PLAIN_STATE = (
 )
 
 
-def save(parser: Parser) -> dict[str, Any]:
+def save(machine: Machine) -> dict[str, Any]:
     return {
         "version": _VERSION,
-        "format": parser.format.name,
-        "buffer": parser.buffer[parser.position :],
-        "frames": [[frame.kind, *frame.save()] for frame in parser.stack],
-        "call": parser.call.save(),
-        "ids": parser._ids.save(),
-        "message": parser._fold.save() if parser.keep else None,
-        "detokenizer": parser._detokenizer.save() if parser._detokenizer else None,
-        "gaps": [list(gap) for gap in parser._gaps],
-        **{name: getattr(parser, name) for name in _PLAIN_STATE},
+        "format": machine.format.name,
+        "buffer": machine.buffer[machine.position :],
+        "frames": [[frame.kind, *frame.save()] for frame in machine.stack],
+        "call": machine.call.save(),
+        "ids": machine._ids.save(),
+        "detokenizer": machine._detokenizer.save() if machine._detokenizer else None,
+        "gaps": [list(gap) for gap in machine._gaps],
+        **{name: getattr(machine, name) for name in _PLAIN_STATE},
     }
 
 
-def load(parser: Parser, snapshot: dict[str, Any]) -> None:
+def load(machine: Machine, snapshot: dict[str, Any]) -> None:
     if not isinstance(snapshot, dict):
         raise InvalidSnapshot(f"a snapshot is a dict, not {type(snapshot).__name__}")
-    if snapshot.get("version") != _VERSION or snapshot.get("format") != parser.format.name:
+    if snapshot.get("version") != _VERSION or snapshot.get("format") != machine.format.name:
         raise InvalidSnapshot(
-            f"not a snapshot of a parser for {parser.format.name!r}: it says format {snapshot.get('format')!r}, "
+            f"not a snapshot of a parser for {machine.format.name!r}: it says format {snapshot.get('format')!r}, "
             f"version {snapshot.get('version')!r}"
         )
-    if snapshot.get("detokenizer") is not None and parser._detokenizer is None:
+    if snapshot.get("detokenizer") is not None and machine._detokenizer is None:
         raise InvalidSnapshot("this snapshot is of a parser that read token ids: restore it with the same tokenizer")
     try:
-        _load(parser, snapshot)
+        _load(machine, snapshot)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, StopIteration) as error:
         raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
 
 
-def _load(parser: Parser, snapshot: dict[str, Any]) -> None:
-    if parser._detokenizer is not None:
+def _load(machine: Machine, snapshot: dict[str, Any]) -> None:
+    if machine._detokenizer is not None:
         if snapshot["detokenizer"] is None:
-            parser.set_up(None)
+            machine.set_up(None)
         else:
-            parser._detokenizer.load(snapshot["detokenizer"])
+            machine._detokenizer.load(snapshot["detokenizer"])
     for name in _PLAIN_STATE:
-        setattr(parser, name, snapshot[name])
-    parser.buffer, parser.position = snapshot["buffer"], 0
-    parser._gaps = [list(gap) for gap in snapshot["gaps"]]
-    parser._ids.load(snapshot["ids"])
-    parser.call = PendingCall.load(snapshot["call"])
-    if snapshot["message"] is not None:
-        parser._fold = Fold.load(snapshot["message"])
-    parser.stack, parser._calls = [], None
+        setattr(machine, name, snapshot[name])
+    machine.buffer, machine.position = snapshot["buffer"], 0
+    machine._gaps = [list(gap) for gap in snapshot["gaps"]]
+    machine._ids.load(snapshot["ids"])
+    machine.call = PendingCall.load(snapshot["call"])
+    machine.stack, machine._calls = [], None
     for kind, *saved in snapshot["frames"]:
-        parser.push(_frame(parser, kind, saved))
-    parser.choose_fast_path()
+        machine.push(_frame(machine, kind, saved))
+    machine.choose_fast_path()
 
 
-def _frame(parser: Parser, kind: str, saved: list[Any]) -> Frame:
+def _frame(machine: Machine, kind: str, saved: list[Any]) -> Frame:
     """A frame, from what it saved and from what stands below it."""
-    program, limits = parser._program, parser.limits
+    program, limits = machine._program, machine.limits
     if kind == "scope":
         strand, *rest = saved
-        return ScopeFrame(parser.scope().inner[strand] if parser.stack else program.content, *rest)
+        return ScopeFrame(machine.scope().inner[strand] if machine.stack else program.content, *rest)
     if kind == "header":
         assert program.headers is not None
         return HeaderFrame(program.headers, *saved)
     if kind == "again":
-        return RepeatedOpenerFrame(parser.scope().again)
+        return RepeatedOpenerFrame(machine.scope().again)
     if kind == "quoted":
         return QuotedArgumentsFrame.load(saved, limits)
     if kind == "calls":
         strand, *rest = saved
-        return CallsFrame.load(rest, program.calls[strand], parser.scope().calls_markers[strand])
-    assert parser._calls is not None
-    markers = parser._calls.markers
+        return CallsFrame.load(rest, program.calls[strand], machine.scope().calls_markers[strand])
+    assert machine._calls is not None
+    markers = machine._calls.markers
     if kind == "value":
         return ValueFrame.load(saved, limits, markers)
     if kind == "python":
         return PythonArgumentsFrame.load(saved, markers)
-    step = parser._calls.rule.steps[parser._calls.at - 1]
+    step = machine._calls.rule.steps[machine._calls.at - 1]
     if kind == "json_call":
         assert isinstance(step, ReadJsonCall)
         return JsonCallFrame.load(saved, step.node, markers)

@@ -14,7 +14,7 @@ from .object_writer import ObjectWriter, escape, is_number, may_become_number, q
 from .python_values import WORDS, string_as_json, string_run
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
 # between other quotes, more of bare text that is one; anything, since it broke.
@@ -66,80 +66,80 @@ class BareArgumentsFrame(Frame):
     def in_string(self) -> bool:
         return self.state in (_STRING, _QUOTED)
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if self.state >= _STRING:
-            return self._go_on(parser)
-        parser.skip_space()
-        buffer, at = parser.buffer, parser.position
+            return self._go_on(machine)
+        machine.skip_space()
+        buffer, at = machine.buffer, machine.position
         if at == len(buffer):
-            return wait(parser)
+            return wait(machine)
         quoted, marker = self.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
-        if (quoted is None or marker is None) and not parser.at_end:
+        if (quoted is None or marker is None) and not machine.at_end:
             return False
         if marker:
-            return self._break(parser, "a marker in the middle of the arguments")
+            return self._break(machine, "a marker in the middle of the arguments")
         char = buffer[at]
         if self.state != _VALUE and char == _CLOSERS[self.open[-1]]:
-            self._close(parser, char)
+            self._close(machine, char)
         elif self.state == _NEXT and char == ",":
-            parser.take(1, MARKUP)
+            machine.take(1, MARKUP)
             # Before the next argument, its key knows of the comma.
             self.state, self.lead = _ITEM, ", " if len(self.open) > 1 else ""
         elif self.state == _NEXT:
-            return self._break(parser, f"'{char}' where ',' or '{_CLOSERS[self.open[-1]]}' should be")
+            return self._break(machine, f"'{char}' where ',' or '{_CLOSERS[self.open[-1]]}' should be")
         elif self.state == _ITEM and self.open[-1] != "[":
-            return self._read_key(parser, bool(quoted))
+            return self._read_key(machine, bool(quoted))
         elif quoted:
-            self._write(parser, quoted_size(self.quotes, buffer, at), '"')
+            self._write(machine, quoted_size(self.quotes, buffer, at), '"')
             self.state = _STRING
         elif char in _OTHER_QUOTES:
-            self._write(parser, 1, '"')
+            self._write(machine, 1, '"')
             self.state, self.other_quote = _QUOTED, char
         elif char in "{[":
-            return self._nest(parser, char)
+            return self._nest(machine, char)
         elif char in ",:}])":
-            return self._break(parser, f"'{char}' where a value should be")
+            return self._break(machine, f"'{char}' where a value should be")
         else:
-            return self._begin_text(parser)
+            return self._begin_text(machine)
         return True
 
-    def _go_on(self, parser: Parser) -> bool:
+    def _go_on(self, machine: Machine) -> bool:
         if self.state == _STRING:
-            return self._string(parser)
+            return self._string(machine)
         if self.state == _QUOTED:
-            return self._quoted(parser)
-        return self._more_text(parser) if self.state == _TEXT else self._to_marker(parser)
+            return self._quoted(machine)
+        return self._more_text(machine) if self.state == _TEXT else self._to_marker(machine)
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
-        if self.state != _STRING or not parser.call.accepted or not self.quotes.absent(text):
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
+        if self.state != _STRING or not machine.call.accepted or not self.quotes.absent(text):
             return None
-        return parser.pass_arguments(text, escape(text))
+        return machine.pass_arguments(text, escape(text))
 
-    def _write(self, parser: Parser, size: int, value: str) -> None:
-        parser.take(size, ARGUMENTS, self.lead + value)
+    def _write(self, machine: Machine, size: int, value: str) -> None:
+        machine.take(size, ARGUMENTS, self.lead + value)
         self.lead = ""
 
-    def _nest(self, parser: Parser, char: str) -> bool:
-        if len(self.open) >= parser.limits.depth:
-            return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
-        self._write(parser, 1, char)
+    def _nest(self, machine: Machine, char: str) -> bool:
+        if len(self.open) >= machine.limits.depth:
+            return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
+        self._write(machine, 1, char)
         self.open, self.state, self.only_text = self.open + char, _ITEM, False
         return True
 
-    def _close(self, parser: Parser, char: str) -> None:
+    def _close(self, machine: Machine, char: str) -> None:
         if len(self.open) == 1:
-            parser.take(1, MARKUP)
-            parser.pop()
-            self.keys.end(parser)
+            machine.take(1, MARKUP)
+            machine.pop()
+            self.keys.end(machine)
             return
-        parser.take(1, ARGUMENTS, char)
+        machine.take(1, ARGUMENTS, char)
         self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
 
     # --- Keys ------------------------------------------------------------------------------------------------------
 
-    def _read_key(self, parser: Parser, quoted: bool) -> bool:
+    def _read_key(self, machine: Machine, quoted: bool) -> bool:
         """A key, bare or between quotes, and the colon after it. Nothing of it goes out before it is whole."""
-        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name
         if quoted:
             begin = start + quoted_size(self.quotes, buffer, start)
             found = self.quotes.find(buffer, begin)
@@ -150,125 +150,125 @@ class BareArgumentsFrame(Frame):
             stop = end = _key.match(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         colon = _space(buffer, end).end()  # type: ignore[union-attr]
         if stop - begin > most or colon - end > most:
-            return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
+            return self._break(machine, f"a name longer than {most} characters", diagnostics.TOO_LONG)
         if colon == len(buffer):
-            return wait(parser)
+            return wait(machine)
         if buffer[colon] not in _COLONS:
-            return self._break(parser, f"'{buffer[colon]}' where ':' should be")
-        key = parser.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
-        self.only_text = len(self.open) == 1 and kinds_of(parser.parameters(), key) == {STRING}
-        before = self.keys.begin(parser, key) if len(self.open) == 1 else f"{quote(key)}: "
-        self._write(parser, colon + 1 - start, before)
+            return self._break(machine, f"'{buffer[colon]}' where ':' should be")
+        key = machine.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
+        self.only_text = len(self.open) == 1 and kinds_of(machine.parameters(), key) == {STRING}
+        before = self.keys.begin(machine, key) if len(self.open) == 1 else f"{quote(key)}: "
+        self._write(machine, colon + 1 - start, before)
         self.state = _VALUE
         return True
 
     # --- Values ----------------------------------------------------------------------------------------------------
 
-    def _string(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
+    def _string(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
         found = self.quotes.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else self.quotes.safe_end(buffer, start)
+            end = len(buffer) if machine.at_end else self.quotes.safe_end(buffer, start)
         if end > start:
-            parser.take(end - start, ARGUMENTS, escape(parser.spell(buffer[start:end])))
+            machine.take(end - start, ARGUMENTS, escape(machine.spell(buffer[start:end])))
         if found is None:
-            return wait(parser)
-        parser.take(found.end() - end, ARGUMENTS, '"')
+            return wait(machine)
+        machine.take(found.end() - end, ARGUMENTS, '"')
         self.state = _NEXT
         return True
 
-    def _quoted(self, parser: Parser) -> bool:
+    def _quoted(self, machine: Machine) -> bool:
         """A string between quotes that the model should not write, as Python reads it. A marker in it shows that these
         were none."""
-        buffer, start = parser.buffer, parser.position
+        buffer, start = machine.buffer, machine.position
         run = string_run[self.other_quote]
         end = run(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         found = self.markers.find(buffer, start, end)
         if found is not None:
             end = run(buffer, start, found.start()).end()  # type: ignore[union-attr]
-        elif end == len(buffer) and not parser.at_end:
+        elif end == len(buffer) and not machine.at_end:
             end = run(buffer, start, self.markers.safe_end(buffer, start)).end()  # type: ignore[union-attr]
         if end > start:
-            value = string_as_json(parser.spell(buffer[start:end]))
-            parser.take(end - start, ARGUMENTS if value else MARKUP, value or None)
+            value = string_as_json(machine.spell(buffer[start:end]))
+            machine.take(end - start, ARGUMENTS if value else MARKUP, value or None)
         if found is not None:
-            return self._break(parser, f"a string without {self.other_quote} at its end")
+            return self._break(machine, f"a string without {self.other_quote} at its end")
         if not buffer.startswith(self.other_quote, end):
-            return wait(parser)
-        parser.take(1, ARGUMENTS, '"')
+            return wait(machine)
+        machine.take(1, ARGUMENTS, '"')
         self.state = _NEXT
         return True
 
-    def _text_end(self, parser: Parser) -> tuple[int, bool]:
+    def _text_end(self, machine: Machine) -> tuple[int, bool]:
         """How far bare text goes, and whether it ends there."""
-        buffer, start = parser.buffer, parser.position
+        buffer, start = machine.buffer, machine.position
         stop = _text["(" if self.open == "(" else "{"](buffer, start).end()  # type: ignore[union-attr]
         sets = self.markers, self.quotes
         found = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
-        if found or stop < len(buffer) or parser.at_end:
+        if found or stop < len(buffer) or machine.at_end:
             return min(found, default=stop), True
         return min(some.safe_end(buffer, start) for some in sets), False
 
-    def _begin_text(self, parser: Parser) -> bool:
+    def _begin_text(self, machine: Machine) -> bool:
         """A number or a word is known when it ends; anything else is a string from where it cannot be one of these."""
-        start = parser.position
-        end, over = self._text_end(parser)
-        text = parser.buffer[start:end]
+        start = machine.position
+        end, over = self._text_end(machine)
+        text = machine.buffer[start:end]
         bare = text.rstrip()
-        if not self.only_text and len(text) <= parser.limits.number:
+        if not self.only_text and len(text) <= machine.limits.number:
             if over and (is_number(bare) or bare in WORDS):
-                self._write(parser, end - start, WORDS.get(bare, bare))
+                self._write(machine, end - start, WORDS.get(bare, bare))
                 self.state = _NEXT
                 return True
             whole = bare != text
             words = [word for word in WORDS if (word == bare if whole else word.startswith(bare))]
             if not over and (words or (is_number(bare) if whole else may_become_number(bare))):
                 return False
-        parser.add_arguments(f'{self.lead}"')
+        machine.add_arguments(f'{self.lead}"')
         self.state, self.lead = _TEXT, ""
         return True
 
-    def _more_text(self, parser: Parser) -> bool:
-        start = parser.position
-        end, over = self._text_end(parser)
-        text = parser.buffer[start:end]
+    def _more_text(self, machine: Machine) -> bool:
+        start = machine.position
+        end, over = self._text_end(machine)
+        text = machine.buffer[start:end]
         # Whitespace at the end is not the string's, and elsewhere it is; but no more of it is held back than this.
-        space = (len(text) - len(text.rstrip())) % (parser.limits.name + 1)
+        space = (len(text) - len(text.rstrip())) % (machine.limits.name + 1)
         if size := len(text) - space:
-            parser.take(size, ARGUMENTS, escape(parser.spell(text[:size])))
+            machine.take(size, ARGUMENTS, escape(machine.spell(text[:size])))
         if not over:
             return False
         if space:
-            parser.take(space, MARKUP)
-        parser.add_arguments('"')
+            machine.take(space, MARKUP)
+        machine.add_arguments('"')
         self.state = _NEXT
         return True
 
     # --- What breaks -----------------------------------------------------------------------------------------------
 
-    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
-        parser.report(kind, message)
+    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        machine.report(kind, message)
         if self.lead:
-            parser.add_arguments(self.lead)
-        parser.call.flawed = True
+            machine.add_arguments(self.lead)
+        machine.call.flawed = True
         self.state = _BROKEN
         return True
 
-    def _to_marker(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
+    def _to_marker(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
         found = self.markers.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else self.markers.safe_end(buffer, start)
+            end = len(buffer) if machine.at_end else self.markers.safe_end(buffer, start)
         if end > start:
-            parser.take(end - start, ARGUMENTS)
+            machine.take(end - start, ARGUMENTS)
         if found is None:
-            return wait(parser)
-        parser.pop()
-        parser.call.has_arguments = True
+            return wait(machine)
+        machine.pop()
+        machine.call.has_arguments = True
         return True
 
     def save(self) -> list[Any]:

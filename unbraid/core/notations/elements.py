@@ -16,7 +16,7 @@ from .object_writer import ObjectWriter, quote
 from .tagged import TaggedValueFrame, ValueRule
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 _space = re.compile(r"\s*").match
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
@@ -64,9 +64,9 @@ class LeafFrame(TaggedValueFrame):
     kind = "leaf"
     __slots__ = ()
 
-    def _take_close(self, parser: Parser, found: re.Match[str] | None, is_string: bool) -> None:
+    def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
         if is_string:
-            parser.add_arguments('"')
+            machine.add_arguments('"')
 
 
 class ElementArgumentsFrame(Frame):
@@ -88,41 +88,45 @@ class ElementArgumentsFrame(Frame):
         self.schemas: list[list[object]] = []
         """What the tool's schema says of each of them, as far as it was asked."""
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if self.names and not self.holds[-1]:
-            return self._look_inside(parser)
-        parser.skip_space()
-        tag = self._tag(parser, parser.position)
+            return self._look_inside(machine)
+        machine.skip_space()
+        tag = self._tag(machine, machine.position)
         if tag is None:
-            return self._wait_or_end(parser)
+            return self._wait_or_end(machine)
         if tag.closing:
-            following = self.rule.following.at(parser.buffer, parser.position)
+            following = self.rule.following.at(machine.buffer, machine.position)
             if not self.names or (following and tag.name != self.names[-1]):
-                return self._end(parser)
-            self._close(parser, tag.end - parser.position)
+                return self._end(machine)
+            self._close(machine, tag.end - machine.position)
             return True
         if self.holds[-1:] == [_LEAF]:
-            self._close_unclosed(parser)
-        self._open(parser, tag)
+            self._close_unclosed(machine)
+        self._open(machine, tag)
         return True
 
-    def _tag(self, parser: Parser, at: int) -> _Tag | None:
+    def _tag(self, machine: Machine, at: int) -> _Tag | None:
         """The tag that comes at a position; None where none comes, or where it has not come to its end."""
-        buffer, begin = parser.buffer, self.rule.begin
+        buffer, begin = machine.buffer, self.rule.begin
         if not buffer.startswith(begin, at) or self.markers.at(buffer, at):
             return None
         start = at + len(begin)
         closing = buffer.startswith("/", start)
         found = _name.match(buffer, start + closing)
-        if found is None or found.end() - found.start() > parser.limits.name or not buffer.startswith(">", found.end()):
+        if (
+            found is None
+            or found.end() - found.start() > machine.limits.name
+            or not buffer.startswith(">", found.end())
+        ):
             return None
         return _Tag(closing, found.group(), found.end() + 1)
 
-    def _may_be_tag(self, parser: Parser, at: int) -> bool:
+    def _may_be_tag(self, machine: Machine, at: int) -> bool:
         """Whether what comes at a position may become a tag, when more has come."""
-        if parser.at_end:
+        if machine.at_end:
             return False
-        buffer, begin = parser.buffer, self.rule.begin
+        buffer, begin = machine.buffer, self.rule.begin
         rest = buffer[at : at + len(begin)]
         if rest != begin:
             return begin.startswith(rest)
@@ -130,34 +134,34 @@ class ElementArgumentsFrame(Frame):
         start += buffer.startswith("/", start)
         found = _name.match(buffer, start)
         end = start if found is None else found.end()
-        return end == len(buffer) and end - start <= parser.limits.name
+        return end == len(buffer) and end - start <= machine.limits.name
 
     # --- Elements --------------------------------------------------------------------------------------------------
 
-    def _open(self, parser: Parser, tag: _Tag) -> None:
-        most = parser.limits.depth
+    def _open(self, machine: Machine, tag: _Tag) -> None:
+        most = machine.limits.depth
         if len(self.names) >= most:
             raise Malformed(diagnostics.TOO_DEEP, f"arguments nest deeper than {most}")
         if not self.names:
-            before = self.keys.begin(parser, tag.name)
+            before = self.keys.begin(machine, tag.name)
         else:
             bracket, comma = self.holds[-1][0], self.holds[-1][1:]
             before = f"{comma} " if comma else bracket
             before += f"{quote(tag.name)}: " if bracket == "{" else ""
             self.holds[-1] = f"{bracket},"
-        parser.take(tag.end - parser.position, ARGUMENTS, before)
+        machine.take(tag.end - machine.position, ARGUMENTS, before)
         self.names.append(tag.name)
         self.holds.append("")
 
-    def _look_inside(self, parser: Parser) -> bool:
+    def _look_inside(self, machine: Machine) -> bool:
         """What an element holds: others, text or nothing."""
-        start = parser.position
-        at = _space(parser.buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        short = at - start <= parser.limits.name
-        tag = self._tag(parser, at) if short else None
-        if tag is None and short and self._may_be_tag(parser, at):
+        start = machine.position
+        at = _space(machine.buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        short = at - start <= machine.limits.name
+        tag = self._tag(machine, at) if short else None
+        if tag is None and short and self._may_be_tag(machine, at):
             return False
-        kinds = self._kinds(parser)
+        kinds = self._kinds(machine)
         if tag is not None and not tag.closing:
             both = ("array" in kinds) == ("object" in kinds)
             is_array = tag.name == self.rule.item if both else "array" in kinds
@@ -168,32 +172,32 @@ class ElementArgumentsFrame(Frame):
             self.holds[-1] = _LEAF
             leaf = LeafFrame(self.rule.value, kinds)
             if leaf.written:
-                parser.add_arguments(leaf.written)
-            parser.push(leaf)
+                machine.add_arguments(leaf.written)
+            machine.push(leaf)
         return True
 
-    def _kinds(self, parser: Parser) -> frozenset[str]:
+    def _kinds(self, machine: Machine) -> frozenset[str]:
         """The kinds of value that the innermost element may hold. Only what is new is looked up: elements nest deep."""
-        parameters, schemas = parser.parameters(), self.schemas
+        parameters, schemas = machine.parameters(), self.schemas
         while (depth := len(schemas)) < len(self.names):
             in_array = depth > 0 and self.holds[depth - 1].startswith("[")
             key = ITEMS if in_array else self.names[depth]
             schemas.append(schemas_inside(parameters, schemas[-1] if schemas else [parameters], key))
         return kinds_among(parameters, schemas[-1])
 
-    def _close(self, parser: Parser, size: int) -> None:
+    def _close(self, machine: Machine, size: int) -> None:
         """Take the tag that closes the innermost element."""
         written = self._rest()
         if written:
-            parser.take(size, ARGUMENTS, written)
+            machine.take(size, ARGUMENTS, written)
         else:
-            parser.take(size, MARKUP)
+            machine.take(size, MARKUP)
 
-    def _close_unclosed(self, parser: Parser) -> None:
+    def _close_unclosed(self, machine: Machine) -> None:
         """The innermost element is over, and has not been closed."""
-        parser.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
+        machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
         if written := self._rest():
-            parser.add_arguments(written)
+            machine.add_arguments(written)
 
     def _rest(self) -> str:
         """The innermost element is over: what is to be written of it."""
@@ -206,23 +210,25 @@ class ElementArgumentsFrame(Frame):
 
     # --- The end ---------------------------------------------------------------------------------------------------
 
-    def _wait_or_end(self, parser: Parser) -> bool:
-        return False if self._may_be_tag(parser, parser.position) else self._end(parser)
+    def _wait_or_end(self, machine: Machine) -> bool:
+        return False if self._may_be_tag(machine, machine.position) else self._end(machine)
 
-    def _end(self, parser: Parser) -> bool:
-        comes = [markers.matches_at(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
+    def _end(self, machine: Machine) -> bool:
+        comes = [
+            markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
+        ]
         if not any(comes):
-            if None in comes and not parser.at_end:
+            if None in comes and not machine.at_end:
                 return False
             # As between other tags, a text that the output ends inside of is all there is.
-            if parser.position < len(parser.buffer) or self.holds not in ([], [_LEAF]):
-                kind = diagnostics.UNFINISHED_CALL if parser.at_end else diagnostics.MALFORMED_CALL
+            if machine.position < len(machine.buffer) or self.holds not in ([], [_LEAF]):
+                kind = diagnostics.UNFINISHED_CALL if machine.at_end else diagnostics.MALFORMED_CALL
                 raise Malformed(kind, "text between the arguments of a tool call")
             self.names.clear()
         while self.names:
-            self._close_unclosed(parser)
-        parser.pop()
-        self.keys.end(parser)
+            self._close_unclosed(machine)
+        machine.pop()
+        self.keys.end(machine)
         return True
 
     def save(self) -> list[Any]:

@@ -15,7 +15,7 @@ from ..machine.markers import Markers
 from .json_scanner import JsonScanner
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 _string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
 _plain = re.compile(r'[^"\\]*').match
@@ -43,61 +43,61 @@ class ValueFrame(Frame):
         self.quoted = False
         self.escaped = False
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if self.lenient:
-            return self._follow_brackets(parser)
-        scanner, start = self.scanner, parser.position
-        end = scanner.scan(parser.buffer, start)
+            return self._follow_brackets(machine)
+        scanner, start = self.scanner, machine.position
+        end = scanner.scan(machine.buffer, start)
         while scanner.paused:
             # `[` begins an array and `[TOOL_CALLS]`: outside strings a marker is a marker.
-            marker = self.markers.matches_at(parser.buffer, end)
+            marker = self.markers.matches_at(machine.buffer, end)
             if marker:
                 scanner.fail("a marker in the middle of the arguments")
-            elif marker is None and not parser.at_end:
+            elif marker is None and not machine.at_end:
                 scanner.paused = False
                 break
             else:
-                end = scanner.scan(parser.buffer, end)
+                end = scanner.scan(machine.buffer, end)
         if end > start:
-            parser.take(end - start, self.role)
+            machine.take(end - start, self.role)
         if scanner.error:
-            self._broken(parser)
-        elif scanner.done or (parser.at_end and scanner.finish()):
-            self._finish(parser)
-        elif parser.at_end:
+            self._broken(machine)
+        elif scanner.done or (machine.at_end and scanner.finish()):
+            self._finish(machine)
+        elif machine.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         else:
             return False
         return True
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
-        if self.lenient or self.role != ARGUMENTS or not parser.call.accepted or not self.scanner.pass_string(text):
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
+        if self.lenient or self.role != ARGUMENTS or not machine.call.accepted or not self.scanner.pass_string(text):
             return None
-        return parser.pass_arguments(text, text)
+        return machine.pass_arguments(text, text)
 
     @property
     def in_string(self) -> bool:
         return self.quoted if self.lenient else self.scanner.in_string
 
-    def _broken(self, parser: Parser) -> None:
-        parser.report(self.scanner.error, self.scanner.message)
+    def _broken(self, machine: Machine) -> None:
+        machine.report(self.scanner.error, self.scanner.message)
         self.lenient, self.depth = True, len(self.scanner.open)
 
-    def _finish(self, parser: Parser) -> None:
-        parser.pop()
+    def _finish(self, machine: Machine) -> None:
+        machine.pop()
         if self.role == ARGUMENTS:
-            finish_arguments(parser, self.scanner)
+            finish_arguments(machine, self.scanner)
 
-    def _follow_brackets(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
-        limit = len(buffer) if parser.at_end else self.markers.searchable_end(buffer, start)
+    def _follow_brackets(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
+        limit = len(buffer) if machine.at_end else self.markers.searchable_end(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
-            parser.take(end - start, self.role)
+            machine.take(end - start, self.role)
         if over:
-            self._finish(parser)
+            self._finish(machine)
             return True
-        return wait(parser)
+        return wait(machine)
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
@@ -157,36 +157,36 @@ class QuotedArgumentsFrame(Frame):
     def in_string(self) -> bool:
         return True
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if not self.opened:
-            parser.take(1, MARKUP)
+            machine.take(1, MARKUP)
             self.opened = True
-        buffer, start = parser.buffer, parser.position
+        buffer, start = machine.buffer, machine.position
         end = _plain(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > start:
             self._check(buffer[start:end])
-            parser.take(end - start, ARGUMENTS)
+            machine.take(end - start, ARGUMENTS)
         elif start == len(buffer):
-            return wait(parser)
+            return wait(machine)
         elif buffer[start] == '"':
-            parser.take(1, MARKUP)
-            self._finish(parser)
+            machine.take(1, MARKUP)
+            self._finish(machine)
         else:
-            size, value = self._unescape(parser)
+            size, value = self._unescape(machine)
             if not size:
                 return False
             self._check(value)
-            parser.take(size, ARGUMENTS, value)
+            machine.take(size, ARGUMENTS, value)
         return True
 
-    def _unescape(self, parser: Parser) -> tuple[int, str]:
+    def _unescape(self, machine: Machine) -> tuple[int, str]:
         """The length of the escape that comes next and what it stands for; length 0 when more input is needed."""
-        buffer, start = parser.buffer, parser.position
+        buffer, start = machine.buffer, machine.position
         escape = _escape(buffer, start)
         if escape is None:
-            if _partial_escape(buffer, start) and not parser.at_end:
+            if _partial_escape(buffer, start) and not machine.at_end:
                 return 0, ""
-            parser.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
+            machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
             return 1, "\\"
         text = escape.group()
         if text[1] != "u":
@@ -195,7 +195,7 @@ class QuotedArgumentsFrame(Frame):
         if not 0xD800 <= high < 0xE000:
             return 6, chr(high)
         second = _escape(buffer, start + 6)
-        if second is None and not parser.at_end and (len(buffer) == start + 6 or _partial_escape(buffer, start + 6)):
+        if second is None and not machine.at_end and (len(buffer) == start + 6 or _partial_escape(buffer, start + 6)):
             return 0, ""
         if second is not None and second.group()[1] == "u" and high < 0xDC00:
             low = int(second.group()[2:], 16)
@@ -210,15 +210,15 @@ class QuotedArgumentsFrame(Frame):
         if self.scanner.done and value[end:].strip(" \t\n\r"):
             self.scanner.flaw = "text follows the arguments"
 
-    def _finish(self, parser: Parser) -> None:
-        parser.pop()
+    def _finish(self, machine: Machine) -> None:
+        machine.pop()
         if self.empty:
-            parser.no_arguments()
+            machine.no_arguments()
             return
         self.scanner.finish()
         if self.scanner.error:
-            parser.report(self.scanner.error, self.scanner.message)
-        finish_arguments(parser, self.scanner)
+            machine.report(self.scanner.error, self.scanner.message)
+        finish_arguments(machine, self.scanner)
 
     def save(self) -> list[Any]:
         return [self.scanner.save(), self.opened, self.empty]
@@ -230,25 +230,25 @@ class QuotedArgumentsFrame(Frame):
         return frame
 
 
-def push_arguments(parser: Parser, markers: Markers) -> None:
+def push_arguments(machine: Machine, markers: Markers) -> None:
     """Read the arguments that come next: JSON, or a string that holds it."""
-    if parser.buffer.startswith('"', parser.position):
-        parser.push(QuotedArgumentsFrame(JsonScanner(parser.limits)))
+    if machine.buffer.startswith('"', machine.position):
+        machine.push(QuotedArgumentsFrame(JsonScanner(machine.limits)))
     else:
-        parser.push(ValueFrame(parser.limits, ARGUMENTS, markers))
+        machine.push(ValueFrame(machine.limits, ARGUMENTS, markers))
 
 
-def finish_arguments(parser: Parser, scanner: JsonScanner) -> None:
+def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
     """The arguments are over: are they what arguments should be?"""
-    call = parser.call
+    call = machine.call
     call.has_arguments = True
     call.complete = scanner.done and not scanner.flaw
     if scanner.flaw:
-        parser.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+        machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
     elif scanner.done and not scanner.is_object:
-        parser.report(diagnostics.ARGUMENTS_NOT_OBJECT, "a tool call's arguments are not a JSON object")
+        machine.report(diagnostics.ARGUMENTS_NOT_OBJECT, "a tool call's arguments are not a JSON object")
     elif not scanner.done and not scanner.error:
-        parser.report(diagnostics.MALFORMED_JSON, "a tool call's arguments end too early")
+        machine.report(diagnostics.MALFORMED_JSON, "a tool call's arguments end too early")
 
 
 class JsonCallFrame(Frame):
@@ -266,64 +266,64 @@ class JsonCallFrame(Frame):
         self.state = self._OPEN
         self.key = ""
 
-    def step(self, parser: Parser) -> bool:
-        parser.skip_space()
-        if parser.position == len(parser.buffer):
-            return wait(parser)
-        char, state = parser.buffer[parser.position], self.state
+    def step(self, machine: Machine) -> bool:
+        machine.skip_space()
+        if machine.position == len(machine.buffer):
+            return wait(machine)
+        char, state = machine.buffer[machine.position], self.state
         if (state, char) in self._MOVES:
-            parser.take(1, MARKUP)
+            machine.take(1, MARKUP)
             self.state = self._MOVES[state, char]
         elif state == self._VALUE:
-            return self._value(parser, char)
+            return self._value(machine, char)
         elif char == '"' and state in (self._FIRST_KEY, self._KEY):
-            string = self._whole_string(parser)
+            string = self._whole_string(machine)
             if string is None:
                 return False
-            self.key, self.state = _unquote(parser.spell(string)), self._COLON
-            if parser.is_guess and self.key not in self._known():
+            self.key, self.state = _unquote(machine.spell(string)), self._COLON
+            if machine.is_guess and self.key not in self._known():
                 raise Malformed(diagnostics.UNEXPECTED_KEY, "an object that is no call")
-            parser.take(len(string), MARKUP)
+            machine.take(len(string), MARKUP)
         elif char == "}" and state in (self._FIRST_KEY, self._KEY, self._NEXT):
             if state == self._KEY:
-                parser.report(diagnostics.MALFORMED_CALL, "a comma too many in a tool call")
-            self._end(parser)
+                machine.report(diagnostics.MALFORMED_CALL, "a comma too many in a tool call")
+            self._end(machine)
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")
         return True
 
-    def _value(self, parser: Parser, char: str) -> bool:
-        call, key = parser.call, self.key
+    def _value(self, machine: Machine, char: str) -> bool:
+        call, key = machine.call, self.key
         if key == self.node.name and not call.name:
             if char != '"':
                 raise Malformed(diagnostics.MALFORMED_CALL, "a tool call whose name is not a string")
-            string = self._whole_string(parser)
+            string = self._whole_string(machine)
             if string is None:
                 return False
-            call.name = _unquote(parser.spell(string))
-            parser.take(1, MARKUP)
-            parser.take(len(string) - 2, NAME)
-            parser.take(1, MARKUP)
+            call.name = _unquote(machine.spell(string))
+            machine.take(1, MARKUP)
+            machine.take(len(string) - 2, NAME)
+            machine.take(1, MARKUP)
             # Many an answer has a name, and few have arguments too.
-            if not parser.is_guess or call.has_arguments or not parser.may_call(call.name):
-                parser.accept_call()
+            if not machine.is_guess or call.has_arguments or not machine.may_call(call.name):
+                machine.accept_call()
         elif key in self.node.arguments and not call.has_arguments and char != "n":
             if call.name and not call.accepted:
-                parser.accept_call()
+                machine.accept_call()
             call.has_arguments = True
-            push_arguments(parser, self.markers)
+            push_arguments(machine, self.markers)
         elif key == self.node.id and char == '"' and not call.id and not call.accepted:
-            string = self._whole_string(parser)
+            string = self._whole_string(machine)
             if string is None:
                 return False
-            call.id = _unquote(parser.spell(string))
-            parser.take(len(string), MARKUP)
+            call.id = _unquote(machine.spell(string))
+            machine.take(len(string), MARKUP)
         else:
             # An id that comes too late, arguments that are null, or something that does not belong here.
             known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
             if key not in known:
-                parser.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
-            parser.push(ValueFrame(parser.limits, MARKUP, self.markers))
+                machine.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
+            machine.push(ValueFrame(machine.limits, MARKUP, self.markers))
         self.state = self._NEXT
         return True
 
@@ -331,22 +331,22 @@ class JsonCallFrame(Frame):
         node = self.node
         return {node.name, node.id, *node.arguments, *node.ignored}
 
-    def _end(self, parser: Parser) -> None:
-        if not parser.call.name:
+    def _end(self, machine: Machine) -> None:
+        if not machine.call.name:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
-        if not parser.call.accepted and not parser.call.rejected:
-            if not parser.knows(parser.call.name):
+        if not machine.call.accepted and not machine.call.rejected:
+            if not machine.knows(machine.call.name):
                 raise Malformed(diagnostics.MALFORMED_CALL, "an object that is no call")
-            parser.accept_call()
-        parser.take(1, MARKUP)
-        parser.pop()
-        if not parser.call.has_arguments:
-            parser.no_arguments()
+            machine.accept_call()
+        machine.take(1, MARKUP)
+        machine.pop()
+        if not machine.call.has_arguments:
+            machine.no_arguments()
 
-    def _whole_string(self, parser: Parser) -> str | None:
+    def _whole_string(self, machine: Machine) -> str | None:
         """The string that comes next, with its quotes; None when more input is needed. It is a name or a key: a line
         break or a marker in it shows that its end is missing."""
-        buffer, start, most = parser.buffer, parser.position, parser.limits.name + 2
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name + 2
         end = _string_so_far(buffer, start).end()  # type: ignore[union-attr]  # a quote comes
         closed = buffer.startswith('"', end)
         if end + closed - start > most:
@@ -356,7 +356,7 @@ class JsonCallFrame(Frame):
             raise Malformed(diagnostics.MALFORMED_CALL, "a name or key of a tool call that does not end")
         if closed:
             return buffer[start : end + 1]
-        if parser.at_end:
+        if machine.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 quote = json.JSONEncoder(ensure_ascii=False).encode
 """A string as JSON."""
@@ -35,18 +35,18 @@ class ObjectWriter:
     def __contains__(self, key: str) -> bool:
         return key in self._seen
 
-    def begin(self, parser: Parser, key: str) -> str:
+    def begin(self, machine: Machine, key: str) -> str:
         """What stands before the value of `key`."""
         before = ", " if self._seen else "{"
-        if len(self._seen) < parser.limits.arguments:
+        if len(self._seen) < machine.limits.arguments:
             self._seen[key] = None
         return f"{before}{quote(key)}: "
 
-    def end(self, parser: Parser) -> None:
+    def end(self, machine: Machine) -> None:
         """The object is whole: write its end. Whether what stands in it is sound, the call knows."""
-        parser.add_arguments("}" if self._seen else "{}")
-        parser.call.has_arguments = True
-        parser.call.complete = not parser.call.flawed
+        machine.add_arguments("}" if self._seen else "{}")
+        machine.call.has_arguments = True
+        machine.call.complete = not machine.call.flawed
 
     def save(self) -> list[str]:
         return list(self._seen)

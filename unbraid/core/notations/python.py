@@ -13,7 +13,7 @@ from .object_writer import ObjectWriter, escape, quote
 from .python_values import scalar_as_json, string_as_json, string_run
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
 # or a string, more of a string.
@@ -69,155 +69,155 @@ class PythonArgumentsFrame(Frame):
     def in_string(self) -> bool:
         return bool(self.quotes)
 
-    def step(self, parser: Parser) -> bool:
+    def step(self, machine: Machine) -> bool:
         if self.lenient:
-            return self._follow_brackets(parser)
+            return self._follow_brackets(machine)
         if self.state >= _QUOTES:
-            return self._string(parser) if self.state == _STRING else self._more_quotes(parser)
-        parser.skip_space()
-        buffer, at = parser.buffer, parser.position
+            return self._string(machine) if self.state == _STRING else self._more_quotes(machine)
+        machine.skip_space()
+        buffer, at = machine.buffer, machine.position
         if at == len(buffer):
-            return wait(parser)
+            return wait(machine)
         char = buffer[at]
         if char in self.markers.like_json:
             # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
             marker = self.markers.matches_at(buffer, at)
-            if marker is None and not parser.at_end:
+            if marker is None and not machine.at_end:
                 return False
             if marker:
-                return self._break(parser, "a marker in the middle of the arguments")
+                return self._break(machine, "a marker in the middle of the arguments")
         if self.state in (ITEM, _NEXT) and char == _CLOSERS[self.open[-1]]:
-            self._close(parser, char)
+            self._close(machine, char)
         elif self.state == _NEXT and char == ",":
-            parser.take(1, MARKUP)
+            machine.take(1, MARKUP)
             # Before the next argument, its key knows of the comma.
             self.state, self.lead = ITEM, "" if self.open == _CALL else ", "
         elif self.state == _COLON and char == ":":
-            parser.take(1, ARGUMENTS, ": ")
+            machine.take(1, ARGUMENTS, ": ")
             self.state = VALUE
         elif self.state in (_NEXT, _COLON):
             expected = "':'" if self.state == _COLON else f"',' or '{_CLOSERS[self.open[-1]]}'"
-            return self._break(parser, f"'{char}' where {expected} should be")
+            return self._break(machine, f"'{char}' where {expected} should be")
         elif self.state == ITEM and self.open == _CALL:
-            return self._argument(parser, char)
+            return self._argument(machine, char)
         else:
-            return self._value(parser, char)
+            return self._value(machine, char)
         return True
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
-        if self.state != _STRING or self.lenient or not parser.call.accepted or not _unescaped(text):
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
+        if self.state != _STRING or self.lenient or not machine.call.accepted or not _unescaped(text):
             return None
-        return parser.pass_arguments(text, escape(text))
+        return machine.pass_arguments(text, escape(text))
 
-    def _close(self, parser: Parser, char: str) -> None:
+    def _close(self, machine: Machine, char: str) -> None:
         if self.open == _CALL:
-            parser.pop()
-            self.keys.end(parser)
+            machine.pop()
+            self.keys.end(machine)
             return
-        parser.take(1, ARGUMENTS, "}" if char == "}" else "]")
+        machine.take(1, ARGUMENTS, "}" if char == "}" else "]")
         self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
         if not self.open:
-            parser.pop()
+            machine.pop()
 
-    def _argument(self, parser: Parser, char: str) -> bool:
+    def _argument(self, machine: Machine, char: str) -> bool:
         """An argument begins: with its name, or, where the schema says in which order names come, with its value."""
-        buffer, start, most = parser.buffer, parser.position, parser.limits.name
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name
         stop = _name(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         after = _space(buffer, stop).end()  # type: ignore[union-attr]
         if stop > start:
             if after - start > most:
-                return self._break(parser, f"a name longer than {most} characters", diagnostics.TOO_LONG)
+                return self._break(machine, f"a name longer than {most} characters", diagnostics.TOO_LONG)
             if after == len(buffer):
-                return wait(parser)
+                return wait(machine)
             if buffer[after] == "=":
-                parser.take(after + 1 - start, ARGUMENTS, self.keys.begin(parser, buffer[start:stop]))
+                machine.take(after + 1 - start, ARGUMENTS, self.keys.begin(machine, buffer[start:stop]))
                 self.state = VALUE
                 return True
         elif char not in "\"'([{":
-            return self._break(parser, f"'{char}' where an argument should be")
-        names = list(parser.parameters().get("properties", {}))[self.positional : self.positional + 1]
+            return self._break(machine, f"'{char}' where an argument should be")
+        names = list(machine.parameters().get("properties", {}))[self.positional : self.positional + 1]
         if not names or names[0] in self.keys:
-            return self._break(parser, "an argument without a name", diagnostics.MALFORMED_CALL)
+            return self._break(machine, "an argument without a name", diagnostics.MALFORMED_CALL)
         self.positional += 1
-        self.state, self.lead = VALUE, self.keys.begin(parser, names[0])
+        self.state, self.lead = VALUE, self.keys.begin(machine, names[0])
         return True
 
-    def _value(self, parser: Parser, char: str) -> bool:
-        buffer, start = parser.buffer, parser.position
+    def _value(self, machine: Machine, char: str) -> bool:
+        buffer, start = machine.buffer, machine.position
         is_key = self.state == ITEM and self.open[-1] == "{"
         if char in "\"'":
-            self._write(parser, 1, '"')
+            self._write(machine, 1, '"')
             self.state, self.quotes, self.in_key = _QUOTES, char, is_key
             return True
         if char in "([{" and not is_key:
-            if len(self.open) >= parser.limits.depth:
-                return self._break(parser, f"arguments nest deeper than {parser.limits.depth}", diagnostics.TOO_DEEP)
-            self._write(parser, 1, "{" if char == "{" else "[")
+            if len(self.open) >= machine.limits.depth:
+                return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
+            self._write(machine, 1, "{" if char == "{" else "[")
             self.open, self.state = self.open + char, ITEM
             return True
         stop = _scalar(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        if stop - start > parser.limits.number:
-            most = parser.limits.number
-            return self._break(parser, f"a number has more than {most} characters", diagnostics.TOO_LONG)
+        if stop - start > machine.limits.number:
+            most = machine.limits.number
+            return self._break(machine, f"a number has more than {most} characters", diagnostics.TOO_LONG)
         if stop == len(buffer):
-            return wait(parser)
+            return wait(machine)
         scalar = scalar_as_json(buffer[start:stop])
         if scalar is None:
-            return self._break(parser, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
-        self._write(parser, stop - start, quote(scalar) if is_key and not scalar.startswith('"') else scalar)
+            return self._break(machine, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
+        self._write(machine, stop - start, quote(scalar) if is_key and not scalar.startswith('"') else scalar)
         self.state = _COLON if is_key else _NEXT
         return True
 
-    def _write(self, parser: Parser, size: int, value: str) -> None:
-        parser.take(size, ARGUMENTS, self.lead + value)
+    def _write(self, machine: Machine, size: int, value: str) -> None:
+        machine.take(size, ARGUMENTS, self.lead + value)
         self.lead = ""
 
-    def _more_quotes(self, parser: Parser) -> bool:
+    def _more_quotes(self, machine: Machine) -> bool:
         """After the first quote: two more make it a string between three, one more an empty one."""
-        quote, at = self.quotes, parser.position
-        rest = parser.buffer[at : at + 2]
-        if rest in ("", quote) and not parser.at_end:
+        quote, at = self.quotes, machine.position
+        rest = machine.buffer[at : at + 2]
+        if rest in ("", quote) and not machine.at_end:
             return False
         if rest == quote * 2:
-            parser.take(2, MARKUP)
+            machine.take(2, MARKUP)
             self.quotes = quote * 3
         self.state = _STRING
         return True
 
-    def _string(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
+    def _string(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
         end = string_run[self.quotes](buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > start:
-            value = string_as_json(parser.spell(buffer[start:end]))
+            value = string_as_json(machine.spell(buffer[start:end]))
             if value:
-                parser.take(end - start, ARGUMENTS, value)
+                machine.take(end - start, ARGUMENTS, value)
             else:
-                parser.take(end - start, MARKUP)
+                machine.take(end - start, MARKUP)
         if not buffer.startswith(self.quotes, end):
-            return wait(parser)
-        parser.take(len(self.quotes), ARGUMENTS, '"')
+            return wait(machine)
+        machine.take(len(self.quotes), ARGUMENTS, '"')
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
         return True
 
-    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
-        parser.report(kind, message)
+    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        machine.report(kind, message)
         if self.lead:
-            parser.add_arguments(self.lead)
-        parser.call.flawed = self.lenient = True
+            machine.add_arguments(self.lead)
+        machine.call.flawed = self.lenient = True
         self.depth = len(self.open) - 1
         return True
 
-    def _follow_brackets(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
-        limit = len(buffer) if parser.at_end else self.markers.searchable_end(buffer, start)
+    def _follow_brackets(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
+        limit = len(buffer) if machine.at_end else self.markers.searchable_end(buffer, start)
         end, over = self._balanced_end(buffer, start, limit)
         if end > start:
-            parser.take(end - start, ARGUMENTS)
+            machine.take(end - start, ARGUMENTS)
         if over:
-            parser.pop()
-            parser.call.has_arguments = True
+            machine.pop()
+            machine.call.has_arguments = True
             return True
-        return wait(parser)
+        return wait(machine)
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""

@@ -22,7 +22,7 @@ from .python import ITEM, VALUE, PythonArgumentsFrame
 from .xml_text import AMPERSAND, SECTION_OPEN
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 _space = re.compile(r"\s*").match
 _word = re.compile(r"\w*").match
@@ -137,13 +137,13 @@ class TaggedArgumentsFrame(Frame):
         self.markers = markers
         self.keys = keys or ObjectWriter()
 
-    def step(self, parser: Parser) -> bool:
-        parser.skip_space()
-        rule, buffer, start = self.rule, parser.buffer, parser.position
-        most = parser.limits.name
+    def step(self, machine: Machine) -> bool:
+        machine.skip_space()
+        rule, buffer, start = self.rule, machine.buffer, machine.position
+        most = machine.limits.name
         begin = after_words(buffer, start, rule.before, most)
-        if begin == -1 or (parser.at_end and start == len(buffer)):
-            return self._end(parser)
+        if begin == -1 or (machine.at_end and start == len(buffer)):
+            return self._end(machine)
         stop = end = None
         kinds: frozenset[str] | None = None
         if begin is not None:
@@ -152,15 +152,15 @@ class TaggedArgumentsFrame(Frame):
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
             end, kinds = self._after_key(buffer, stop, most)
         if end is None:
-            return wait(parser)
+            return wait(machine)
         if end == -1:
             words = " ".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
         key = self._key(buffer[begin:stop])
-        value = self._value(kinds or kinds_of(parser.parameters(), key))
-        parser.take(end - start, ARGUMENTS, self.keys.begin(parser, key) + value.written)
-        parser.trail = rule.trail
-        parser.push(value)
+        value = self._value(kinds or kinds_of(machine.parameters(), key))
+        machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+        machine.trail = rule.trail
+        machine.push(value)
         return True
 
     def _key(self, written: str) -> str:
@@ -192,14 +192,16 @@ class TaggedArgumentsFrame(Frame):
             end = after_words(buffer, end, rule.after, most)
         return end, kinds
 
-    def _end(self, parser: Parser) -> bool:
-        comes = [markers.matches_at(parser.buffer, parser.position) for markers in (self.rule.following, self.markers)]
-        if not parser.at_end and not any(comes):
+    def _end(self, machine: Machine) -> bool:
+        comes = [
+            markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
+        ]
+        if not machine.at_end and not any(comes):
             if None in comes:
                 return False
             raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
-        parser.pop()
-        self.keys.end(parser)
+        machine.pop()
+        self.keys.end(machine)
         return True
 
     def save(self) -> list[Any]:
@@ -217,21 +219,21 @@ class ArgumentFrame(ValueFrame):
     kind = "argument"
     __slots__ = ()
 
-    def _broken(self, parser: Parser) -> None:
+    def _broken(self, machine: Machine) -> None:
         scanner = self.scanner
-        if scanner.missing and parser.buffer[parser.position] in _ONLY_IN_PYTHON:
-            parser.pop()
-            parser.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
+        if scanner.missing and machine.buffer[machine.position] in _ONLY_IN_PYTHON:
+            machine.pop()
+            machine.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
         else:
-            super()._broken(parser)
+            super()._broken(machine)
 
-    def _finish(self, parser: Parser) -> None:
-        parser.pop()
+    def _finish(self, machine: Machine) -> None:
+        machine.pop()
         scanner = self.scanner
         if scanner.flaw:
-            parser.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+            machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
         if scanner.flaw or not scanner.done:
-            parser.call.flawed = True
+            machine.call.flawed = True
 
 
 class PythonArgumentFrame(PythonArgumentsFrame):
@@ -244,15 +246,15 @@ class PythonArgumentFrame(PythonArgumentsFrame):
         super().__init__(markers)
         self.open, self.state = open, state
 
-    def _break(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
-        parser.pop()
-        rest = ArgumentFrame(parser.limits, ARGUMENTS, self.markers)
+    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        machine.pop()
+        rest = ArgumentFrame(machine.limits, ARGUMENTS, self.markers)
         rest.lenient, rest.depth = True, len(self.open)
-        parser.push(rest)
-        parser.report(kind, message)
+        machine.push(rest)
+        machine.report(kind, message)
         if self.lead:
-            parser.add_arguments(self.lead)
-        parser.call.flawed = True
+            machine.add_arguments(self.lead)
+        machine.call.flawed = True
         return True
 
 
@@ -296,83 +298,83 @@ class TaggedValueFrame(Frame):
         """What is looked for in the text that comes."""
         return self.rule.ends
 
-    def step(self, parser: Parser) -> bool:
-        buffer, start = parser.buffer, parser.position
+    def step(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
         if self.state == _AFTER_JSON:
-            return self._after_json(parser)
+            return self._after_json(machine)
         watched = self.watched
         found = watched.find(buffer, start)
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if parser.at_end else watched.safe_end(buffer, start)
-        if end > start and self._pass_on(parser, buffer[start:end], end - start):
+            end = len(buffer) if machine.at_end else watched.safe_end(buffer, start)
+        if end > start and self._pass_on(machine, buffer[start:end], end - start):
             return True
         if found is not None:
-            return self._on_found(parser, found)
-        if parser.at_end:
-            self._finish(parser, None)
-        return parser.at_end
+            return self._on_found(machine, found)
+        if machine.at_end:
+            self._finish(machine, None)
+        return machine.at_end
 
-    def fast_path(self, parser: Parser, text: str) -> Event | None:
-        if self.state != _STRING or not parser.call.accepted or not self.watched.absent(text):
+    def fast_path(self, machine: Machine, text: str) -> Event | None:
+        if self.state != _STRING or not machine.call.accepted or not self.watched.absent(text):
             return None
-        return parser.pass_arguments(text, escape(text))
+        return machine.pass_arguments(text, escape(text))
 
-    def _on_found(self, parser: Parser, found: re.Match[str]) -> bool:
+    def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
-        self._finish(parser, found)
+        self._finish(machine, found)
         return True
 
-    def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
+    def _pass_on(self, machine: Machine, text: str, size: int) -> bool:
         """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
         is not of the value as it is now."""
         if self.state == _NOTHING:
             rest = text.lstrip(_json_space)
             space = len(text) - len(rest)
-            if self.size + space > parser.limits.held:
-                self._is_string(parser)
+            if self.size + space > machine.limits.held:
+                self._is_string(machine)
                 return True
             if rest:
-                self._begin(parser, rest[0], space)
+                self._begin(machine, rest[0], space)
                 return True
             self.size += space
-            parser.take(size, PENDING)
+            machine.take(size, PENDING)
         elif self.state == _STRING:
-            parser.take(size, ARGUMENTS, escape(parser.spell(text)))
+            machine.take(size, ARGUMENTS, escape(machine.spell(text)))
         elif self.state == _AS_IS:
-            parser.take(size, ARGUMENTS, None if size == len(text) else text)
+            machine.take(size, ARGUMENTS, None if size == len(text) else text)
         else:
-            parser.take(size, PENDING)
-            if not (self._may_be_scalar(parser, text) if self.state == _SCALAR else self._may_be_json(parser, text)):
-                self._is_string(parser)
+            machine.take(size, PENDING)
+            if not (self._may_be_scalar(machine, text) if self.state == _SCALAR else self._may_be_json(machine, text)):
+                self._is_string(machine)
         return False
 
-    def _begin(self, parser: Parser, char: str, space: int) -> None:
+    def _begin(self, machine: Machine, char: str, space: int) -> None:
         """The first character shows what the value may be."""
         text_too = STRING in self.kinds
         kind = _STARTS.get(char) or (None if text_too else _PYTHON_STARTS.get(char))
         # No schema is so strict that models do not write `null` for what they leave out.
         if kind not in self.kinds and not (kind == "null" and not text_too):
-            self._is_string(parser)
+            self._is_string(machine)
         elif kind not in ("array", "object"):
             self.state = _SCALAR
         elif text_too:
-            self.state, self.scanner = _JSON, JsonScanner(parser.limits)
+            self.state, self.scanner = _JSON, JsonScanner(machine.limits)
         else:
-            self._begin_json(parser, space)
+            self._begin_json(machine, space)
 
-    def _begin_json(self, parser: Parser, space: int) -> None:
+    def _begin_json(self, machine: Machine, space: int) -> None:
         """An array or an object comes for sure, after whitespace."""
-        parser.resolve_pending(str)
+        machine.resolve_pending(str)
         if space:
-            parser.take(space, ARGUMENTS)
+            machine.take(space, ARGUMENTS)
         self.state = _AFTER_JSON
-        parser.push(ArgumentFrame(parser.limits, ARGUMENTS, self.rule.ends))
+        machine.push(ArgumentFrame(machine.limits, ARGUMENTS, self.rule.ends))
 
-    def _may_be_scalar(self, parser: Parser, text: str) -> bool:
+    def _may_be_scalar(self, machine: Machine, text: str) -> bool:
         self.scalar = (self.scalar + text).lstrip(_json_space)
-        if len(self.scalar) > parser.limits.number:
+        if len(self.scalar) > machine.limits.number:
             return False
         scalar = self.scalar.rstrip(_json_space)
         if scalar != self.scalar:
@@ -385,17 +387,17 @@ class TaggedValueFrame(Frame):
         words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
         return scalar if is_number(scalar) else words.get(scalar)
 
-    def _may_be_json(self, parser: Parser, text: str) -> bool:
+    def _may_be_json(self, machine: Machine, text: str) -> bool:
         scanner = self.scanner
         assert scanner is not None
         self.size += len(text)
         end = scanner.scan(text, 0)
         broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(_json_space))
-        return not broken and self.size <= parser.limits.held
+        return not broken and self.size <= machine.limits.held
 
-    def _is_string(self, parser: Parser) -> None:
-        parser.add_arguments('"')
-        parser.resolve_pending(lambda text: escape(self._read(text)))
+    def _is_string(self, machine: Machine) -> None:
+        machine.add_arguments('"')
+        machine.resolve_pending(lambda text: escape(self._read(text)))
         self.state, self.scalar, self.scanner = _STRING, "", None
 
     def _pass_as_is(self) -> None:
@@ -406,51 +408,51 @@ class TaggedValueFrame(Frame):
         """What text of the value says."""
         return written
 
-    def _after_json(self, parser: Parser) -> bool:
-        parser.skip_space()
+    def _after_json(self, machine: Machine) -> bool:
+        machine.skip_space()
         ends = self.rule.ends
-        comes = ends.matches_at(parser.buffer, parser.position)
-        if comes is None and not parser.at_end:
+        comes = ends.matches_at(machine.buffer, machine.position)
+        if comes is None and not machine.at_end:
             return False
-        if comes or parser.position == len(parser.buffer):
-            self._finish(parser, ends.at(parser.buffer, parser.position))
+        if comes or machine.position == len(machine.buffer):
+            self._finish(machine, ends.at(machine.buffer, machine.position))
             return True
-        if not parser.call.flawed:
-            parser.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
-            parser.call.flawed = True
+        if not machine.call.flawed:
+            machine.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
+            machine.call.flawed = True
         self._pass_as_is()
         return True
 
-    def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
+    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
         """The value is over: something ends it, or the output does."""
         scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
         if scalar is not None:
             is_word = self.scalar.rstrip(_json_space) in _PYTHON_WORDS
-            parser.resolve_pending(lambda text: scalar if is_word else self._read(text))
+            machine.resolve_pending(lambda text: scalar if is_word else self._read(text))
         elif self.state == _JSON and self.scanner is not None and self.scanner.done:
-            parser.resolve_pending(self._read)
+            machine.resolve_pending(self._read)
         elif self.state in (_NOTHING, _SCALAR, _JSON):
-            self._is_string(parser)
-        parser.pop()
+            self._is_string(machine)
+        machine.pop()
         is_string = self.state == _STRING
         if is_string and STRING not in self.kinds:
             kinds = " or ".join(sorted(self.kinds))
-            parser.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
-        self._take_close(parser, found, is_string)
+            machine.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
+        self._take_close(machine, found, is_string)
 
-    def _take_close(self, parser: Parser, found: re.Match[str] | None, is_string: bool) -> None:
+    def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
         if found is not None and self.rule.ends.which(found) is self.rule.close:
             size = found.end() - found.start()
             if is_string:
-                parser.take(size, ARGUMENTS, '"')
+                machine.take(size, ARGUMENTS, '"')
             else:
-                parser.take(size, MARKUP)
+                machine.take(size, MARKUP)
             return
         if is_string:
-            parser.add_arguments('"')
+            machine.add_arguments('"')
         if found is not None:
-            parser.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
-            parser.skip_space()
+            machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
+            machine.skip_space()
 
     def save(self) -> list[Any]:
         scanner = None if self.scanner is None else self.scanner.save()

@@ -14,7 +14,7 @@ from .tagged import TaggedArgumentsFrame, TaggedValueFrame, ValueRule
 from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, entity
 
 if TYPE_CHECKING:
-    from ..machine.machine import Parser
+    from ..machine.machine import Machine
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
 
@@ -46,54 +46,54 @@ class EscapedValueFrame(TaggedValueFrame):
     def watched(self) -> Markers:
         return _SECTION_END if self.in_section else self.rule.watched
 
-    def _on_found(self, parser: Parser, found: re.Match[str]) -> bool:
+    def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
         text = found.group()
         if text == AMPERSAND and not self.in_section:
-            size, char = entity(parser.buffer, parser.position, not parser.at_end)
+            size, char = entity(machine.buffer, machine.position, not machine.at_end)
             if size:
-                self._pass_on(parser, char, size)
+                self._pass_on(machine, char, size)
             return bool(size)
         if text not in (SECTION_OPEN, SECTION_CLOSE):
-            return super()._on_found(parser, found)
+            return super()._on_found(machine, found)
         self.in_section = text == SECTION_OPEN
         if self.decided:
-            parser.take(len(text), MARKUP)
+            machine.take(len(text), MARKUP)
             return True
-        parser.take(len(text), PENDING)
+        machine.take(len(text), PENDING)
         self.size += len(text)
-        if self.size > parser.limits.held:
-            self._is_string(parser)
+        if self.size > machine.limits.held:
+            self._is_string(machine)
         return True
 
     def _read(self, written: str) -> str:
         return decode(written)
 
-    def _begin_json(self, parser: Parser, space: int) -> None:
-        parser.resolve_pending(decode)
+    def _begin_json(self, machine: Machine, space: int) -> None:
+        machine.resolve_pending(decode)
         self._pass_as_is()
-        self.scanner = JsonScanner(parser.limits)
+        self.scanner = JsonScanner(machine.limits)
 
-    def _pass_on(self, parser: Parser, text: str, size: int) -> bool:
+    def _pass_on(self, machine: Machine, text: str, size: int) -> bool:
         scanner = self.scanner if self.decided else None
-        taken = super()._pass_on(parser, text, size)
+        taken = super()._pass_on(machine, text, size)
         if scanner is not None:
             end = scanner.scan(text, 0)
             if scanner.error:
-                self._is_no_json(parser, scanner.message, scanner.error)
+                self._is_no_json(machine, scanner.message, scanner.error)
             elif scanner.done and text[end:].strip(" \t\n\r"):
-                self._is_no_json(parser, "text follows the JSON of an argument")
+                self._is_no_json(machine, "text follows the JSON of an argument")
         return taken
 
-    def _is_no_json(self, parser: Parser, message: str, kind: str = diagnostics.MALFORMED_JSON) -> None:
-        parser.report(kind, message)
-        parser.call.flawed, self.scanner = True, None
+    def _is_no_json(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> None:
+        machine.report(kind, message)
+        machine.call.flawed, self.scanner = True, None
 
-    def _finish(self, parser: Parser, found: re.Match[str] | None) -> None:
+    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
         if self.decided and self.scanner is not None:
             problem = self.scanner.flaw or ("" if self.scanner.done else "the JSON of an argument ends too early")
             if problem:
-                self._is_no_json(parser, problem)
-        super()._finish(parser, found)
+                self._is_no_json(machine, problem)
+        super()._finish(machine, found)
 
     def save(self) -> list[Any]:
         return [*super().save(), self.in_section]

@@ -22,9 +22,9 @@ from sglang.srt.parser.reasoning_parser import StreamingParseResult as Reasoning
 
 import unbraid
 from unbraid.core.grammar import Format
-from unbraid.core.machine.machine import UnknownTools
 from unbraid.core.tools import Tools
 from unbraid.errors import UnbraidError, UnknownFormat
+from unbraid.parsing import UnknownTools
 
 from .streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 

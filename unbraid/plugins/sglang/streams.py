@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import unbraid
 from unbraid.core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from unbraid.core.grammar import Format
-from unbraid.core.machine.machine import UnknownTools
 from unbraid.core.tools import Tools
 from unbraid.errors import InvalidTools
+from unbraid.parsing import UnknownTools
 
 
 def known_tools(definitions: Iterable[Any]) -> Tools:

@@ -10,10 +10,10 @@ from ... import tokens
 from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...core.machine.compiler import compile_format
-from ...core.machine.machine import Parser
 from ...core.machine.program import Program
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
+from ...parsing import Parser
 from ...tokens.weak_cache import Remembered
 from .reasoning import DecodedTokens, ReasoningMarks
 
@@ -89,7 +89,7 @@ class Reading:
         self._parser = Parser(
             format,
             tools=tools,
-            vocabulary=self._vocabulary,
+            tokenizer=self._vocabulary,
             prompt=None if prompt is None else start_of_output(prompt, format, tokenizer),
             separate_reasoning=separate_reasoning,
             keep_message=whole,

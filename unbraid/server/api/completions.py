@@ -13,9 +13,9 @@ from starlette.responses import Response
 from ...constraints import Constraint, constraint
 from ...core.events import Content
 from ...core.grammar import Format
-from ...core.machine.machine import Parser
 from ...core.tools import Tools
 from ...engines import Generation, TokenLogprob
+from ...parsing import Parser
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..plan import choices, sampling, stop_texts
@@ -64,7 +64,7 @@ def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[
             logprobs=asked.logprobs,
         )
         for each in choices(generation, asked.n or 1):
-            parser = Parser(plain, tools=Tools([]), vocabulary=service.vocabulary, keep_message=False)
+            parser = Parser(plain, tools=Tools([]), tokenizer=service.vocabulary, keep_message=False)
             turns.append(Turn(service, each, parser, len(turns), usage, arrived))
             echoes.append(service.text_of(prompt) if asked.echo else "")
     return turns, echoes

@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import __version__
-from ...core.machine.machine import Parser
-from ...core.tools import Tools
 from ...engines import EngineDown, EngineError
 from ...formats import find
+from ...parsing import Parser
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..service import Service
@@ -87,11 +86,15 @@ def _parse(service: Service, asked: ParseRequest) -> dict[str, Any]:
     by_ids = asked.ids is not None or isinstance(asked.prompt, list)
     if by_ids and service.vocabulary is None:
         raise ApiError(400, "ids: only the engine knows the tokens; give text", param="ids")
+    vocabulary = service.vocabulary if by_ids else None
+    format = service.format if asked.format is None else find(asked.format)
+    if vocabulary is not None:
+        format = format.for_version(vocabulary.version)
     parser = Parser(
-        service.format if asked.format is None else find(asked.format),
-        tools=None if asked.tools is None else Tools(asked.tools),
+        format,
+        tools=asked.tools,
         unknown_tools=asked.unknown_tools or service.unknown_tools,
-        vocabulary=service.vocabulary if by_ids else None,
+        tokenizer=vocabulary,
         prompt=asked.prompt,
         separate_reasoning=asked.separate_reasoning is not False,
     )
@@ -102,7 +105,7 @@ def _parse(service: Service, asked: ParseRequest) -> dict[str, Any]:
     parser.finish()
     message = parser.message
     return {
-        "format": parser.format.name,
+        "format": format.name,
         "message": message.to_openai(),
         "complete": [call.complete for call in message.tool_calls],
         "diagnostics": [asdict(diagnostic) for diagnostic in message.diagnostics],

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ...core import diagnostics
 from ...core.grammar import Calls, Format
-from ...core.machine.machine import Parser
 from ...core.message import Message, Text, ToolCall
 from ...core.render import render
 from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import all_formats
+from ...parsing import Parser
 from .affixes import tags
 from .evidence import Evidence, Shown
 from .probes import THREE_CALLS, TOOLS, USER, Turn

@@ -1,0 +1,159 @@
+"""The public parser: raw output in, events out.
+
+A `Parser` is the machine of one format (`core/machine`) with a message that grows beside it. It knows what the core
+does not: the names of formats and the tokenizers of other libraries. All its options are declared in `Parser.__init__`
+and nowhere else; `parse` takes the same ones.
+
+To change how output is read, go to `core/machine` and `core/notations`. What is done here for each delta counts: the
+fast path in `feed` is most of what a stream costs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec
+
+from .core.events import Event
+from .core.grammar import Format
+from .core.limits import Limits
+from .core.machine.machine import Machine
+from .core.machine.snapshot import load, save
+from .core.message import Fold, Message
+from .core.tools import Tools
+from .errors import InvalidSnapshot, UnbraidError
+from .formats import resolve
+from .tokens import vocabulary
+
+UnknownTools = Literal["text", "emit"]
+"""What becomes of a call to a tool that the request does not have."""
+
+_P = ParamSpec("_P")
+
+
+class Parser:
+    """Parses one response. Feed it text or token ids as they arrive, then finish it. It returns events.
+
+    format: a name that `unbraid formats` lists, or a grammar.
+    tools: the request's tools. A call to any other name stays text, with a diagnostic, unless `unknown_tools="emit"`.
+        Without `tools` every name is accepted.
+    tokenizer: needed for `feed_tokens`. Takes a tokenizer of `tokenizers`, `transformers`, `tiktoken` or
+        `mistral-common`, or a `Vocabulary`. A marker that is one of its tokens is then that token and nothing else. A
+        parser that is fed text instead finds markers in the text.
+    prompt: what the model was given, as text or ids. Its end says where the output begins, so the last part will do,
+        such as the template's generation prompt.
+    separate_reasoning: False leaves the reasoning in the content, with its markers.
+    keep_message: False when you only want the events. Memory then does not grow with the output.
+    markup: True to get `Markup` events too.
+    limits: bounds on what the parser holds back.
+    seed: makes the ids of calls reproducible.
+    """
+
+    __slots__ = ("_fold", "_machine")
+
+    def __init__(
+        self,
+        format: str | Format,
+        *,
+        tools: Iterable[Mapping[str, Any]] | Tools | None = None,
+        unknown_tools: UnknownTools = "text",
+        tokenizer: object | None = None,
+        prompt: str | Sequence[int] | None = None,
+        separate_reasoning: bool = True,
+        keep_message: bool = True,
+        markup: bool = False,
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if unknown_tools not in ("text", "emit"):
+            raise UnbraidError(f'unknown_tools is "text" or "emit", not {unknown_tools!r}')
+        self._fold = Fold() if keep_message else None
+        self._machine = Machine(
+            resolve(format),
+            tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
+            emit_unknown=unknown_tools == "emit",
+            vocabulary=None if tokenizer is None else vocabulary(tokenizer),
+            prompt=prompt,
+            separate_reasoning=separate_reasoning,
+            keep_raw=keep_message,
+            markup=markup,
+            limits=limits or Limits(),
+            seed=seed,
+        )
+
+    def feed(self, text: str) -> list[Event]:
+        """Parse the next piece of text, cut anywhere."""
+        machine = self._machine
+        if machine.fast_path is not None and text:
+            try:
+                event = machine.fast_path(machine, text)
+            except TypeError:  # not text: the machine says so
+                event = None
+            if event is not None:
+                if self._fold is not None:
+                    self._fold.add_one(event)
+                return [event]
+        return self._kept(machine.feed(text))
+
+    def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
+        """Parse the next token ids. Needs a `tokenizer`."""
+        return self._kept(self._machine.feed_tokens(ids))
+
+    def finish(self) -> list[Event]:
+        """Say that the output is over: emit what was held back, and close what is open."""
+        return self._kept(self._machine.finish())
+
+    @property
+    def message(self) -> Message:
+        """The message so far."""
+        if self._fold is None:
+            raise UnbraidError("this parser keeps no message: make it with keep_message=True")
+        return self._fold.message()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state as plain values, which JSON can hold. Another parser with the same arguments can go on from
+        it."""
+        return {**save(self._machine), "message": None if self._fold is None else self._fold.save()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot. This parser must have been made with the same arguments as the other one."""
+        load(self._machine, snapshot)
+        if self._fold is not None and snapshot.get("message") is not None:
+            try:
+                self._fold = Fold.load(snapshot["message"])
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
+
+    def _kept(self, events: list[Event]) -> list[Event]:
+        if self._fold is not None:
+            self._fold.add(events)
+        return events
+
+
+def _with_output(
+    make: Callable[Concatenate[str | Format, _P], Parser],
+) -> Callable[Concatenate[str | Format, str | Sequence[int], _P], Message]:
+    """`parse`, with the options of `make`: so that they are declared once."""
+
+    def parse(format: str | Format, output: str | Sequence[int], *args: _P.args, **options: _P.kwargs) -> Message:
+        """Parse a whole response, given as text or, with `tokenizer=…`, as token ids. Takes the options of `Parser`."""
+        if isinstance(output, bytes):
+            raise UnbraidError("parse takes text or token ids, not bytes: decode them first")
+        parser = make(format, *args, **options)
+        if isinstance(output, str):
+            parser.feed(output)
+        else:
+            parser.feed_tokens(output)
+        parser.finish()
+        return parser.message
+
+    signature = inspect.signature(make)
+    format, *options = signature.parameters.values()
+    output = inspect.Parameter("output", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="str | Sequence[int]")
+    parse.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[format, output, *options], return_annotation="Message"
+    )
+    return parse  # type: ignore[return-value]  # it takes keywords too, which `Concatenate` cannot say
+
+
+parse = _with_output(Parser)
