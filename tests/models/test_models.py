@@ -24,7 +24,7 @@ from unbraid.models import KNOWN, Gguf, GgufVocabulary, Known, ModelError, packa
 from unbraid.models.archives import unpack
 from unbraid.models.cache import cache_folder, keep
 from unbraid.models.progress import bar
-from unbraid.models.registries import Package, read_package
+from unbraid.models.packages import Package, read_package
 from unbraid.speech.whisper.files import resolve_whisper
 
 from ..support.embedded_model import smollm2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Format, Message, MissingTokens, Speech, Text, ToolCall, UnbraidError
 from unbraid.plugins.sglang import AudioParserManager, StepAudio2AudioParser, TtsContent
-from unbraid.plugins.sglang.streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+from unbraid.plugins.sglang.text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 from unbraid.tokens import vocabulary
 
 from ..core.test_token_laws import CASES, STEP, grouped, interleaved

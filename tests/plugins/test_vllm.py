@@ -49,7 +49,7 @@ ToolParserManager = vllm("vllm.tool_parsers").ToolParserManager
 MistralTokenizer = vllm("vllm.tokenizers.mistral").MistralTokenizer
 get_cached_tokenizer = vllm("vllm.tokenizers.hf").get_cached_tokenizer
 importlib.import_module("unbraid.plugins.vllm").register()
-WholeParser = importlib.import_module("unbraid.plugins.vllm.whole").WholeParser
+WholeParser = importlib.import_module("unbraid.plugins.vllm.combined_parser").WholeParser
 
 STRICT = {
     "type": "object",

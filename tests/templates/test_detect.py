@@ -19,7 +19,7 @@ from unbraid.core import grammar
 from unbraid.core.grammar import Between, Call, Calls, Format, JsonCall
 from unbraid.templates import ChatTemplate, built_in
 from unbraid.templates.detection import Detection, DetectionError
-from unbraid.templates.detection.definition import definition
+from unbraid.templates.detection.format_source import definition
 
 from ..constraints.grammar_engines import smollm2_gguf
 from ..support.places import absent

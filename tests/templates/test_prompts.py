@@ -39,7 +39,7 @@ from unbraid.templates import (
     load_templates,
     supports_tools,
 )
-from unbraid.templates.marks import MARK, Controls, is_control
+from unbraid.templates.control_tokens import MARK, Controls, is_control
 
 from ..support import real_tokenizers
 from .prompt_models import ALL_TEMPLATES, EngineLike, qwen3_config, template_source

@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from .cache import cache_folder, join, keep, sha256
 from .errors import ModelError
 from .gguf import Gguf
-from .known import DEFAULT, KNOWN, Known
+from .catalog import DEFAULT, KNOWN, Known
 from .progress import Progress, bar
-from .registries import Package, download, hub_download, hub_files, read_package
-from .vocabulary import GgufVocabulary
+from .packages import Package, download, hub_download, hub_files, read_package
+from .gguf_vocabulary import GgufVocabulary
 
 __all__ = [
     "DEFAULT",

@@ -20,7 +20,7 @@ from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..speech.transcriber import Transcriber
 from ..templates import Encoder, PromptBuilder, PromptTooLarge
-from ..templates.marks import clean
+from ..templates.control_tokens import clean
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder

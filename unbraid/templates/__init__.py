@@ -21,10 +21,10 @@ from .errors import (
     TemplateTooMuch,
 )
 from .prompt.builder import Prompt, PromptBuilder, supports_tools
-from .prompt.encoding import Encoder, TextEncoder, encoder
+from .prompt.encoders import Encoder, TextEncoder, encoder
 from .prompt.messages import PartHook
 from .sandbox.budget import TemplateLimits
-from .shape import Shape
+from .capabilities import Shape
 from .sources import built_in, from_config, from_source, load_config, load_templates
 from .template import ChatTemplate
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clipped
-from .marks import END, NO_CONTROLS, Controls, cleaned, unmark
+from .control_tokens import END, NO_CONTROLS, Controls, cleaned, unmark
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnbraidError
-from ..models.registries import hub_download, hub_files
+from ..models.packages import hub_download, hub_files
 from . import ChatTemplate, TemplateNotFound, load_templates
 
 _FILES = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.spelling import Spelling, spelling
+from unbraid.tokens.piece_decoding import Spelling, spelling
 from unbraid.tokens.weak_cache import OfTokenizer, Remembered
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from unbraid.errors import UnbraidError
 
-from .audio import AudioParser, AudioParserManager, StepAudio2AudioParser, TtsContent
+from .audio_parser import AudioParser, AudioParserManager, StepAudio2AudioParser, TtsContent
 
 if TYPE_CHECKING:
     from .detectors import Installed, StepAudio2Detector, StepAudio2ReasoningDetector

@@ -26,7 +26,7 @@ from unbraid.core.tools import Tools
 from unbraid.errors import UnbraidError, UnknownFormat
 from unbraid.parsing import UnknownTools
 
-from .streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...formats import all_formats
 from .deltas import as_delta
-from .reading import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
-from .reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
-from .requests import constrain, show_markers, tools_of
-from .whole import read_once
+from .response_reader import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
+from .reasoning_tokens import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
+from .request_constraints import constrain, show_markers, tools_of
+from .combined_parser import read_once
 
 START = 16
 """As many tokens of the output as show that it does not begin with reasoning."""

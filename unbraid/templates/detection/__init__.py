@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ChatTemplate
-from .detecting import detect_in
+from .verdict import detect_in
 from .errors import DetectionError
 from .inputs import Given, read_given
 from .result import Detection, How

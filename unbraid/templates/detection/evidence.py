@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import TemplateBroken, TemplateError, TemplateTooMuch
-from ..marks import NO_CONTROLS
+from ..control_tokens import NO_CONTROLS
 from ..sandbox.budget import TemplateLimits
-from ..shape import Prober, Shape
+from ..capabilities import Prober, Shape
 from ..template import ChatTemplate, Rendering
 from .affixes import cuts, shared_end, shared_length, shared_start
 from .errors import DetectionError

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ...core.grammar import Format
 from ...errors import UnknownFormat
-from .definition import definition
+from .format_source import definition
 
 How = Literal["rendered", "derived", "response_template", "markers", "plain", "none"]
 _HOWTO = (

@@ -12,12 +12,12 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import MissingTokens
 from ..errors import InvalidMessages, PromptError, PromptTooLarge
-from ..marks import BREAK, MARK, NO_CONTROLS, Controls, cleaned, unmark
-from ..shape import Prober, Shape
+from ..control_tokens import BREAK, MARK, NO_CONTROLS, Controls, cleaned, unmark
+from ..capabilities import Prober, Shape
 from ..template import ChatTemplate, Messages, Rendering
-from .encoding import Encoder
-from .encoding import encoder as encoder_of
-from .fallback import ToolsInWords, system_in_user
+from .encoders import Encoder
+from .encoders import encoder as encoder_of
+from .polyfills import ToolsInWords, system_in_user
 from .messages import PartHook, Reader, tool_definitions
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidMessages
-from ..marks import Controls, cleaned
+from ..control_tokens import Controls, cleaned
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PartHook = Callable[[Mapping[str, Any], str], str]

@@ -19,9 +19,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from ..errors import TemplateRefused, TemplateTooMuch, clipped
-from ..marks import END, MARK, Controls
+from ..control_tokens import END, MARK, Controls
 from .budget import current
-from .guards import UNUSED_FILTERS, check_call, check_operator, guarded_filter, guarded_test, sought, spend
+from .cost_checks import UNUSED_FILTERS, check_call, check_operator, guarded_filter, guarded_test, sought, spend
 
 
 class Environment(ImmutableSandboxedEnvironment):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import cast
 
-from ..tokens.spelling import ByteFallback, ByteLevel, Replace, Spelling
+from ..tokens.piece_decoding import ByteFallback, ByteLevel, Replace, Spelling
 from .errors import ModelError
 from .gguf import Gguf
 

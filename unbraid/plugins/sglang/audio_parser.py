@@ -22,7 +22,7 @@ from unbraid.engines.retokenize import is_whole, spell
 from unbraid.errors import UnbraidError
 from unbraid.tokens import vocabulary
 
-from .streams import RawOrder
+from .text_streams import RawOrder
 
 _UNREADABLE = "\ufffd"
 _Kind = Literal["text", "markup", "other", "nothing"]

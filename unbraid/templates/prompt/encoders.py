@@ -12,7 +12,7 @@ from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...tokens import vocabulary as vocabulary_of
 from ..errors import PromptError
-from ..marks import Controls, controls_of, is_control, unmark
+from ..control_tokens import Controls, controls_of, is_control, unmark
 
 _NOT_TEXT = "\ufdd0"
 _NOT_TEXT_EITHER = "\ufdd1"

@@ -11,7 +11,7 @@ from ...core.message import Message, ToolCall
 from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import find
-from ..marks import Controls, marked
+from ..control_tokens import Controls, marked
 
 _SYSTEM = """\
 You can call functions to help with the user's request. These are the functions, within <tools></tools>:

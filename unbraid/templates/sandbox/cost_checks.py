@@ -11,7 +11,7 @@ from string import Formatter
 from typing import Any
 
 from ..errors import TemplateTooMuch
-from ..marks import MARK, unmark
+from ..control_tokens import MARK, unmark
 from .budget import Budget, current
 
 _NO_TEXT_MADE = frozenset(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from ...core.grammar import Format
 from .. import ChatTemplate
-from .derivation.deriving import proposals
+from .derivation.proposals import proposals
 from .derivation.response_template import format_of
 from .errors import DetectionError
 from .evidence import Evidence, gather
-from .hints import MOST, hints, nearest
+from .marker_hints import MOST, hints, nearest
 from .inputs import Given
 from .matching import match
 from .ranking import matches, names_reasoning

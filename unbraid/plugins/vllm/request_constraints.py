@@ -16,7 +16,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
-from .reading import program_of, special_tokens, vocabulary_of
+from .response_reader import program_of, special_tokens, vocabulary_of
 
 DIALECT = "UNBRAID_VLLM_DIALECT"
 """The environment variable that says how constraints are told to vLLM; `VLLMEngine` says why one would change it."""

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from ..core.vocabulary import Vocabulary
-from .token_patterns import pattern_of
+from .trie_pattern import pattern_of
 
 MARK = "\udc00"
 BREAK = "\udc02"

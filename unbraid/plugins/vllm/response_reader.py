@@ -15,7 +15,7 @@ from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser
 from ...tokens.weak_cache import Remembered
-from .reasoning import DecodedTokens, ReasoningMarks
+from .reasoning_tokens import DecodedTokens, ReasoningMarks
 
 PROMPT_END = 64
 """As many tokens of a prompt as say where the output begins."""
