@@ -23,8 +23,8 @@ from unbraid.engines.retokenize import spell
 from unbraid.models import KNOWN, Gguf, GgufVocabulary, Known, ModelError, package_folder, resolve
 from unbraid.models.archives import unpack
 from unbraid.models.cache import cache_folder, keep
-from unbraid.models.progress import bar
 from unbraid.models.packages import Package, read_package
+from unbraid.models.progress import bar
 from unbraid.speech.whisper.files import resolve_whisper
 
 from ..support.embedded_model import smollm2

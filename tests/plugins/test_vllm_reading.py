@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Event, Format, Message, Tools
 from unbraid.core.message import Fold
-from unbraid.plugins.vllm.response_reader import Reading, vocabulary_of
 from unbraid.plugins.vllm.reasoning_tokens import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
+from unbraid.plugins.vllm.response_reader import Reading, vocabulary_of
 
 from ..support import strategies
 from ..support.parsing import call, content, reasoning

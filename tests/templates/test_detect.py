@@ -19,7 +19,7 @@ from unbraid.core import grammar
 from unbraid.core.grammar import Between, Call, Calls, Format, JsonCall
 from unbraid.templates import ChatTemplate, built_in
 from unbraid.templates.detection import Detection, DetectionError
-from unbraid.templates.detection.format_source import definition
+from unbraid.templates.detection.format_source import format_source
 
 from ..constraints.grammar_engines import smollm2_gguf
 from ..support.places import absent
@@ -217,7 +217,7 @@ def test_a_template_that_nobody_has_seen(template: str) -> None:
     back = unbraid.parse(format, unbraid.render(format, message), tools=TOOLS, prompt="")
     assert (back, back.diagnostics) == (message, ())
     assert unbraid.constraint(format, tools=TOOLS, tool_choice="required").to_lark()
-    assert made_from(definition(format)) == format
+    assert made_from(format_source(format)) == format
 
 
 def made_from(text: str) -> Format:
@@ -617,7 +617,7 @@ def test_what_holds_no_template(tmp_path: Path) -> None:
 def test_the_library_stays_light() -> None:
     """Importing it brings neither jinja2 nor the detection; where jinja2 is missing, the error says so."""
     code = (
-        "import sys; import unbraid; assert not {'jinja2', 'unbraid.detection'} & set(sys.modules)\n"
+        "import sys; import unbraid; assert not {'jinja2', 'unbraid.templates'} & set(sys.modules)\n"
         "sys.modules['jinja2'] = None\n"
         "try: unbraid.detect('{{ messages }}')\n"
         "except unbraid.UnbraidError as error: print(error)"

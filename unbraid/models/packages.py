@@ -1,11 +1,11 @@
-"""Packages and files from PyPI, npm and the Hugging Face hub, through the tools that users have configured for them.
+"""Packages of PyPI and npm, fetched with pip and npm, so that users' own configuration of these tools applies.
 
-Nothing that is downloaded is run: from PyPI only wheels are taken, since a source package would be built.
+Nothing that is downloaded is run: from PyPI only wheels are taken, since a source package would be built, and npm's
+scripts are off. A spec (`pypi:NAME==VERSION:FILE`) is checked against a strict pattern before a tool sees it.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -13,21 +13,22 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from .archives import unpack
 from .errors import ModelError
 from .progress import Progress, watched
 
 _TIMEOUT = 3600.0
-_SAID = 600  # how much of a tool's complaint is passed on
+LONGEST_QUOTE = 600
+"""How many characters of a tool's complaint are passed on."""
 _PYPI = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:==([A-Za-z0-9][A-Za-z0-9.+!_-]*))?(?::(.+))?")
 _NPM = re.compile(r"((?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*)(?:@([A-Za-z0-9][A-Za-z0-9.+-]*))?(?::(.+))?")
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package of a registry, and which of its files is meant."""
+    """A package of a registry, and the file of it that is meant."""
 
     registry: Literal["pypi", "npm"]
     name: str
@@ -36,13 +37,13 @@ class Package:
 
     @property
     def folder(self) -> str:
-        """Where it lies in the cache."""
+        """Its folder in the cache."""
         name = self.name.replace("/", "+")
         return f"{self.registry}/{name}/{self.version or 'latest'}"
 
     @property
     def pinned(self) -> str:
-        """As the registry's tool wants it named."""
+        """Its name with the version, as pip and npm take it."""
         sign = "==" if self.registry == "pypi" else "@"
         return f"{self.name}{sign}{self.version}" if self.version else self.name
 
@@ -60,7 +61,7 @@ def read_package(spec: str) -> Package | None:
 
 
 def download(package: Package, folder: Path, size: int | None, progress: Progress | None) -> None:
-    """All files of `package`, under `folder`."""
+    """Download all files of `package` into `folder`."""
     archives = folder.with_name(folder.name + ".archive")
     archives.mkdir()
     with watched(archives, package.pinned, size, progress):
@@ -89,7 +90,7 @@ def _npm(package: Package) -> str:
 
 
 def _run(tool: str, command: list[str], folder: Path, package: Package) -> None:
-    # The temporary files lie in the folder too, so that it shows how much is there.
+    # Temporary files go to the same folder: its size is what the progress bar shows.
     environment = {**os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
     try:
         done = subprocess.run(
@@ -103,60 +104,8 @@ def _run(tool: str, command: list[str], folder: Path, package: Package) -> None:
         return
     if tool == "pip" and "No module named pip" in done.stderr:
         raise ModelError(f"{package.pinned} is on PyPI, and this Python has no pip: run {sys.executable} -m ensurepip")
-    said = (done.stderr or done.stdout).strip()[-_SAID:]
+    said = (done.stderr or done.stdout).strip()[-LONGEST_QUOTE:]
     raise ModelError(
         f"{tool} could not get {package.pinned}: check the name and the version, and that the registry can be reached. "
         f"{tool} said: {said}"
-    )
-
-
-# The Hugging Face hub
-
-
-def hub_files(repository: str) -> list[str]:
-    """The names of a repository's files."""
-    hub = _hub(repository)
-    try:
-        return sorted(hub.HfApi().list_repo_files(repository))
-    except Exception as error:
-        raise _hub_error(repository, None, error) from error
-
-
-def hub_download(repository: str, file: str, cache: Path | None) -> Path:
-    """One file of a repository; the hub's own library keeps it, in its own cache if no other is named."""
-    hub = _hub(repository)
-    folder = None if cache is None else cache / "huggingface"
-    try:
-        return Path(hub.hf_hub_download(repository, file, cache_dir=folder))
-    except Exception as error:
-        raise _hub_error(repository, file, error) from error
-
-
-def _hub(repository: str) -> Any:
-    try:
-        return importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise ModelError(
-            f"{repository} is on the Hugging Face hub, which takes a library: pip install huggingface_hub; "
-            "or name a local file or folder"
-        ) from error
-
-
-def _hub_error(repository: str, file: str | None, error: Exception) -> ModelError:
-    # By their names: where these classes are differs from one version of the library to another.
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if "GatedRepoError" in names:
-        return ModelError(f"{repository} asks for a licence: accept it on huggingface.co, then run `hf auth login`")
-    if "RepositoryNotFoundError" in names:
-        return ModelError(f"the Hugging Face hub has no repository {repository} (or it is private: `hf auth login`)")
-    if "RemoteEntryNotFoundError" in names or (
-        "EntryNotFoundError" in names and "LocalEntryNotFoundError" not in names
-    ):
-        return ModelError(f"{repository} on the Hugging Face hub has no file {file}")
-    if "HFValidationError" in names:
-        return ModelError(f"{repository!r} is no name of a repository on the Hugging Face hub: {error}")
-    said = " ".join(str(error).split())[:_SAID]
-    return ModelError(
-        f"the Hugging Face hub cannot be reached for {repository}: check the network (HF_ENDPOINT names a mirror), or "
-        f"name a local file or folder. It said: {said}"
     )

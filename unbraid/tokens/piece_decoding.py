@@ -1,8 +1,9 @@
-"""How a Hugging Face tokenizer spells text in its vocabulary, as told by its own decoder's configuration.
+"""Pieces to bytes and back: how a vocabulary spells text, from the configuration of a tokenizer's decoder.
 
-A decoder is a chain of steps. Those that change single pieces are kept here, each with its way back; those that act on
-the whole text (Fuse, Strip, CTC's removal of repeats) say nothing about one token, except that a Strip or a Metaspace
-which drops the first space shows that the encoder put one there.
+A vocabulary has pieces such as `Ġthe` (byte-level BPE), `▁the` (SentencePiece) or `##ing` (WordPiece). A Hugging Face
+decoder is a chain of steps that turns them into text. The steps that change single pieces are here, each with its
+inverse. Steps that act on the whole text (Fuse, Strip, CTC) say nothing about one token, with one exception: a Strip or
+Metaspace that drops the first space shows that the encoder adds one, the dummy prefix.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from functools import cache
 from typing import Any
 
 
-class Step(ABC):
+class DecoderStep(ABC):
     """One step of a decoder."""
 
     @abstractmethod
     def decode(self, piece: str) -> str | bytes:
-        """The piece's text, or its bytes where they need not be whole characters."""
+        """The text of a piece, or its bytes if they may be part of a character."""
 
     @abstractmethod
     def encode(self, text: str) -> list[str]:
-        """Pieces that may stand for `text`, the likeliest first; not all need be right."""
+        """Candidate pieces for `text`, the likeliest first. The caller checks them by decoding."""
 
 
 @cache
@@ -42,7 +43,7 @@ def _character_bytes() -> dict[str, int]:
     return {character: byte for byte, character in _byte_characters().items()}
 
 
-class ByteLevel(Step):
+class ByteLevel(DecoderStep):
     """GPT-2's spelling: one character per byte."""
 
     def decode(self, piece: str) -> str | bytes:
@@ -57,7 +58,7 @@ class ByteLevel(Step):
         return ["".join(table[byte] for byte in text.encode())]
 
 
-class ByteFallback(Step):
+class ByteFallback(DecoderStep):
     """SentencePiece's spelling of a byte of a character it has no piece for: `<0x0A>`."""
 
     _SPELT = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -72,7 +73,7 @@ class ByteFallback(Step):
 
 
 @dataclass(frozen=True)
-class Replace(Step):
+class Replace(DecoderStep):
     """`spelt` in a piece stands for `meant`: SentencePiece's U+2581 for a space, `</w>` for the end of a word."""
 
     spelt: str
@@ -86,7 +87,7 @@ class Replace(Step):
 
 
 @dataclass(frozen=True)
-class WordPiece(Step):
+class WordPiece(DecoderStep):
     """`##ing` goes on with a word, anything else begins one, after a space.
 
     WordPiece does not keep the text's white space: the space is the one its decoder would write.
@@ -102,11 +103,12 @@ class WordPiece(Step):
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """The steps of a decoder, and whether the first space of a text is to be dropped."""
+class PieceDecoder:
+    """The steps of a decoder."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[DecoderStep, ...]
     dummy_prefix: bool
+    """Whether the encoder puts a space before a text, which the decoder drops again."""
 
     def decode(self, piece: str) -> bytes:
         for step in self.steps:
@@ -117,19 +119,19 @@ class Spelling:
         return piece.encode()
 
     def encode(self, text: str) -> list[str]:
-        """Pieces that may stand for `text`: the caller checks them by decoding."""
+        """Candidate pieces for `text`. The caller checks them by decoding."""
         pieces = [text]
         for step in reversed(self.steps):
             pieces = [piece for text in pieces for piece in step.encode(text)]
         return pieces
 
 
-def spelling(decoder: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None) -> Spelling:
-    """The spelling in a tokenizer's JSON configuration.
+def piece_decoder(decoder: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | None) -> PieceDecoder:
+    """The piece decoder for a tokenizer's JSON configuration.
 
-    Without a decoder, a ByteLevel or Metaspace pre-tokenizer tells as much; with neither, pieces stand for themselves.
+    Without a decoder, a ByteLevel or Metaspace pre-tokenizer says as much. With neither, pieces are their own text.
     """
-    steps: list[Step] = []
+    steps: list[DecoderStep] = []
     dummy_prefix = False
     for part in _parts(pre_tokenizer if decoder is None else decoder):
         match part:
@@ -151,11 +153,11 @@ def spelling(decoder: dict[str, Any] | None, pre_tokenizer: dict[str, Any] | Non
                 dummy_prefix = True
             case {"type": "BPEDecoder", "suffix": str(suffix)}:
                 steps.append(Replace(suffix, " "))
-    return Spelling(tuple(steps), dummy_prefix)
+    return PieceDecoder(tuple(steps), dummy_prefix)
 
 
 def _parts(configuration: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The configuration's steps, out of the sequences they may be nested in."""
+    """The steps of a configuration, with nested sequences flattened."""
     if configuration is None:
         return []
     if configuration.get("type") == "Sequence":

@@ -21,9 +21,9 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
 from .deltas import as_delta
-from .response_reader import Reading, cuts_text, start_of_output, vocabulary_of
 from .reasoning_tokens import ReasoningTokens
 from .request_constraints import constrain, show_markers, tools_of
+from .response_reader import Reading, cuts_text, start_of_output, vocabulary_of
 
 
 class WholeParser(DelegatingParser):  # type: ignore[misc]

@@ -22,11 +22,11 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...formats import all_formats
+from .combined_parser import read_once
 from .deltas import as_delta
-from .response_reader import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
 from .reasoning_tokens import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
 from .request_constraints import constrain, show_markers, tools_of
-from .combined_parser import read_once
+from .response_reader import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
 
 START = 16
 """As many tokens of the output as show that it does not begin with reasoning."""

@@ -14,7 +14,7 @@ from ...core.machine.program import Program
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser
-from ...tokens.weak_cache import Remembered
+from ...tokens.weak_cache import WeakCache
 from .reasoning_tokens import DecodedTokens, ReasoningMarks
 
 PROMPT_END = 64
@@ -33,9 +33,9 @@ def _special(tokenizer: Any) -> frozenset[int]:
     return frozenset([*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)])
 
 
-vocabulary_of = Remembered(_vocabulary)
+vocabulary_of = WeakCache(_vocabulary)
 """The tokens of vLLM's tokenizer; None where it is of a kind that we cannot read, and text has to do."""
-special_tokens = Remembered(_special)
+special_tokens = WeakCache(_special)
 """The tokens that vLLM keeps out of the text, unless told otherwise."""
 
 

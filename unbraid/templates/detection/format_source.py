@@ -1,4 +1,4 @@
-"""A format as the Python that makes it: for a derived one, which has no name to be found by."""
+"""A format as Python source: for a derived format, which users can paste into a program and register."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _WIDTH = 100
 _INDENT = "    "
 
 
-def definition(format: Format) -> str:
-    """The text of the format, as it could stand in a program; values that are as they are anyway are left out."""
+def format_source(format: Format) -> str:
+    """The Python expression that makes the format. Fields with default values are left out."""
     return _written(format, 0)
 
 

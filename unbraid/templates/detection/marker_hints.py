@@ -1,4 +1,7 @@
-"""What a template's own text says, where nothing can be rendered that would show it: names of formats, not proofs."""
+"""Marker hints: formats whose markers occur in a template's source, for templates that render no calls.
+
+A hint names a format and proves nothing, so what it leads to is never `verified`.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,14 @@ from .evidence import Evidence
 from .matching import Match
 
 _TELLTALES = (("lfm2", ("<|tool_list_start|>", "List of tools: [")),)
-"""Words of templates that tell the model of tools and never show a call."""
-
-
+"""Words of templates that describe tools and never show a call."""
 MOST = 3
-"""How many names help."""
+"""How many names to suggest."""
 
 
 @dataclass(frozen=True)
-class Hint:
-    """A format, and what in the template speaks for it."""
+class MarkerHint:
+    """A format, and the words of the template that point to it."""
 
     format: Format
     words: tuple[str, ...]
@@ -32,8 +33,8 @@ class Hint:
         return f"its text has {' and '.join(said)}, as templates of {self.format.name} have"
 
 
-def hints(evidence: Evidence) -> list[Hint]:
-    """The formats whose calls the template's text has the markers of, the likeliest first."""
+def marker_hints(evidence: Evidence) -> list[MarkerHint]:
+    """The formats whose call markers occur in the template, the likeliest first."""
     source = evidence.template.source
     found = []
     for format in all_formats():
@@ -41,31 +42,31 @@ def hints(evidence: Evidence) -> list[Hint]:
         there = [marker for marker in markers if marker in source]
         if there and there[0] == markers[0]:
             speaks = format.speech is None or format.speech.open.strip() in source
-            found.append((speaks, len(there) / len(markers), len(there), Hint(format, tuple(there))))
+            found.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
     found.sort(key=lambda each: each[:3], reverse=True)
     telling = [
-        Hint(find(name), tuple(word for word in words if word in source))
+        MarkerHint(find(name), tuple(word for word in words if word in source))
         for name, words in _TELLTALES
         if any(word in source for word in words)
     ]
     return [*telling, *(each[-1] for each in found)]
 
 
-def nearest(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
-    """The names of formats that come near, where none reads the template: those that get a call back, or else those
-    whose markers look like the ones that it writes."""
+def nearest_formats(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
+    """Names of formats to suggest if none reads the template: those that read its calls, then those whose markers look
+    like the ones it writes."""
     reading = [each.format.name for each in found if each.reads_calls]
     openers: dict[str, list[str]] = {}
     for format in all_formats():
         if marker := next(_markers(format), ""):
             openers.setdefault(marker, []).append(format.name)
-    written = dict.fromkeys(tag for each in evidence.shown if each.turn.calls for tag in tags(each.text))
+    written = dict.fromkeys(tag for each in evidence.rendered if each.turn.calls for tag in tags(each.text))
     alike = [name for tag in written for marker in get_close_matches(tag, openers, MOST) for name in openers[marker]]
     return tuple(dict.fromkeys((*reading, *alike)))[:MOST]
 
 
 def _markers(format: Format) -> Iterator[str]:
-    """The tags of a format's calls, the one that opens them first."""
+    """The tags of a format's calls, the opening one first."""
     if format.tools is None or format.tools.bare or format.headers is not None:
         return
     yield from tags(format.tools.open) or [format.tools.open.strip()]

@@ -1,28 +1,33 @@
-"""The verdict: what was found, how, and why."""
+"""The verdict of a detection: which format, how it was found, and the reasons.
+
+What the template shows decides how it is judged: rendered calls are the best evidence, then words in its source, and a
+template without tools is plain. Nothing is guessed silently: a format is `verified` only if it read back what the
+template rendered. Hugging Face's `response_template` is a second opinion, and the only one if there is no template.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ...core.grammar import Format
-from .. import ChatTemplate
+from ..template import ChatTemplate
 from .derivation.proposals import proposals
-from .derivation.response_template import format_of
+from .derivation.response_template import format_from_response_template
 from .errors import DetectionError
 from .evidence import Evidence, gather
-from .marker_hints import MOST, hints, nearest
-from .inputs import Given
+from .inputs import DetectionInput
+from .marker_hints import MOST, marker_hints, nearest_formats
 from .matching import match
-from .ranking import matches, names_reasoning
-from .reasons import about_derived, about_half, about_match, about_missing_calls, about_readings, about_refusals, quoted
+from .ranking import names_reasoning, ranked_matches
+from .reasons import about_derived, about_half, about_match, about_missing_calls, about_refusals, about_results, quoted
 from .result import Detection
 
 _UNREAD = "the template writes calls in a way that no format reads, and that none could be derived from"
 _STATED = "the tokenizer's response_template says so"
 
 
-def detect_in(given: Given) -> Detection:
-    """The format of a model's templates. Where there is one for tools, that one tells more."""
+def detect_in(given: DetectionInput) -> Detection:
+    """The format of a model's templates. The one for tools is asked first: it shows more."""
     stated, problem = _stated(given)
     if not given.templates:
         return _only_stated(stated, problem)
@@ -41,12 +46,12 @@ def detect_in(given: Given) -> Detection:
     return best if problem is None else replace(best, reasons=(*best.reasons, str(problem)))
 
 
-def _stated(given: Given) -> tuple[Format | None, DetectionError | None]:
-    """What the tokenizer says itself; or why that says nothing here."""
+def _stated(given: DetectionInput) -> tuple[Format | None, DetectionError | None]:
+    """The format of the tokenizer's response_template, or why it cannot be used."""
     if given.response_template is None:
         return None, None
     try:
-        return format_of(given.response_template, given.eos_token), None
+        return format_from_response_template(given.response_template, given.eos_token), None
     except DetectionError as error:
         return None, error
 
@@ -59,29 +64,29 @@ def _only_stated(stated: Format | None, problem: DetectionError | None) -> Detec
 
 def _of_template(template: ChatTemplate, stated: Format | None) -> Detection:
     evidence = gather(template)
-    if not any(each.turn.content for each in evidence.shown):
+    if not any(each.turn.content for each in evidence.rendered):
         why = ("the template shows no answer of the assistant's", *about_refusals(evidence))
         return Detection(None, False, "none", why)
     if evidence.shows_calls:
         return _by_calls(evidence, stated)
-    if evidence.tells_tools or hints(evidence) or (stated is not None and stated.tools is not None):
-        return _by_words(evidence, stated)
+    if evidence.describes_tools or marker_hints(evidence) or (stated is not None and stated.tools is not None):
+        return _without_calls(evidence, stated)
     return _without_tools(evidence, stated)
 
 
 def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
-    """The template shows calls: then it shows what reads them."""
-    found = matches(evidence)
+    """The template shows calls, so formats can be tried on them."""
+    found = ranked_matches(evidence)
     verified = [each for each in found if each.verified]
     if verified:
         others = tuple(each.format.name for each in verified[1:])
         reasons = (*about_match(verified, evidence), *_about_stated(stated, evidence))
         return Detection(verified[0].format, True, "rendered", reasons, others)
     if stated is not None and (seen := match(stated, evidence)).verified:
-        return Detection(stated, True, "response_template", (_STATED, *about_readings(seen)))
+        return Detection(stated, True, "response_template", (_STATED, *about_results(seen)))
     if (derived := _derived(evidence)) is not None:
         return replace(derived, reasons=(*derived.reasons, *_about_stated(stated, evidence)))
-    near = nearest(found, evidence)
+    near = nearest_formats(found, evidence)
     half = next((each for each in found if each.reads_calls), None)
     why = (*about_refusals(evidence), *_about_stated(stated, evidence))
     if half is not None:
@@ -89,8 +94,8 @@ def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
     return Detection(None, False, "none", (_UNREAD, *why), near)
 
 
-def _by_words(evidence: Evidence, stated: Format | None) -> Detection:
-    """There are calls, and the template does not show them."""
+def _without_calls(evidence: Evidence, stated: Format | None) -> Detection:
+    """The model can call tools, but the template does not show calls."""
     why = about_missing_calls(evidence)
     if stated is not None:
         return Detection(stated, False, "response_template", (_STATED, *why))
@@ -98,7 +103,7 @@ def _by_words(evidence: Evidence, stated: Format | None) -> Detection:
 
 
 def _by_markers(evidence: Evidence, why: tuple[str, ...]) -> Detection | None:
-    found = hints(evidence)
+    found = marker_hints(evidence)
     if not found:
         return None
     best = found[0]
@@ -107,11 +112,11 @@ def _by_markers(evidence: Evidence, why: tuple[str, ...]) -> Detection | None:
 
 
 def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
-    """The model is told of no tools, so it writes content, and reasoning at the most."""
+    """The template has no tools, so there is content, and perhaps reasoning."""
     why = "the template knows nothing of tools"
     if stated is not None and (seen := match(stated, evidence)).verified:
-        return Detection(stated, True, "response_template", (_STATED, why, *about_readings(seen)))
-    found = [each for each in matches(evidence) if each.verified]
+        return Detection(stated, True, "response_template", (_STATED, why, *about_results(seen)))
+    found = [each for each in ranked_matches(evidence) if each.verified]
     if evidence.shows_reasoning:
         if found:
             return Detection(found[0].format, True, "rendered", (why, *about_match(found, evidence)))
@@ -126,18 +131,18 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
 
 
 def _derived(evidence: Evidence) -> Detection | None:
-    """A format made for the template, if it reads it: also the turn that it was not made from."""
+    """A format derived from the template, if it reads every turn, also those that it was not derived from."""
     proposed: dict[Format, str] = {}
     for each in proposals(evidence):
         proposed.setdefault(each.format, each.like)
-    found = [each for each in matches(evidence, proposed) if each.verified and each.sound]
+    found = [each for each in ranked_matches(evidence, proposed) if each.verified and each.faultless]
     if not found:
         return None
-    # Calls as a registered format has them are read in more spellings than a template shows.
+    # Prefer calls of a registered format: it reads more spellings than one template shows.
     best = next((each for each in found if proposed[each.format] and each.lost == found[0].lost), found[0])
     reasons = about_derived(best, proposed[best.format], evidence)
-    # What a template tells the model and what it writes of earlier turns are not always the same.
-    said = hints(evidence)[:1]
+    # Some templates describe one format to the model and write another for earlier turns.
+    said = marker_hints(evidence)[:1]
     return Detection(
         best.format, True, "derived", (*reasons, *map(str, said)), tuple(hint.format.name for hint in said)
     )
