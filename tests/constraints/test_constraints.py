@@ -35,7 +35,7 @@ from unbraid import (
 from unbraid.constraints.constraint import Dialect
 from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.masks import Masks
-from unbraid.core import diagnostics, grammar
+from unbraid.core import diagnostics, grammar, notations
 from unbraid.core.vocabulary import WholeVocabulary
 
 from ..core.test_token_laws import CASES
@@ -198,11 +198,11 @@ def closers(format: Format, tokenizer: Any) -> list[list[int]]:
         if pair is not None:
             texts |= {text.strip() for text in (pair.open, pair.close) if text}
     for node in _nodes(format.tools):
-        if isinstance(node, grammar.TaggedArguments):
+        if isinstance(node, notations.TaggedArguments):
             texts |= {node.close, node.close.strip()}
-        elif isinstance(node, grammar.BareArguments):
+        elif isinstance(node, notations.BareArguments):
             texts.add(node.quote)
-        elif isinstance(node, grammar.ElementArguments):
+        elif isinstance(node, notations.ElementArguments):
             texts |= {node.mark, f"{node.mark}</x>", "</x>", "</", "/x>", ">"}
         elif isinstance(node, str) and node.strip():
             texts.add(node.strip())
@@ -584,7 +584,7 @@ def test_xgrammar_wants_the_token() -> None:
 def test_llama_cpp_wants_the_token() -> None:
     """A format whose markers are tokens of the vocabulary that llama.cpp is tried with."""
     pytest.importorskip("xllamacpp")
-    format = Format("small", tools=grammar.Calls("<|im_start|>", grammar.Call((grammar.JsonCall(),)), "<repo_name>"))
+    format = Format("small", tools=grammar.Calls("<|im_start|>", grammar.Call((notations.JsonCall(),)), "<repo_name>"))
     words = SmolVocabulary()
     opening, closing = words.token_id("<|im_start|>"), words.token_id("<repo_name>")
     assert opening is not None
