@@ -55,6 +55,11 @@ class Constraint:
         self._lazy = lazy
         self._printed: dict[Dialect, tuple[Any, list[Unenforced]]] = {}
 
+    @property
+    def language(self) -> Language:
+        """What it allows, in no dialect."""
+        return self._language
+
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
         return cast(str, self._print("lark"))
