@@ -28,7 +28,7 @@ from unbraid import (
     ToolCallEnd,
     ToolCallStart,
 )
-from unbraid.core import grammar
+from unbraid.core import notations
 
 from ..support import strategies
 
@@ -162,7 +162,7 @@ def test_4_arguments_stream(format: Format, data: st.DataObject) -> None:
 
 def may_wait(format: Format, waiting: str) -> bool:
     notation = strategies.notation_of(format)
-    if isinstance(notation, grammar.PythonArguments):
+    if isinstance(notation, notations.PythonArguments):
         return len(waiting) <= 1
     literals = strategies.markers_of(format) if notation is None else list(strategies.strings_in(format.tools))
     return any(literal.startswith(waiting) for literal in [*literals, *strategies.escapes_of(format)])

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
-from unbraid.core import grammar
+from unbraid.core import grammar, notations
 from unbraid.core.notations import xml_text
 from unbraid.core.notations.bare import is_bare_key
 from unbraid.core.notations.elements import is_element_name
@@ -58,7 +58,7 @@ def nodes_in(node: object) -> Iterator[object]:
 def notation_of(format: Format) -> grammar.Notation | None:
     """How arguments are written, where they are not JSON."""
     for node in nodes_in(format.tools):
-        if isinstance(node, grammar.Notation):
+        if isinstance(node, grammar.Notation) and not isinstance(node, notations.Arguments | notations.JsonCall):
             return node
     return None
 
@@ -66,11 +66,11 @@ def notation_of(format: Format) -> grammar.Notation | None:
 def ends_of_value(format: Format) -> list[str]:
     """What ends a string argument that stands in the text as it is, and so cannot stand in it."""
     node = notation_of(format)
-    if isinstance(node, grammar.BareArguments):
+    if isinstance(node, notations.BareArguments):
         return [node.quote]
-    if isinstance(node, grammar.ElementArguments):
+    if isinstance(node, notations.ElementArguments):
         return [node.mark]
-    if not isinstance(node, grammar.TaggedArguments) or node.escaped:
+    if not isinstance(node, notations.TaggedArguments) or node.escaped:
         return []
     assert format.tools is not None
     found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
@@ -142,12 +142,12 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
     if notation is not None:
         ends = ends_of_value(format)
         key = key.filter(re.compile(KEYS[type(notation)]).fullmatch)
-        if isinstance(notation, grammar.TaggedArguments):
+        if isinstance(notation, notations.TaggedArguments):
             typed = bool(notation.kinds)
             after = "" if notation.escaped else notation.open.partition("{key}")[2].replace("{kind}", "").strip()[0]
             key = key.filter(lambda key: not after or after not in key)
             value = value.filter(lambda value: not reads_otherwise(value, ends, typed))
-        elif isinstance(notation, grammar.ElementArguments):
+        elif isinstance(notation, notations.ElementArguments):
             value = value.filter(lambda value: not any(reads_otherwise(leaf, ends) for leaf in strings_of(value)))
         else:
             key = key.filter(lambda key: not any(end in key for end in ends))
@@ -160,10 +160,11 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
 
 
 KEYS: dict[type, str] = {
-    grammar.TaggedArguments: r"[^<>\x00-\x1f]*",
-    grammar.BareArguments: r"(?s:.*)",
-    grammar.ElementArguments: r"(?!/)[^<>\"\x00-\x1f]*",
-    grammar.PythonArguments: r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+",
+    notations.TaggedArguments: r"[^<>\x00-\x1f]*",
+    notations.XmlArguments: r"[^<>\x00-\x1f]*",
+    notations.BareArguments: r"(?s:.*)",
+    notations.ElementArguments: r"(?!/)[^<>\"\x00-\x1f]*",
+    notations.PythonArguments: r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+",
 }
 """The keys that can be written."""
 
@@ -224,7 +225,7 @@ def _python_char(char: str, quotes: str, plain: bool) -> str:
 
 
 @st.composite
-def bare_values(draw: st.DrawFn, node: grammar.BareArguments, value: Any) -> str:
+def bare_values(draw: st.DrawFn, node: notations.BareArguments, value: Any) -> str:
     """A value as an object with bare keys may hold it."""
     space = draw(st.sampled_from(["", "", " ", "\n"]))
     last = draw(st.sampled_from(["", "", f"{space},"])) if value else ""
@@ -241,13 +242,13 @@ def bare_values(draw: st.DrawFn, node: grammar.BareArguments, value: Any) -> str
     return draw(st.sampled_from(["None", "null"])) if value is None else json.dumps(value)
 
 
-def bare_keys(node: grammar.BareArguments, key: str) -> st.SearchStrategy[str]:
+def bare_keys(node: notations.BareArguments, key: str) -> st.SearchStrategy[str]:
     quoted = node.quote + key + node.quote
     return st.sampled_from([key, quoted]) if is_bare_key(key) else st.just(quoted)
 
 
 @st.composite
-def elements(draw: st.DrawFn, node: grammar.ElementArguments, name: str, value: Any) -> str:
+def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value: Any) -> str:
     """A value as elements may say it."""
     space = draw(st.sampled_from(["", "", " ", "\n"]))
     open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
@@ -405,20 +406,20 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return draw(st.sampled_from([part.before + call.name + number, call.name + number, call.name]))
         if isinstance(part, grammar.Ordinal):
             return str(len(said))
-        if isinstance(part, grammar.Arguments):
+        if isinstance(part, notations.Arguments):
             return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
-        if isinstance(part, grammar.TaggedArguments):
+        if isinstance(part, notations.TaggedArguments):
             return "".join(tagged(part, *pair) for pair in json.loads(call.arguments).items())
-        if isinstance(part, grammar.PythonArguments):
+        if isinstance(part, notations.PythonArguments):
             space = draw(st.sampled_from(["", " ", "\n"]))
             values = json.loads(call.arguments)
             items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
             return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
-        if isinstance(part, grammar.BareArguments):
+        if isinstance(part, notations.BareArguments):
             return draw(bare_values(part, json.loads(call.arguments)))
-        if isinstance(part, grammar.ElementArguments):
+        if isinstance(part, notations.ElementArguments):
             return "".join(draw(elements(part, *pair)) for pair in json.loads(call.arguments).items())
-        if isinstance(part, grammar.JsonCall):
+        if isinstance(part, notations.JsonCall):
             written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
             pairs = [(part.name, json.dumps(call.name)), (draw(st.sampled_from(part.arguments)), written)]
             pairs += draw(st.sampled_from([[], [(part.id, json.dumps(call.id))]]))
@@ -426,11 +427,12 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             space = draw(st.sampled_from(["", " ", "\n  "]))
             inside = ",".join(f'{space}"{key}":{space}{value}' for key, value in draw(st.permutations(pairs)))
             return "{" + inside + space + "}"
+        assert isinstance(part, grammar.Maybe)
         if draw(st.booleans()):
             return part.marker + "".join(part_of(inner, call) for inner in part.then)
         return ""
 
-    def tagged(node: grammar.TaggedArguments, key: str, value: object) -> str:
+    def tagged(node: notations.TaggedArguments, key: str, value: object) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
         open = node.open if text[:1].isspace() else marker(node.open)
@@ -497,20 +499,20 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
 
 def hostile_notation(format: Format) -> list[str]:
     notation = notation_of(format)
-    if isinstance(notation, grammar.TaggedArguments):
+    if isinstance(notation, notations.TaggedArguments):
         tags = [notation.open.replace("{key}", key) for key in [*TYPES, "x"]]
         bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n"]
         if notation.escaped:
             bits += ["&lt;", "&amp", "&#6", "5;", "&#xD800;", "&quot;", "<![CDATA[", "<![CDATA[", "]]>", "]]", "&"]
         return [*tags, *tags, notation.close, notation.close, *bits]
-    if isinstance(notation, grammar.BareArguments):
+    if isinstance(notation, notations.BareArguments):
         keys = [f"{key}:" for key in [*TYPES, "x", ""]]
         bits = ["call:f{", "{a:", "}", "}", "[", "]", ", ", "tru", "True", "None", "-1.5", "00", "Paris", " x ", "f("]
         return [*keys, *keys, *bits, notation.quote, notation.quote, f"{notation.quote}k{notation.quote}:"]
-    if isinstance(notation, grammar.ElementArguments):
+    if isinstance(notation, notations.ElementArguments):
         tags = [f"{notation.mark}<{sign}{key}>" for key in [*TYPES, "x", notation.item] for sign in ("", "/")]
         return [*tags, *tags, notation.mark, f"{notation.mark}<", "True", "None", "[1, ", ' "a"]', "12", "{}\n", ">"]
-    if isinstance(notation, grammar.PythonArguments):
+    if isinstance(notation, notations.PythonArguments):
         keys = [f"{key}=" for key in [*TYPES, "x"]]
         bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
         return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
@@ -520,7 +522,7 @@ def hostile_notation(format: Format) -> list[str]:
 def escapes_of(format: Format) -> list[str]:
     """What stands for something else in the text of a value."""
     notation = notation_of(format)
-    if not isinstance(notation, grammar.TaggedArguments) or not notation.escaped:
+    if not isinstance(notation, notations.TaggedArguments) or not notation.escaped:
         return []
     return [xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
 

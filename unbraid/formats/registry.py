@@ -8,7 +8,6 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
 from ..errors import UnbraidError, UnknownFormat
 
 _formats: dict[str, Format] = {}
@@ -16,15 +15,9 @@ _names: dict[str, str] = {}
 _aliases: dict[str, tuple[str, ...]] = {}
 
 
-def register(format: Format, *aliases: str) -> Format:
-    """Make a format known by its name and by others. The grammar is checked here."""
-    for variant in (format, *(variant for _, variant in format.versions)):
-        compile_format(variant, None)
-    return add(format, *aliases)
-
-
 def add(format: Format, *aliases: str) -> Format:
-    """The same for the formats of this package, which the laws have tested: they are made ready when they are used."""
+    """Make a format known by its name and by others, without checking it: `unbraid.register` does that. The formats of
+    this package are checked by the tests, so that importing them stays fast."""
     keys = {_key(name): name for name in (format.name, *aliases)}
     for key, name in keys.items():
         if _names.get(key, format.name) != format.name:
