@@ -8,7 +8,7 @@ make is paid for afterwards, by its real size (`spend`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, ValuesView
 from contextlib import suppress
 from string import Formatter
 from typing import Any
@@ -85,6 +85,12 @@ def check_numbers(values: Iterable[Any], budget: Budget) -> None:
     for value in values:
         if isinstance(value, int):
             expect(abs(value), budget)
+
+
+def check_search(container: Any, budget: Budget) -> None:
+    """`in` compares with each item of a list, which is slow in Python. In a text and in a dict it is fast."""
+    if isinstance(container, list | tuple | ValuesView):
+        budget.step(len(container))
 
 
 # Calls

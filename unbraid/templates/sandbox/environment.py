@@ -27,7 +27,7 @@ from jinja2.utils import Namespace
 from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
 from .budget import current
-from .cost_checks import check_call, check_operator, spend
+from .cost_checks import check_call, check_operator, check_search, spend
 from .filter_checks import UNUSED_FILTERS, checked_filter, checked_test
 from .marked_search import contains, equals
 from .syntax_tree import BUILT, CONTAINS, EQUALS, JOINED, TICK
@@ -71,10 +71,10 @@ def environment() -> Environment:
         del made.filters[name]
     for name, function in made.filters.items():
         made.filters[name] = checked_filter(name, function)
-    made.filters.update({TICK: _tick, BUILT: _built, JOINED: _joined, CONTAINS: contains, EQUALS: equals})
+    made.filters.update({TICK: _tick, BUILT: _built, JOINED: _joined, CONTAINS: _contains, EQUALS: equals})
     tests: dict[str, Any] = made.tests
     for name, test in tests.items():
-        tests[name] = checked_test(test)
+        tests[name] = checked_test(name, test)
     del made.globals["lipsum"]
     made.globals.update(raise_exception=_refuse, strftime_now=_now, dict=_dict, namespace=_Namespace)
     return made
@@ -99,6 +99,11 @@ def _joined(values: Iterable[Any]) -> str:
         budget.weigh(value)
         texts.append(str(value))
     return "".join(texts)
+
+
+def _contains(item: Any, container: Any) -> bool:
+    check_search(container, current())
+    return contains(item, container)
 
 
 def _output(value: Any) -> Any:

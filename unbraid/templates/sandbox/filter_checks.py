@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import TemplateTooMuch
 from .budget import Budget, current
-from .cost_checks import check_numbers, check_percent, check_replace, expect, joinable, spend
+from .cost_checks import check_numbers, check_percent, check_replace, check_search, expect, joinable, spend
 from .marked_search import needle
 
 _NO_TEXT_MADE = frozenset(
@@ -57,12 +57,15 @@ _LONGEST_PATH = 16
 _path_steps = re.compile(r"[.,]").findall
 
 
-def checked_test(function: Callable[..., Any]) -> Callable[..., Any]:
+def checked_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A test that costs a step: filters such as `select` ask it of every item."""
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        current().step()
+        budget = current()
+        budget.step()
+        if name == "in" and len(args) > 1:
+            check_search(args[1], budget)
         return function(*args, **kwargs)
 
     return checked
