@@ -110,13 +110,17 @@ def kinds_of(base: type[nodes.Node]) -> Iterator[type[nodes.Node]]:
         yield from kinds_of(kind)
 
 
+def fields_of(*kinds: type[nodes.Node]) -> dict[str, tuple[str, ...]]:
+    return {kind.__name__: kind.fields for kind in kinds}
+
+
 def test_statements_are_those_that_the_sandbox_knows() -> None:
-    now = {kind.__name__: kind.fields for kind in (*kinds_of(nodes.Stmt), nodes.Template)}
+    now = fields_of(*kinds_of(nodes.Stmt), nodes.Template)
     assert now == BLOCKS | STATEMENTS, changed("statements", now, BLOCKS | STATEMENTS)
 
 
 def test_expressions_are_those_that_the_sandbox_knows() -> None:
-    kinds = {kind.__name__: kind.fields for kind in (*kinds_of(nodes.Expr), nodes.Operand)}
+    kinds = fields_of(*kinds_of(nodes.Expr), nodes.Operand)
     assert set(kinds) == EXPRESSIONS | set(HOOKED), changed("expressions", kinds, EXPRESSIONS | set(HOOKED))
     hooked = {name: kinds[name] for name in HOOKED}
     assert hooked == HOOKED, changed("expressions", hooked, HOOKED)
@@ -125,9 +129,9 @@ def test_expressions_are_those_that_the_sandbox_knows() -> None:
 @pytest.mark.parametrize(
     ("what", "now", "known"),
     [
-        ("filters", defaults.DEFAULT_FILTERS, FILTERS),
-        ("tests", defaults.DEFAULT_TESTS, TESTS),
-        ("globals", defaults.DEFAULT_NAMESPACE, GLOBALS),
+        ("filters", vars(defaults)["DEFAULT_FILTERS"], FILTERS),
+        ("tests", vars(defaults)["DEFAULT_TESTS"], TESTS),
+        ("globals", vars(defaults)["DEFAULT_NAMESPACE"], GLOBALS),
     ],
 )
 def test_what_templates_can_name_is_what_the_sandbox_knows(what: str, now: dict[str, Any], known: set[str]) -> None:

@@ -44,9 +44,7 @@ class GgufVocabulary:
         self._types = cast("list[int]", gguf.get("tokenizer.ggml.token_type") or [_NORMAL] * len(self._pieces))
         self._tokenize = tokenize
         self._bytes: dict[int, bytes] = {}
-        self.dummy_prefix = self._decoder.dummy_prefix and bool(
-            gguf.get("tokenizer.ggml.add_space_prefix", True)
-        )
+        self.dummy_prefix = self._decoder.dummy_prefix and bool(gguf.get("tokenizer.ggml.add_space_prefix", True))
         self.bos = gguf.bos
         self.ends = gguf.ends
 

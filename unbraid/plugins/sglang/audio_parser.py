@@ -1,7 +1,8 @@
-"""Speech taken out of a model's tokens, as forks of SGLang and vLLM name it: SGLang itself has no parser for it.
+"""The audio parser: speech taken out of a model's token ids, with the interface that forks of SGLang and vLLM use.
 
-Token ids in, token ids out: those of the spoken text, those of the audio, and the others, which are for the parsers of
-reasoning and calls. A call or reasoning in the midst of speech is among the others. Nothing of SGLang is needed here.
+SGLang itself has no such parser. Token ids in, token ids out: the spoken text, the audio, and the rest for the parsers
+of reasoning and calls. A call or reasoning inside speech belongs to the rest. The core's parser says what each
+character is; `_Stream` traces the characters back to their tokens. SGLang is not imported here.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
-import unbraid
-from unbraid.core.events import Event, Markup, SpeechAudio, SpeechText
-from unbraid.core.grammar import Format
-from unbraid.core.machine.compiler import compile_format
-from unbraid.core.machine.prompt_end import opened_at_end
-from unbraid.core.vocabulary import Vocabulary
-from unbraid.engines.retokenize import is_whole, spell
-from unbraid.errors import UnbraidError
-from unbraid.tokens import vocabulary
-
+from ...core.events import Event, Markup, SpeechAudio, SpeechText
+from ...core.grammar import Format
+from ...core.machine.compiler import compile_format
+from ...core.machine.prompt_end import opened_at_end
+from ...core.vocabulary import Vocabulary
+from ...engines.retokenize import is_whole, spell
+from ...errors import UnbraidError
+from ...formats import find
+from ...parsing import Parser
+from ...tokens import vocabulary
 from .text_streams import RawOrder
 
 _UNREADABLE = "\ufffd"
@@ -30,36 +31,36 @@ _Kind = Literal["text", "markup", "other", "nothing"]
 
 
 class TtsContent(NamedTuple):
-    """What is in some tokens, as ids. The markers of speech, its padding and the ends of turns are in none of these."""
+    """Token ids by what they are. Markers of speech, padding and the ends of turns are in none of them."""
 
     text: list[int]
-    """What is spoken."""
+    """The spoken text."""
     audio: list[int]
-    """The audio of it."""
+    """The audio codes."""
     other: list[int]
-    """All else, for the parsers of reasoning and of calls."""
+    """Everything else, for the parsers of reasoning and calls."""
 
 
 class AudioParser:
-    """Takes the speech out of the tokens of a response, and of the next one.
+    """Takes the speech out of the tokens of one response after another.
 
-    `tokenizer` is that of the model. A stream has a state: `finish` gives what was held back at its end, and `reset`
-    forgets one that was broken off.
+    tokenizer: the model's. A stream has state: `finish` returns what was held back at its end, and `reset` discards a
+        stream that was aborted.
     """
 
     def __init__(self, tokenizer: object, format: str | Format = "step-audio-2") -> None:
-        self._format = format if isinstance(format, Format) else unbraid.find(format)
+        self._format = format if isinstance(format, Format) else find(format)
         if self._format.speech is None:
             raise UnbraidError(f"the format {self._format.name!r} has no speech: there is no audio to parse")
         self._program = compile_format(self._format, _TokenByToken(_vocabulary(tokenizer)))
-        # Not the one just made, but the first for this tokenizer, on which hangs what was worked out for it.
+        # The program is cached, and with it the first vocabulary for this tokenizer: use that one.
         self._vocabulary = cast(_TokenByToken, self._program.vocabulary)
         self.audio_start_token = self._format.speech.open.strip()
         self.audio_end_token = self._format.speech.close.strip()
         self._stream: _Stream | None = None
 
     def is_tts_output(self, prompt_ids: Sequence[int]) -> bool:
-        """Whether the prompt leaves the model inside of speech, so that its output begins with what is spoken."""
+        """Whether the prompt ends inside speech, so that the output begins with speech."""
         return "speech" in opened_at_end(self._program, prompt_ids).strands
 
     def extract_tts_content_nonstreaming(
@@ -67,8 +68,8 @@ class AudioParser:
     ) -> TtsContent:
         """The speech in a whole output.
 
-        is_tts_ta4_output: what `is_tts_output` says of the prompt: text and audio come from the first token on. Without
-            it, speech is what the output itself opens with a marker.
+        is_tts_ta4_output: the answer of `is_tts_output` for the prompt: the output begins inside speech. If False,
+            speech begins with a marker in the output.
         """
         stream = self._new_stream(is_tts_ta4_output)
         parts = stream.feed(output_token_ids), stream.finish()
@@ -77,21 +78,21 @@ class AudioParser:
     def extract_tts_content_streaming(
         self, new_token_ids: Iterable[int], is_tts_ta4_output: bool = False
     ) -> TtsContent:
-        """The same for the next tokens of a stream. What may still become a marker comes with a later call."""
+        """The speech in the next tokens of a stream. What may still become a marker is held back."""
         if self._stream is None:
             self._stream = self._new_stream(is_tts_ta4_output)
         return self._stream.feed(new_token_ids)
 
     def finish(self) -> TtsContent:
-        """What was held back. The stream is over, and the next one may begin."""
+        """What was held back, at the end of the stream. The next one may begin."""
         stream, self._stream = self._stream, None
         return TtsContent([], [], []) if stream is None else stream.finish()
 
     def reset(self) -> None:
-        """Forget the stream: the next tokens are those of another one."""
+        """Discard the stream: the next tokens belong to another one."""
         self._stream = None
 
-    _reset_streaming_state = reset  # as the forks call it
+    _reset_streaming_state = reset  # the name in the forks
 
     def tts_content(self, found: TtsContent) -> dict[str, str]:
         """The `tts_content` of a chat completion's message."""
@@ -104,14 +105,14 @@ class AudioParser:
 
 
 class StepAudio2AudioParser(AudioParser):
-    """The parser for Step-Audio 2, under the name that it has in forks of SGLang."""
+    """The parser for Step-Audio 2, under its name in forks of SGLang."""
 
     def __init__(self, tokenizer: object) -> None:
         super().__init__(tokenizer)
 
 
 class AudioParserManager:
-    """Audio parsers by name: there is one for each format that has speech."""
+    """Audio parsers by name, for each format that has speech."""
 
     @classmethod
     def create_parser(cls, name: str, tokenizer: object) -> AudioParser:
@@ -120,8 +121,8 @@ class AudioParserManager:
 
     @classmethod
     def get_parser(cls, name: str) -> Callable[[object], AudioParser]:
-        """What makes parsers of that name, given a tokenizer."""
-        return partial(AudioParser, format=unbraid.find(name))
+        """A function that makes parsers of that name from a tokenizer."""
+        return partial(AudioParser, format=find(name))
 
 
 @dataclass(slots=True)
@@ -137,19 +138,19 @@ class _Token:
 
 
 class _Stream:
-    """One response. The core's parser says what each character is, and so what the tokens are that it stands in."""
+    """One response: the core's parser says what each character is, and so what its token is."""
 
     def __init__(self, format: Format, vocabulary: _TokenByToken, prompt: str) -> None:
         assert format.speech is not None
         speech = format.speech
-        self._parser = unbraid.parser(format, tokenizer=vocabulary, prompt=prompt, keep_message=False, markup=True)
+        self._parser = Parser(format, tokenizer=vocabulary, prompt=prompt, keep_message=False, markup=True)
         self._vocabulary = vocabulary
         self._code = speech.code
         dropped = (speech.open.strip(), speech.close.strip(), *speech.padding, *format.ends)
         self._dropped = {vocabulary.token_id(text) for text in dropped}
         self._size = 0
         self._tokens: deque[_Token] = deque()
-        """Those of which not every character is known."""
+        """Tokens of which not every character is known yet."""
         self._order = RawOrder()
 
     def feed(self, ids: Iterable[int]) -> TtsContent:
@@ -165,7 +166,7 @@ class _Stream:
     def _sort(self, events: list[Event]) -> TtsContent:
         found = TtsContent([], [], [])
         for event in events:
-            if isinstance(event, SpeechAudio):  # at once: that text before it is held back does not concern it
+            if isinstance(event, SpeechAudio):  # at once, even if text before it is held back
                 tokens = [self._vocabulary.token_id(self._code.format(code)) for code in event.codes]
                 found.audio.extend(token for token in tokens if token is not None)
         for event in self._order.add(events):
@@ -179,7 +180,7 @@ class _Stream:
         return found
 
     def _place(self, token: _Token, found: TtsContent) -> None:
-        """Put a token where it belongs. One that is partly spoken and partly not is spelled in others."""
+        """Put a token where it belongs. One that is partly spoken is replaced by tokens that are not."""
         if token.parts[0][0] == "nothing" or (token.parts[0][0] == "markup" and token.id in self._dropped):
             return
         places = [
@@ -193,7 +194,7 @@ class _Stream:
             place.extend(ids)
 
     def _spell(self, text: str) -> tuple[int, ...]:
-        """`text` in tokens; none where the vocabulary has none, or its tokens cannot be gone through."""
+        """`text` in tokens; empty if the vocabulary cannot spell it."""
         inner = self._vocabulary.inner
         return (spell(inner, text.encode()) or ()) if is_whole(inner) else ()
 
@@ -203,15 +204,15 @@ def _kind(event: Event) -> _Kind:
         case SpeechText():
             return "text"
         case SpeechAudio():
-            return "nothing"  # its tokens have been placed
+            return "nothing"  # its tokens are placed already
         case Markup():
             return "markup"
     return "other"
 
 
 class _TokenByToken:
-    """A vocabulary in which each token is whole characters, so that each character is of one token. What is cut over
-    several tokens is unreadable so, but no marker is."""
+    """A vocabulary in which each token is whole characters, so that each character belongs to one token. Characters
+    that span tokens become unreadable, but no marker does."""
 
     version: int | None
     dummy_prefix = False
@@ -239,7 +240,7 @@ class _TokenByToken:
 
 
 class _Listed:
-    """The vocabulary of a tokenizer of which nothing more is known than that it lists its tokens."""
+    """The vocabulary of a tokenizer that can only list its tokens."""
 
     version: int | None = None
     dummy_prefix = False
@@ -255,7 +256,7 @@ class _Listed:
 
     def token_bytes(self, token: int) -> bytes | None:
         text = self._texts.get(token)
-        # Listed are often not the characters of a token, but how the tokenizer writes their bytes.
+        # The list often has the tokenizer's spelling of bytes, not the characters.
         return None if text is None else (text if self._decode is None else self._decode([token])).encode()
 
 

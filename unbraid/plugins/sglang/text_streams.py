@@ -1,6 +1,6 @@
-"""One response, as SGLang's two kinds of detectors take it apart: reasoning from the rest, then calls from the content.
+"""Text streams: one response as SGLang's two kinds of detectors take it apart.
 
-SGLang runs them one after the other, on text. Nothing of SGLang is needed here.
+SGLang first separates reasoning from the rest, then calls from the content, both on text. SGLang is not imported here.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-import unbraid
-from unbraid.core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
-from unbraid.core.grammar import Format
-from unbraid.core.tools import Tools
-from unbraid.errors import InvalidTools
-from unbraid.parsing import UnknownTools
+from ...core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...errors import InvalidTools
+from ...parsing import Parser, UnknownTools
 
 
 def known_tools(definitions: Iterable[Any]) -> Tools:
-    """The request's tools. SGLang has let them through, so what is wrong with a schema must not end the reply."""
+    """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
     found: dict[str, dict[str, Any]] = {}
     for definition in definitions:
         function = definition.function
@@ -35,22 +34,22 @@ def known_tools(definitions: Iterable[Any]) -> Tools:
 
 
 class CallPiece(NamedTuple):
-    """The beginning of a call, with its name; or the next piece of its arguments, without."""
+    """The beginning of a call (with a name), or the next piece of its arguments (without)."""
 
     call: int
-    """0, 1, 2…"""
+    """The number of the call: 0, 1, 2…"""
     name: str | None
     arguments: str
 
 
 @dataclass(slots=True)
 class StreamedCall:
-    """A call as far as it has gone out."""
+    """A call as far as it was sent."""
 
     name: str
     pieces: list[str] = field(default_factory=list)
     complete: bool | None = None
-    """None while it goes on."""
+    """None while it is being written."""
 
     @property
     def text(self) -> str:
@@ -58,7 +57,7 @@ class StreamedCall:
 
     @property
     def arguments(self) -> Any:
-        """As JSON says them; the text itself where they are not whole, or more than Python's `json` takes."""
+        """The parsed JSON; the text itself if it is incomplete, or more than Python's `json` takes."""
         try:
             return json.loads(self.text) if self.complete else self.text
         except (ValueError, RecursionError):
@@ -66,10 +65,10 @@ class StreamedCall:
 
 
 class ToolStream:
-    """The calls in one response, and the text around them. Reasoning and speech, where they were left in, are text."""
+    """The calls of one response and the text around them. Reasoning and speech that were left in are text."""
 
     def __init__(self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text") -> None:
-        self._parser = unbraid.parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
+        self._parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
         self.calls: list[StreamedCall] = []
 
     def feed(self, text: str) -> tuple[str, list[CallPiece]]:
@@ -77,7 +76,7 @@ class ToolStream:
         return self._sort(self._parser.feed(text))
 
     def finish(self) -> tuple[str, list[CallPiece]]:
-        """What was held back; the text is over."""
+        """What was held back, at the end of the text."""
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
@@ -99,16 +98,16 @@ class ToolStream:
 
 
 class RawOrder:
-    """Events in the order of the raw text, and without a gap. A parser tells of audio before text that it holds back,
-    and of a call's name before its arguments; here they wait."""
+    """Events in the order of the raw text, without gaps. A parser may emit audio before text that it still holds back;
+    here such events wait."""
 
     def __init__(self) -> None:
         self.at = 0
-        """Up to where all is told."""
+        """The position up to which all events were returned."""
         self._ahead: list[tuple[int, int, Event]] = []
 
     def add(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Those that can be told now."""
+        """The events that are next in order."""
         for event in events:
             if event.end > event.start:
                 heappush(self._ahead, (event.start, event.end, event))
@@ -118,11 +117,10 @@ class RawOrder:
 
 
 class ReasoningStream:
-    """The reasoning in one response, and the rest: the content, and the calls as the model wrote them, since the
-    detector of calls reads them next.
+    """The reasoning of one response, and the rest: content, and calls as the model wrote them, since the tool-call
+    detector reads them next.
 
-    The format has calls too, where its family has: a `<think>` in an argument is no reasoning, and a call in the
-    reasoning is a call.
+    The format includes calls: a `<think>` in an argument is no reasoning, and a call inside the reasoning is a call.
     """
 
     def __init__(self, format: Format, *, inside: bool) -> None:
@@ -131,10 +129,10 @@ class ReasoningStream:
         prompt = format.reasoning.open if inside else ""
         if format.headers is not None:
             prompt = format.prompt
-        self._parser = unbraid.parser(format, prompt=prompt, keep_message=False, markup=True)
+        self._parser = Parser(format, prompt=prompt, keep_message=False, markup=True)
         self._order = RawOrder()
         self._held: list[str] = []
-        """The raw text from there on."""
+        """The raw text after that position."""
         self._in_calls = False
         """Whether the last markup was that of calls."""
 
@@ -144,7 +142,7 @@ class ReasoningStream:
         return self._sort(self._parser.feed(text))
 
     def finish(self) -> tuple[str, str]:
-        """What was held back; the text is over."""
+        """What was held back, at the end of the text."""
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, str]:
@@ -157,7 +155,7 @@ class ReasoningStream:
         rest: list[str] = []
         for event in told:
             if isinstance(event, Markup):
-                # The whitespace after a call goes on as well.
+                # Whitespace after a call is passed on as well.
                 self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
             if not isinstance(event, Markup) or self._in_calls:
                 place = reasoning if isinstance(event, Reasoning) else rest

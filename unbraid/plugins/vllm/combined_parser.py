@@ -1,15 +1,15 @@
-"""A response read once, where vLLM would read it twice.
+"""One parser in place of two: reasoning, content and calls of a response, read in one pass.
 
-vLLM makes one `Parser` of a reasoning parser and a tool parser. Its usual one, the `DelegatingParser`, passes on what
-the first leaves to the second, as text: then their order decides what is nested in what, and whether a marker was a
-token nobody knows. Where both are ours, or there is but one, a `WholeParser` takes its place. vLLM has no setting for
-this, so the function that puts the two together is wrapped.
+vLLM makes one `Parser` of a reasoning parser and a tool parser. Its `DelegatingParser` runs them one after the other,
+the second on the text that the first leaves. Then their order decides what is nested in what, and nobody knows any more
+whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place. vLLM has no
+setting for this, so the private function that composes the two is wrapped (`hooks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from vllm.entrypoints.generate.base.protocol import FunctionCall
@@ -21,22 +21,21 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
 from .deltas import as_delta
-from .reasoning_tokens import ReasoningTokens
+from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
-from .response_reader import Reading, cuts_text, start_of_output, vocabulary_of
+from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
 
 
-class WholeParser(DelegatingParser):  # type: ignore[misc]
-    """Reasoning, content and calls of one response. vLLM makes it with the two parsers, which say what there is to
-    find; all is found by one parser of ours."""
+class CombinedParser(DelegatingParser):  # type: ignore[misc]
+    """Parses one response. vLLM makes it with both parsers; only their formats are used."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         parts = (self._reasoning_parser, self._tool_parser)
         self._format = _joined(*(None if part is None else part.format for part in parts))
         self._prompt: Sequence[int] | None = None
-        self._reading: Reading | None = None
-        self._tokens: ReasoningTokens | None = None
+        self._reader: ResponseReader | None = None
+        self._counter: ReasoningCounter | None = None
 
     def adjust_request(self, request: Any) -> Any:
         tokenizer = self.model_tokenizer
@@ -48,8 +47,8 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
         return request
 
     def set_prompt_token_ids(self, prompt_token_ids: Sequence[int]) -> None:
-        """Where tools run in the server, there is another output after each call, with a prompt of its own."""
-        self._prompt, self._tokens = prompt_token_ids, None
+        """vLLM calls this again if it runs tools itself: then each output has its own prompt."""
+        self._prompt, self._counter = prompt_token_ids, None
 
     def parse(
         self,
@@ -58,8 +57,8 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
     ) -> tuple[str | None, str | None, list[Any] | None]:
-        said = as_delta(self._read(request, whole=True).whole(model_output, model_output_token_ids), self._format)
-        self._note(said, request, streams=False)
+        said = as_delta(self._new_reader(request, whole=True).whole(model_output, model_output_token_ids), self._format)
+        self._record(said, request, streams=False)
         if said is None:
             return None, None, []
         calls = [
@@ -77,11 +76,11 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
         *,
         finished: bool,
     ) -> Any:
-        if self._reading is None:
+        if self._reader is None:
             self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
-            self._reading = self._read(request)
-        said = as_delta(self._reading.feed(delta_text, delta_token_ids, finished), self._format)
-        self._note(said, request, streams=True)
+            self._reader = self._new_reader(request)
+        said = as_delta(self._reader.feed(delta_text, delta_token_ids, finished), self._format)
+        self._record(said, request, streams=True)
         if said is None or request.include_reasoning:
             return said
         said.reasoning = None
@@ -91,13 +90,13 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
         vocabulary = vocabulary_of(self.model_tokenizer)
         if self._reasoning_parser is None or vocabulary is None:
             return 0
-        if self._tokens is None:
+        if self._counter is None:
             start = self._prompt and start_of_output(self._prompt, self._format, self.model_tokenizer)
-            self._tokens = ReasoningTokens(self._format, vocabulary, start)
-        return self._tokens.count(token_ids)
+            self._counter = ReasoningCounter(self._format, vocabulary, start)
+        return self._counter.count(token_ids)
 
-    def _read(self, request: Any, whole: bool = False) -> Reading:
-        return Reading(
+    def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        return ResponseReader(
             self._format,
             self.model_tokenizer,
             request,
@@ -107,8 +106,8 @@ class WholeParser(DelegatingParser):  # type: ignore[misc]
             whole=whole,
         )
 
-    def _note(self, said: Any, request: Any, streams: bool) -> None:
-        """For vLLM's metrics."""
+    def _record(self, said: Any, request: Any, streams: bool) -> None:
+        """Count it in vLLM's metrics."""
         if self._tool_parser is not None and request.tool_choice != "none":
             called = said is not None and bool(said.tool_calls)
             record_tool_parser_invocation(is_tool_called=called, is_streaming=streams, request=request)
@@ -124,19 +123,20 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
 
 
 _compose = ParserManager._compose_parser
-"""What vLLM puts two parsers together with."""
+"""vLLM's own function that composes two parsers."""
 
 
-def read_once() -> None:
-    """Have vLLM make `WholeParser`s. Once more does no harm."""
-    ParserManager._compose_parser = staticmethod(_compose_whole)
+def install_combined_parser() -> None:
+    """Have vLLM make `CombinedParser`s. You can call it again."""
+    ParserManager._compose_parser = staticmethod(_compose_combined)
 
 
-def _compose_whole(*args: Any, **kwargs: Any) -> Any:
+@wraps(_compose)
+def _compose_combined(*args: Any, **kwargs: Any) -> Any:
     made = _compose(*args, **kwargs)
-    # Some models have a class of their own (gpt-oss), on which vLLM's server relies.
+    # Some models (gpt-oss) have a class of their own, on which vLLM's server relies.
     if made is None or (made.parse, made.parse_delta) != (DelegatingParser.parse, DelegatingParser.parse_delta):
         return made
     parts = (made.reasoning_parser_cls, made.tool_parser_cls)
     ours = all(part is None or isinstance(getattr(part, "format", None), Format) for part in parts)
-    return type(made.__name__, (WholeParser, made), {}) if ours else made
+    return type(made.__name__, (CombinedParser, made), {}) if ours else made

@@ -1,4 +1,9 @@
-"""What a request asks of the output, in words that vLLM enforces."""
+"""Requests: their tools, and the constraint that holds the output to them.
+
+vLLM enforces a grammar from the first token on, or from the end of the reasoning on if it has a reasoning parser. Our
+constraint covers the reasoning as well, so vLLM is told not to wait (`_grammar_from_parser`); `/v1/responses` has no
+such switch, and there the constraint begins after the reasoning.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +24,19 @@ from ...errors import UnbraidError
 from .response_reader import program_of, special_tokens, vocabulary_of
 
 DIALECT = "UNBRAID_VLLM_DIALECT"
-"""The environment variable that says how constraints are told to vLLM; `VLLMEngine` says why one would change it."""
+"""The environment variable that chooses the dialect of constraints; `VLLMEngine` explains the choices."""
 
 
 def tools_of(request: Any) -> Tools:
-    """The functions that the request lets the model call: those that vLLM tells it of. In `/v1/responses`, tools that
-    take a text (`custom`) and those in namespaces are shown to it as functions, too."""
+    """The functions that the model may call. In `/v1/responses`, vLLM also shows custom tools and tools in namespaces
+    to the model as functions."""
     if request.tool_choice == "none":
         return Tools([])
     return Tools([tool.model_dump() for tool in get_function_tools(request.tools or [])])
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
-    """Where text is read, the markers have to be in it."""
+    """Have vLLM write the format's markers into the text, which will be parsed."""
     vocabulary = vocabulary_of(tokenizer)
     program = program_of(format, vocabulary)
     markers = program.token_placeholders.keys() - program.ends | program.codes.keys()
@@ -40,23 +45,23 @@ def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
 
 
 def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser: bool, strict_level: int = 0) -> None:
-    """Hold the output to what the request asks of its calls, where it asks for something.
+    """Constrain the output to what the request asks of its calls, if it asks for anything.
 
-    reasoning_parser: whether vLLM has one. It then enforces nothing before the reasoning is over.
-    strict_level: vLLM's `--tool-strict-level`: 1 for calls that are always constrained, 2 for their arguments too.
+    reasoning_parser: whether vLLM has one. It then enforces nothing before the reasoning ends.
+    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, 2 their arguments too.
     """
     tools = tools_of(request)
     choice = _choice(request.tool_choice)
     if not tools and choice not in ("auto", "none"):
-        require_function_tools(request.tools or [])  # which says that no call can be made
+        require_function_tools(request.tools or [])  # raises vLLM's own error: no call can be made
     given = request.extract_structured_outputs()
     answer = _answer(given) if choice == "auto" else None
     if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):
         return
     if choice == "auto" and given is not None and answer is None:
-        return  # a regular expression or the like was asked for, which leaves no room for calls
-    # Our constraint begins with the reasoning, so that a model which does not reason is held to it as well. Where vLLM
-    # cannot be told so, the constraint is for what follows the reasoning.
+        return  # a regular expression or the like leaves no room for calls
+    # The constraint covers the reasoning, so that it also holds a model that does not reason. If vLLM cannot be told to
+    # apply it from the start, it covers only what follows the reasoning.
     whole = format.reasoning is not None and hasattr(request, "_grammar_from_parser")
     after_reasoning = reasoning_parser and not whole
     made = constraint(
@@ -72,7 +77,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     request.structured_outputs = StructuredOutputsParams(**structured_outputs(made, _dialect()))
     if whole:
         request._grammar_from_parser = True
-    # What the constraint says now; OpenAI's two interfaces have different names for it.
+    # The constraint includes the answer's schema. The two APIs have different names for it.
     if "response_format" in type(request).model_fields:
         request.response_format = None
     else:
@@ -80,13 +85,13 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
 
 
 def _constrains_auto(request: Any, tools: Tools, strict_level: int) -> bool:
-    """Whether calls are constrained that need not be made."""
+    """Whether optional calls are constrained."""
     strict = strict_level > 0 or any(map(tools.strict, tools))
     return (strict and envs.VLLM_ENFORCE_STRICT_TOOL_CALLING) or request.parallel_tool_calls is False
 
 
 def _choice(choice: Any) -> str | Mapping[str, Any]:
-    """vLLM's `tool_choice`, for chats and responses, as `unbraid.constraint` takes it."""
+    """The `tool_choice` of either API as `unbraid.constraint` takes it."""
     if choice is None or isinstance(choice, str):
         return choice or "auto"
     name = getattr(getattr(choice, "function", choice), "name", None)
@@ -94,7 +99,7 @@ def _choice(choice: Any) -> str | Mapping[str, Any]:
 
 
 def _answer(given: Any) -> dict[str, Any] | None:
-    """The JSON that was asked for as an answer."""
+    """The `response_format` of a request for JSON; None for other requests."""
     if given is None:
         return None
     if given.json_object:

@@ -1,4 +1,8 @@
-"""One response as vLLM hands it out: deltas, each as text and as ids. vLLM itself is not needed here."""
+"""One response as vLLM delivers it, parsed: deltas that come as text and as token ids.
+
+Ids are better: they show which markers are tokens. But vLLM cuts stop texts off the text and not off the ids, and some
+tokenizers cannot be read. Then the text is parsed. vLLM is not imported here.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser
 from ...tokens.weak_cache import WeakCache
-from .reasoning_tokens import DecodedTokens, ReasoningMarks
+from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
 PROMPT_END = 64
-"""As many tokens of a prompt as say where the output begins."""
+"""Tokens at the end of a prompt that say where the output begins."""
 
 
 def _vocabulary(tokenizer: Any) -> Vocabulary | None:
@@ -35,37 +39,45 @@ def _special(tokenizer: Any) -> frozenset[int]:
 
 
 vocabulary_of = WeakCache(_vocabulary)
-"""The tokens of vLLM's tokenizer; None where it is of a kind that we cannot read, and text has to do."""
+"""The vocabulary of vLLM's tokenizer; None if it is of an unknown kind. Then text is parsed."""
 special_tokens = WeakCache(_special)
-"""The tokens that vLLM keeps out of the text, unless told otherwise."""
+"""The tokens that vLLM leaves out of the text unless `skip_special_tokens` is false."""
 
 
 def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
-    """Raises `MissingTokens` where the tokenizer is not one for this format."""
+    """The compiled format. Raises `MissingTokens` if the tokenizer lacks tokens that the format needs."""
     version = None if vocabulary is None else vocabulary.version
     return compile_format(format.for_version(version), vocabulary)
 
 
 def cuts_text(request: Any) -> bool:
-    """Whether vLLM cuts a stop text off the output. It does so from the text, and leaves the ids as they are."""
+    """Whether vLLM cuts a stop text off the output. It changes the text and leaves the ids."""
     return bool(request.stop) and not request.include_stop_str_in_output
 
 
 def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> str | Sequence[int]:
-    """What there is to know of a prompt. One that breaks off inside the reasoning ends with no marker, but has opened
-    it."""
+    """What to give to a parser as its `prompt`.
+
+    A prefill may break off in the middle of the reasoning. The parser sees that by itself if the markers are tokens of
+    a vocabulary that it can read (`core.machine.prompt_end`). Two cases are left: a tokenizer of an unknown kind, and
+    markers in several tokens. There the last marker of the turn is searched here, and the parser is told the marker.
+    """
     vocabulary = vocabulary_of(tokenizer)
     end: str | Sequence[int] = prompt
     if vocabulary is None:
         end = str(tokenizer.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False))
-    if format.reasoning is None or read_end(program_of(format, vocabulary), end).strands:
+    if format.reasoning is None:
         return end
-    marks = ReasoningMarks(format, vocabulary or DecodedTokens(tokenizer))
-    return format.reasoning.open if marks.last(prompt)[0] == "open" else end
+    markers = ReasoningMarkers(format, vocabulary or DecodedTokens(tokenizer))
+    if vocabulary is not None and not markers.spelled:
+        return prompt
+    if read_end(program_of(format, vocabulary), end).strands or markers.last(prompt)[0] != "open":
+        return end
+    return format.reasoning.open
 
 
-class Reading:
-    """One response, parsed as it comes: by its ids, or by its text where the ids do not say enough."""
+class ResponseReader:
+    """Parses one response as it comes: its ids, or its text if the ids do not say enough."""
 
     def __init__(
         self,
@@ -79,14 +91,14 @@ class Reading:
         by_ids: bool = True,
         whole: bool = False,
     ) -> None:
-        """by_ids: False where the ids are not those of the text. whole: True where nothing is streamed."""
+        """by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
         self._tokenizer = tokenizer
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
-        self._own = ChainMap[int, Any](program.token_placeholders, program.codes)
+        self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
-        """Decided with the first delta, since a parser cannot change its mind."""
+        """None until the first delta decides. A parser cannot change from one to the other."""
         self._parser = Parser(
             format,
             tools=tools,
@@ -103,27 +115,27 @@ class Reading:
             self._by_ids = bool(ids) and not cuts_text(self._request)
         events: list[Event] = []
         if self._by_ids:
-            events = self._parser.feed_tokens(self._said(ids, finished))
+            events = self._parser.feed_tokens(self._shown(ids, finished))
         elif text:
             events = self._parser.feed(text)
         return [*events, *self._parser.finish()] if finished else events
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
-        """The events of a response that comes at once. A call that is not complete is text: vLLM would say that the
-        model has made a call, even where the output was cut off inside of it."""
+        """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
+        model did not finish."""
         events = self.feed(text, ids, True)
-        broken = {event.index: event for event in events if isinstance(event, ToolCallEnd) and not event.complete}
+        incomplete = {event.index: event for event in events if isinstance(event, ToolCallEnd) and not event.complete}
         settled: list[Event] = []
         for event in events:
-            if isinstance(event, ToolCallStart) and event.index in broken:
-                settled.append(Content(broken[event.index].raw, event.start, event.end))
-            elif not isinstance(event, ToolCallArguments | ToolCallEnd) or event.index not in broken:
+            if isinstance(event, ToolCallStart) and event.index in incomplete:
+                settled.append(Content(incomplete[event.index].raw, event.start, event.end))
+            elif not isinstance(event, ToolCallArguments | ToolCallEnd) or event.index not in incomplete:
                 settled.append(event)
         return settled
 
-    def _said(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
-        """The ids that vLLM's text would show, and those that mean something in the format."""
-        request, special, own = self._request, special_tokens(self._tokenizer), self._own
+    def _shown(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
+        """The ids that vLLM's text would show, and those that are markers or codes of the format."""
+        request, special, own = self._request, special_tokens(self._tokenizer), self._meaningful
         if finished and ids and not request.include_stop_str_in_output:
             last = ids[-1]
             if last in (request.stop_token_ids or ()) or (last in special and last not in own):

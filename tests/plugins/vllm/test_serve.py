@@ -19,8 +19,8 @@ import jsonschema
 import openai
 import pytest
 
-from ..engines.vllm_process import NAME, skip_without_vllm, vllm_serve
-from ..support.places import ROOT
+from ...engines.vllm_process import NAME, skip_without_vllm, vllm_serve
+from ...support.places import ROOT
 
 CONTEXT = 1024
 WEATHER: dict[str, Any] = {
@@ -249,7 +249,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     constraints hold in the reasoning too, so that we can have the model reason."""
     skip_without_vllm()
     folder = tmp_path_factory.mktemp("named")
-    file = ROOT / "unbraid" / "plugins" / "vllm.py"
+    file = ROOT / "unbraid" / "plugins" / "vllm" / "plugin.py"
     flags = [
         f"--tool-parser-plugin={file}",
         f"--reasoning-parser-plugin={file}",

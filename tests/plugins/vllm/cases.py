@@ -11,7 +11,7 @@ import pytest
 
 from unbraid import Format, all_formats
 
-from ..support import real_tokenizers
+from ...support import real_tokenizers
 
 FORMATS = [format for format in all_formats() if format.tools is not None or format.reasoning is not None]
 WITH_TOOLS = [format for format in FORMATS if format.tools is not None]
