@@ -1,7 +1,7 @@
 """What `import unbraid` costs in this checkout against another one, in one run: the two take turns.
 
-    git worktree add /tmp/before HEAD~20
-    python bench/importing.py /tmp/before
+git worktree add /tmp/before HEAD~20
+python bench/importing.py /tmp/before
 """
 
 from __future__ import annotations
