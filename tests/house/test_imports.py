@@ -132,8 +132,8 @@ def test_a_class_name_has_one_meaning_in_a_package() -> None:
 
 
 def class_names(module: Module) -> list[tuple[str, int]]:
-    """The public classes of a module, those inside others and inside functions as well. An alternative definition of the
-    same class in the same module (`if TYPE_CHECKING: … else: …`) counts once."""
+    """The public classes of a module, those inside others and inside functions as well. A second definition of the same
+    class in the same module (`if TYPE_CHECKING: … else: …`) counts once."""
     found = {node.name: node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)}
     return [(name, line) for name, line in found.items() if not name.startswith("_")]
 
