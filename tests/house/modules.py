@@ -110,8 +110,8 @@ def cycles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def _targets(module: Module) -> Iterator[tuple[str, int]]:
-    """The modules that a module imports, with the line. `from .core import events` imports `core.events`; a name that is
-    no module counts as an import of its package."""
+    """The modules that a module imports, with the line. `from .core import events` imports `core.events`. A name that
+    is no module counts as an import of its package."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
