@@ -125,3 +125,13 @@ def _environment(sdist: Path) -> dict[str, str]:
     before = kept.get("PYTHONPATH", "").split(os.pathsep)
     others = [path for path in before if path and not (Path(path) / "unbraid").is_dir()]
     return kept | {"PYTHONPATH": os.pathsep.join([str(sdist), *others])}
+
+
+def test_every_extra_that_a_message_names_is_there() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in (ROOT / "unbraid").rglob("*.py")
+        for name in re.findall(r"unbraid\[([a-z]+)\]", path.read_text(encoding="utf-8"))
+    }
+    unknown = {(path, name) for path, name in found if name not in project()["optional-dependencies"]}
+    assert not unknown
