@@ -5,7 +5,7 @@ A block is run exactly as it is printed. A comment before it says what it needs 
     <!-- needs: server -->                       a server at http://127.0.0.1:8000, with the default model
     <!-- needs: server --replay FILE … -->       the same, started with these flags of `unbraid serve`
     <!-- needs: model -->                        the default model, which `unbraid serve` would fetch
-    <!-- needs: talk.wav -->                     a recording of that name in the current folder
+    <!-- needs: talk.wav -->                     a file that the reader brings (`running.FILES`)
     <!-- needs: vllm -->                         what these tests do not have: sglang, vllm, gpu, network, checkout
 
 Several needs are separated by semicolons. Blocks that need something of the last line are not run, but checked: their

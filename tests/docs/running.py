@@ -12,11 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from ..speech.whisper.whisper_models import files as whisper
+from ..support import real_tokenizers
 from ..support.embedded_model import smollm2
 from ..support.places import CACHE, ROOT
 from ..support.real_speech import recording
@@ -24,6 +27,12 @@ from .blocks import Block, Command, commands, matches
 
 PRINTED = "127.0.0.1:8000"
 """Where the documentation says that the server is. Each server of the tests has a free port in its place."""
+FILES: dict[str, Callable[[Path], object]] = {
+    "talk.wav": lambda path: shutil.copy(recording("jfk").path, path),
+    "qwen3/tokenizer.json": lambda path: real_tokenizers.qwen3_huggingface().save(str(path)),
+    "step-audio-2/tokenizer.json": lambda path: _step_audio_2().save(str(path)),
+}
+"""Files that a reader brings, and how each is made here."""
 LIMIT = 300
 """Seconds that one command may take: far more than any needs."""
 
@@ -59,8 +68,16 @@ def provide(block: Block, folder: Path) -> None:
     for name in re.findall(r"whisper-\w+", " ".join(block.needs)):
         whisper(name)
     for need in block.needs:
-        if need.endswith(".wav"):
-            shutil.copy(recording("jfk").path, folder / need)
+        if need in FILES:
+            path = folder / need
+            path.parent.mkdir(exist_ok=True)
+            FILES[need](path)
+
+
+def _step_audio_2() -> Tokenizer:
+    tokenizer = real_tokenizers.step_audio_2(kind="huggingface")
+    assert isinstance(tokenizer, Tokenizer)
+    return tokenizer
 
 
 class Server:

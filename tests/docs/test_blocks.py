@@ -17,7 +17,7 @@ import pytest
 from . import commands
 from .blocks import DATA, DOCUMENTS, ELSEWHERE, RUN, Block, blocks, matches, of_language
 from .blocks import commands as commands_of
-from .running import run_console, run_python
+from .running import FILES, run_console, run_python
 
 
 def each(found: list[Block]) -> pytest.MarkDecorator:
@@ -31,8 +31,11 @@ def outcomes(document: Path) -> dict[Block, tuple[str, str]]:
     return dict(zip(found, run_python(found), strict=False))
 
 
-@each([block for block in of_language("python") if not block.elsewhere])
+@each(of_language("python"))
 def test_a_python_block_runs_and_prints_what_it_says(block: Block) -> None:
+    if block.elsewhere:
+        check_imports(block)
+        return
     done = outcomes(block.document)
     assert block in done, f"{block} was not reached: a block before it failed"
     output, error = done[block]
@@ -42,27 +45,8 @@ def test_a_python_block_runs_and_prints_what_it_says(block: Block) -> None:
         assert matches(expected, output), f"{block} printed:\n{output}\nbut says:\n{expected}"
 
 
-def comments(block: Block) -> Iterator[str]:
-    """What a block says in comments that it prints: `#> …`."""
-    for line in block.text.splitlines():
-        _, found, rest = line.partition("#> ")
-        if found:
-            yield rest
-
-
-@each([block for block in of_language("console") if not block.elsewhere])
-def test_a_console_block_runs_and_prints_what_it_says(block: Block) -> None:
-    run_console(block)
-
-
-@each([block for block in of_language("console") if block.elsewhere])
-def test_a_console_block_that_cannot_run_here_names_only_what_is_there(block: Block) -> None:
-    for command in commands_of(block):
-        commands.check(command.text)
-
-
-@each([block for block in of_language("python") if block.elsewhere])
-def test_a_python_block_that_cannot_run_here_names_only_what_is_there(block: Block) -> None:
+def check_imports(block: Block) -> None:
+    """The block is Python, and what it imports from unbraid is there."""
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -74,13 +58,30 @@ def test_a_python_block_that_cannot_run_here_names_only_what_is_there(block: Blo
                 assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
 
 
+def comments(block: Block) -> Iterator[str]:
+    """What a block says in comments that it prints: `# -> …`."""
+    for line in block.text.splitlines():
+        _, found, rest = line.partition("# -> ")
+        if found:
+            yield rest
+
+
+@each(of_language("console"))
+def test_a_console_block_runs_and_prints_what_it_says(block: Block) -> None:
+    if not block.elsewhere:
+        run_console(block)
+        return
+    for command in commands_of(block):
+        commands.check(command.text)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_no_block_hides_from_these_tests(document: Path) -> None:
     """Another name of the same language, or a need that nobody knows, would keep a block from being run."""
     for block in blocks(document):
         assert block.language in (*RUN, *DATA), f"{block}: use one of {', '.join((*RUN, *DATA))}"
         for need in block.needs:
-            known = need in (*ELSEWHERE, "model") or need.split()[0] == "server" or need.endswith(".wav")
+            known = need in (*ELSEWHERE, *FILES, "model") or need.split()[0] == "server"
             assert known, f"{block}: no need {need!r} is known"
 
 
