@@ -7,11 +7,10 @@ only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' hal
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -31,9 +30,9 @@ from unbraid import (
 from unbraid.core import notations
 
 from ..support import strategies
+from ..support.examples import LONG
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
 TOOLS = st.sampled_from([None, [{"name": "f"}, {"name": "get_weather"}], strategies.TYPED_TOOLS])
 
@@ -92,7 +91,6 @@ def test_3_conservation(format: Format, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=200 if LONG else 5)
 @given(data=st.data())
 def test_4_promptness(format: Format, data: st.DataObject) -> None:
     """Text that is held back must be able to become two different things. (Inside a call, see the next test.)"""

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import tiktoken
 import tokenizers
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.tokens import vocabulary
 
 from ..support import real_tokenizers as real
+from ..support.examples import examples
 
 BLOCK = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's space: as text it cannot be told from one
 
@@ -68,11 +69,7 @@ SNIPPETS += ["<tool_call>", "<think>", "[TOOL_CALLS]", "<s>", "</s>", "<unk>", "
 TEXTS = st.lists(st.one_of(st.text(max_size=12), st.sampled_from(SNIPPETS), st.just("word")), max_size=12).map("".join)
 
 # A fixture-like argument that is read only, and tokenizers that are slow to make: neither is a reason to fail.
-thorough = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+thorough = examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def joined(tokens: Vocabulary, ids: list[int]) -> bytes:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -19,6 +19,7 @@ from unbraid.tokens import vocabulary
 
 from ..core.test_token_laws import CASES, STEP, grouped, interleaved
 from ..support import real_tokenizers, strategies
+from ..support.examples import examples
 from ..support.real_tokenizers import encode, encode_plain
 from ..support.spoken_turn import spoken_turn
 
@@ -242,7 +243,7 @@ def test_a_spoken_turn_with_a_call(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("case", STEP)
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_interleaved_speech(case: str, data: st.DataObject) -> None:
     """Reasoning that is spelled in tokens with audio between them goes, whole, to the others."""
@@ -265,7 +266,7 @@ def in_pieces(parser: Any, groups: Sequence[Sequence[int]], in_speech: bool = Tr
 
 
 @pytest.mark.parametrize("case", STEP)
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_what_is_left_is_for_the_detectors(case: str, data: st.DataObject) -> None:
     tokenizer = CASES[case][1]()
@@ -286,7 +287,7 @@ def test_what_is_left_is_for_the_detectors(case: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("case", STEP)
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_no_token_is_lost(case: str, data: st.DataObject) -> None:
     tokenizer = CASES[case][1]()

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format, Message
 
 from ..support import real_tokenizers, strategies
+from ..support.examples import examples
 from ..support.places import ROOT
 from .vllm_cases import (
     decode,
@@ -235,7 +236,7 @@ def test_loaded_as_a_file() -> None:
 
 
 @every_format
-@settings(max_examples=15)
+@examples(2.5)
 @given(data=st.data())
 def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataObject) -> None:
     server = server_for(format)
@@ -249,7 +250,7 @@ def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataO
 
 
 @every_format
-@settings(max_examples=15)
+@examples(2.5)
 @given(data=st.data())
 def test_whatever_comes(format: Format, data: st.DataObject) -> None:
     """Text, since vLLM cuts stop texts off; hostile, since models are."""
@@ -268,7 +269,7 @@ def _speaks(text: str, format: Format) -> bool:
 
 
 @every_format_with_tools
-@settings(max_examples=15)
+@examples(2.5)
 @given(data=st.data())
 def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
     """As another server would use it, or vLLM beside a reasoning parser of its own: on text."""
@@ -295,7 +296,7 @@ def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
 
 
 @every_format_with_reasoning
-@settings(max_examples=15)
+@examples(2.5)
 @given(data=st.data())
 def test_a_reasoning_parser_on_its_own(format: Format, data: st.DataObject) -> None:
     assert format.reasoning is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -23,6 +23,7 @@ from unbraid.plugins.vllm.reading import Reading, vocabulary_of
 from unbraid.plugins.vllm.reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
 
 from ..support import strategies
+from ..support.examples import examples
 from ..support.parsing import call, content, reasoning
 from ..support.places import ROOT
 from .vllm_cases import decode, encode, every_format, every_format_with_reasoning, grouped, qwen3, tokenizer_for
@@ -63,7 +64,7 @@ def streamed(reader: Reading, deltas: Sequence[tuple[str, Sequence[int]]]) -> Me
 
 
 @every_format
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_ids_however_they_are_cut(format: Format, data: st.DataObject) -> None:
     tokenizer = tokenizer_for(format)
@@ -81,7 +82,7 @@ def test_ids_however_they_are_cut(format: Format, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_text_however_it_is_cut(format: Format, data: st.DataObject) -> None:
     """With stop texts, which vLLM cuts off the text alone."""
@@ -232,7 +233,7 @@ def test_the_last_marker_of_the_turn(format: Format, prompt: str) -> None:
 
 
 @every_format_with_reasoning
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_the_end_is_seen_when_it_comes(format: Format, data: st.DataObject) -> None:
     """Step by step, looking at the last ids alone, the end is found where looking at all of them finds it."""
@@ -294,7 +295,7 @@ def test_tokens_of_the_reasoning(format: Format) -> None:
 
 
 @every_format_with_reasoning
-@settings(max_examples=25)
+@examples(4)
 @given(data=st.data())
 def test_up_to_the_content(format: Format, data: st.DataObject) -> None:
     """However the text is cut; and all of it is in one of the two, save markers and the space around them."""

@@ -282,10 +282,23 @@ def texts(format: Format) -> st.SearchStrategy[str]:
     near = [marker.upper() for marker in markers] + [marker.replace("_", "-") for marker in markers]
     hostile = st.sampled_from(["\n", "\n\n", " ", *cut, *near, "<", "[", "{", "}", "é", "天", "😀", "Hello"])
     whole = st.lists(hostile | st.text(max_size=5), min_size=1, max_size=5).map("".join)
-    # A text that ends as a marker begins may hide the marker that follows it: `>>` and `>>>`.
+    begun = tuple(completed_by(format, markers))
     return whole.filter(
-        lambda text: text != "" and all((text + marker).find(marker) == len(text) for marker in markers)
+        lambda text: text != "" and not text.endswith(begun) and not any(marker in text for marker in markers)
     )
+
+
+def completed_by(format: Format, markers: list[str]) -> set[str]:
+    """Beginnings of markers that the marker after a text completes: `>>` before `>>>`, `<|eot_id|` before `>>>`."""
+    # Where calls have no marker, a bracket follows the text.
+    bare = format.tools is not None and format.tools.bare
+    following = markers if bare or format.speech or format.transcript else markers_of(format)
+    return {
+        marker[:n]
+        for marker in markers
+        for n in range(1, len(marker))
+        if any(after.startswith(marker[n:]) or marker[n:].startswith(after) for after in following)
+    }
 
 
 def calls(format: Format) -> st.SearchStrategy[ToolCall]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tokenizers
 import transformers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mistral_common.protocol.instruct import tool_calls as mistral_calls
 from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -42,6 +42,7 @@ from unbraid.templates import (
 from unbraid.templates.marks import MARK, Controls, is_control
 
 from ..support import real_tokenizers
+from ..support.examples import examples
 from .prompt_models import ALL_TEMPLATES, EngineLike, qwen3_config, template_source
 
 TOOLS: list[dict[str, Any]] = [
@@ -396,7 +397,7 @@ def spelled_out(builder: PromptBuilder, prompt: Prompt) -> str:
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-@settings(max_examples=15, deadline=None)
+@examples(2.5)
 @given(text=hostile_text, other=hostile_text)
 def test_no_message_can_forge_a_token(name: str, text: str, other: str) -> None:
     builder = hostile_builders()[name]
