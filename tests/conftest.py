@@ -1,5 +1,9 @@
-"""How much the property tests try. The ordinary run tries the same examples every time, so that it passes or fails for
-a change and not by chance; `HYPOTHESIS_PROFILE=long` tries many more, new ones each time."""
+"""How much the property tests try.
+
+The ordinary run tries the same examples every time, so that it passes or fails for a change and not by chance. The long
+run (`make test-long`) tries 33 times as many, new ones each time. A test that wants more or fewer takes a multiple of
+these numbers (`tests/support/examples.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,5 +25,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 settings.register_profile("ordinary", _always, max_examples=6, derandomize=True)
-settings.register_profile("long", _always, max_examples=1000)
+settings.register_profile("long", _always, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))

@@ -7,7 +7,6 @@ a thousand walks a format. The same texts are given to llama.cpp and, where it i
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 from functools import cache
@@ -15,7 +14,7 @@ from typing import Any, cast
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -42,11 +41,10 @@ from unbraid.core.vocabulary import WholeVocabulary
 
 from ..core.test_token_laws import CASES
 from ..support import real_tokenizers
+from ..support.examples import LONG
 from ..support.real_tokenizers import encode_plain
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, Tokens, XGrammarGrammar, llama_cpp_tokens
 from .walks import constraint_accepts, walk
-
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 
 # Spellings that llguidance's own JSON does not know; each value has another.
 UNKNOWN = (schema_grammar._UNICODE, schema_grammar._EXPONENT)
@@ -497,7 +495,6 @@ arguments = st.dictionaries(st.from_regex("[a-z][a-z0-9_]{0,6}", fullmatch=True)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=300 if LONG else 5)
 @given(data=st.data())
 def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
     """By the constraint of its format, which is then not too narrow."""

@@ -7,11 +7,10 @@ only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' hal
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -28,12 +27,11 @@ from unbraid import (
     ToolCallEnd,
     ToolCallStart,
 )
-from unbraid.core import notations
 
 from ..support import strategies
+from ..support.examples import LONG
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
 TOOLS = st.sampled_from([None, [{"name": "f"}, {"name": "get_weather"}], strategies.TYPED_TOOLS])
 
@@ -92,7 +90,6 @@ def test_3_conservation(format: Format, data: st.DataObject) -> None:
 
 
 @every_format
-@settings(max_examples=200 if LONG else 5)
 @given(data=st.data())
 def test_4_promptness(format: Format, data: st.DataObject) -> None:
     """Text that is held back must be able to become two different things. (Inside a call, see the next test.)"""
@@ -162,10 +159,11 @@ def test_4_arguments_stream(format: Format, data: st.DataObject) -> None:
 
 def may_wait(format: Format, waiting: str) -> bool:
     notation = strategies.notation_of(format)
-    if isinstance(notation, notations.PythonArguments):
-        return len(waiting) <= 1
-    literals = strategies.markers_of(format) if notation is None else list(strategies.strings_in(format.tools))
-    return any(literal.startswith(waiting) for literal in [*literals, *strategies.escapes_of(format)])
+    if notation is None:
+        return any(literal.startswith(waiting) for literal in strategies.markers_of(format))
+    if notation.longest_wait is not None:
+        return len(waiting) <= notation.longest_wait
+    return any(literal.startswith(waiting) for literal in [*strategies.strings_in(format.tools), *notation.escapes])
 
 
 @every_format

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -18,6 +18,7 @@ from unbraid import Event, Message, Speech, Tag, Text, ToolCall
 from unbraid.core import diagnostics
 
 from ..support import real_tokenizers, strategies
+from ..support.examples import examples
 from ..support.real_tokenizers import encode, encode_plain
 
 # Format, and a tokenizer of a model that speaks it.
@@ -78,7 +79,7 @@ def encodable(tokenizer: object, text: str) -> bool:
 
 
 @every_case
-@settings(max_examples=10)
+@examples(1.5)
 @given(data=st.data())
 def test_tokens_say_what_the_text_says(case: str, data: st.DataObject) -> None:
     """Laws 1, 5, 7 and 10: all at once, one token at a time, and 1 to 6 at a time as speculative decoding gives."""
@@ -116,7 +117,7 @@ def without_leading_spaces(message: Message) -> Message:
 
 
 @every_case
-@settings(max_examples=10)
+@examples(1.5)
 @given(data=st.data())
 def test_hostile_tokens(case: str, data: st.DataObject) -> None:
     """Laws 1, 3 and 8 on any tokens at all, markers as tokens and markers spelled out among them."""
@@ -141,7 +142,7 @@ def test_hostile_tokens(case: str, data: st.DataObject) -> None:
 
 
 @every_case
-@settings(max_examples=10)
+@examples(1.5)
 @given(data=st.data())
 def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
     """Nobody can forge a call by having the model echo its markup."""
@@ -177,7 +178,7 @@ def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
 
 
 @every_case
-@settings(max_examples=10)
+@examples(1.5)
 @given(data=st.data())
 def test_snapshots(case: str, data: st.DataObject) -> None:
     name, make = CASES[case]
@@ -214,7 +215,7 @@ def interleaved(tokenizer: Any, text: str, codes: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("case", STEP)
-@settings(max_examples=40)
+@examples(7)
 @given(data=st.data())
 def test_interleaved_speech(case: str, data: st.DataObject) -> None:
     """Characters and markers that are cut over text tokens, with audio between, come out whole."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
@@ -37,6 +37,7 @@ from unbraid.engines.retokenize import spell
 from unbraid.models import Gguf, GgufVocabulary
 
 from ..support.embedded_model import GREEDY, collect, smollm2
+from ..support.examples import examples
 
 pytest.importorskip("xllamacpp")
 
@@ -103,7 +104,7 @@ def test_texts_come_back(engine: EmbeddedEngine, text: str) -> None:
     assert not vocabulary.special & set(ids)
 
 
-@settings(max_examples=100)
+@examples(16)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_any_text_comes_back(text: str) -> None:
     vocabulary = _kept_engine().vocabulary

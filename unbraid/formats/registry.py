@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -40,6 +39,8 @@ def find(name: str) -> Format:
     if key in _names:
         format = _formats[_names[key]]
         return replace(_with_suffix(format, suffix), name=f"{format.name}:{suffix}") if suffix else format
+    import difflib  # only needed here, and slow to load
+
     near = [_formats[_names[one]].name for one in difflib.get_close_matches(key, _names, n=5, cutoff=0.5)]
     near = list(dict.fromkeys(near))
     hint = f"did you mean {', '.join(near)}? " if near else ""

@@ -33,7 +33,7 @@ class StepWithFrame(Step, Protocol):
     def frame(self, markers: Markers) -> Frame: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class CallsRule:
     """Where calls stand, in one scope, and the steps that read them."""
 

@@ -25,7 +25,7 @@ from .scopes import back_to_content, enter, innermost
 CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HeaderRule:
     """How headers are recognised."""
 

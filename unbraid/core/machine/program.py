@@ -19,7 +19,7 @@ from .out_of_band import Code, CodeSearch
 from .scopes import ScopeRule
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Program:
     format: grammar.Format
     vocabulary: Vocabulary | None

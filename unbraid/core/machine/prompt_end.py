@@ -22,7 +22,7 @@ _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PromptEnd:
     """What a prompt leaves open."""
 

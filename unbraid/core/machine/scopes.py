@@ -31,7 +31,7 @@ class Opens(Protocol):
     def frame(self) -> Frame: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ScopeRule:
     """A stretch of text in one strand, inside certain others, and the markers that mean something there."""
 

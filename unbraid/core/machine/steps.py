@@ -53,7 +53,7 @@ def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
     return None if pending and not machine.at_end else True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Literal:
     """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
 
@@ -74,7 +74,7 @@ class Literal:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Branch:
     """Go on at `at` if these words come next, otherwise with the next step. Nothing is taken."""
 
@@ -92,7 +92,7 @@ class Branch:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Jump:
     at: int
 
@@ -101,7 +101,7 @@ class Jump:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadWord:
     """The call's name or id: characters up to whitespace or punctuation. It is known once something follows it."""
 
@@ -126,7 +126,7 @@ class ReadWord:
         machine.take(len(word), NAME if self.field == "name" else MARKUP)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadNamespaced(ReadWord):
     """The call's name, without what stands before it where that makes it one of the tools'."""
 
@@ -140,7 +140,7 @@ class ReadNamespaced(ReadWord):
         machine.take(len(name), NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadNameInId(ReadWord):
     """The call's id, with its name in it."""
 
@@ -160,7 +160,7 @@ class ReadNameInId(ReadWord):
             machine.take(len(after + number), MARKUP)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadOrdinal(ReadWord):
     """The call's number, which says nothing."""
 
@@ -168,7 +168,7 @@ class ReadOrdinal(ReadWord):
         machine.take(len(word), MARKUP)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadObject(ABC):
     """Arguments as one object between brackets; none at all where a marker, or what follows them, comes instead. Here a
     named call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
@@ -202,7 +202,7 @@ class ReadObject(ABC):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class BeginNotation:
     """Push the frame of a notation. What stands before it has shown that this is a call; so it starts here, unless its
     name comes later (`named` is False)."""
@@ -218,7 +218,7 @@ class BeginNotation:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class EndCall:
     """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
 
@@ -229,7 +229,7 @@ class EndCall:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class NextInList:
     """After a call in a list: another one, which is read from step `again` on, or the end of the list."""
 
@@ -298,7 +298,7 @@ class NextInList:
         frame.at = self.again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Close:
     """The closing marker, where the format has one. The call itself has ended before."""
 

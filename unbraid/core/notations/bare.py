@@ -82,7 +82,7 @@ class BareArguments(CallNotation):
         return "{" + ",".join(f"{key(name)}:{written(decode(value))}" for name, value in arguments.items()) + "}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadBare(ReadObject):
     """Begins the arguments."""
 

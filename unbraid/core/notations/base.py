@@ -17,7 +17,7 @@ from ..machine.calls import Step
 from ..message import ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Place:
     """Where in a call a notation stands, for the step that reads it."""
 

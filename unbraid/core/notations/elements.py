@@ -71,7 +71,7 @@ class ElementArguments(CallNotation):
         return f"{self.mark}<{name}>{inside}{self.mark}</{name}>"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ElementRule:
     """The tags of elements."""
 
@@ -84,7 +84,7 @@ class ElementRule:
     """What may come after the last argument."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Tag:
     closing: bool
     name: str

@@ -45,7 +45,7 @@ class Arguments(CallNotation):
         return call.arguments
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ReadArguments(ReadObject):
     """Begins the arguments."""
 

@@ -7,6 +7,7 @@ far the value goes. Its whole state is a handful of plain values, however much h
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from .. import diagnostics
@@ -20,7 +21,16 @@ _STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
 _whitespace = re.compile(r"[ \t\n\r]*").match
 # Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
 _CHARS = r"[ !#-\[\]-\U0010ffff]*+"
-_in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
+
+
+def _compile_in_string(text: str, position: int) -> re.Match[str] | None:
+    """Compiled when first used, since that takes longer than importing all else here."""
+    global _in_string
+    _in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
+    return _in_string(text, position)
+
+
+_in_string: Callable[[str, int], re.Match[str] | None] = _compile_in_string
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')

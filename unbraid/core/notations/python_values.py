@@ -32,7 +32,15 @@ def _runs(quotes: str) -> Callable[..., re.Match[str] | None]:
     return re.compile(rf"(?:[^{char}\\]++|{_ESCAPE}{quoted})*+", re.DOTALL).match
 
 
-string_run = {quotes: _runs(quotes) for quotes in ("'", '"', "'''", '"""')}
+class _Runs(dict[str, Callable[..., re.Match[str] | None]]):
+    """The patterns by their quotes, each compiled when first used."""
+
+    def __missing__(self, quotes: str) -> Callable[..., re.Match[str] | None]:
+        self[quotes] = _runs(quotes)
+        return self[quotes]
+
+
+string_run = _Runs()
 """What of a string, by its quotes, can be read so far: characters and whole escapes."""
 
 

@@ -85,7 +85,7 @@ class TaggedArguments(CallNotation):
         return key, text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ValueRule:
     """What ends a value."""
 
@@ -96,7 +96,7 @@ class ValueRule:
     """That, and what else means something in its text."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TagRule:
     """The tags around each argument."""
 

@@ -1,0 +1,180 @@
+"""The layout of `unbraid`: imports run downwards, nothing goes in circles, folders and names stay readable.
+
+A new arrow between two packages is a decision. Make it in `MAY_IMPORT`, where a reviewer sees it.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+from ..support.places import ROOT
+from .modules import HOME, Module, cycles, imports, modules, top_level
+
+ORDER = (
+    ("errors",),
+    ("schema",),
+    ("core",),
+    ("tokens", "formats"),
+    ("parsing",),
+    ("constraints",),
+    ("models",),
+    ("templates",),
+    ("engines",),
+    ("speech",),
+    ("plugins", "server"),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+"""The packages, low to high. A module by itself (`errors.py`) is a package of its own here."""
+
+MAY_IMPORT = {
+    "errors": "",
+    "schema": "errors",
+    "core": "errors schema",
+    "tokens": "core",
+    "formats": "errors schema core",
+    "parsing": "errors core tokens formats",
+    "constraints": "errors schema core",
+    "models": "errors tokens",
+    "templates": "errors schema core tokens formats parsing models",
+    "engines": "errors core tokens constraints models templates",
+    "speech": "errors core tokens formats parsing constraints models templates engines",
+    "plugins": "errors core tokens formats parsing constraints engines",
+    "server": "errors core formats parsing constraints models templates engines speech",
+    "cli": "errors core formats parsing constraints templates speech server",
+    "__init__": "errors core tokens formats parsing constraints templates",
+    "__main__": "cli",
+}
+"""Which package may import which."""
+
+MOST_FILES = 14
+"""How many modules a folder may have before it needs folders of its own."""
+
+LOADED_WITHOUT = ("constraints", "templates", "engines", "server", "speech", "models", "plugins", "cli")
+"""What `import unbraid` leaves for later."""
+
+
+def arrows() -> set[tuple[str, str]]:
+    """Which package imports which today."""
+    found = {(top_level(one.source), top_level(one.target)) for one in imports() if one.target != HOME}
+    return {(source, target) for source, target in found if source != target}
+
+
+def allowed() -> set[tuple[str, str]]:
+    return {(source, target) for source, targets in MAY_IMPORT.items() for target in targets.split()}
+
+
+def listed(problems: Iterable[object]) -> str:
+    return "\n".join(["", *map(str, problems)])
+
+
+def test_a_package_imports_only_what_the_table_says() -> None:
+    may = allowed()
+    wrong = [
+        f"{one.file}:{one.line}: {top_level(one.source)} -> {top_level(one.target)} ({one.target})"
+        for one in imports()
+        if one.target != HOME
+        and top_level(one.source) != top_level(one.target)
+        and (top_level(one.source), top_level(one.target)) not in may
+    ]
+    assert not wrong, listed(wrong)
+
+
+def test_the_table_has_no_arrow_that_nothing_uses() -> None:
+    unused = sorted(allowed() - arrows())
+    assert not unused, listed(f"nothing in {source} imports {target}: take it out" for source, target in unused)
+
+
+def test_the_table_points_downwards() -> None:
+    level = {package: number for number, packages in enumerate(ORDER) for package in packages}
+    assert sorted(level) == sorted(MAY_IMPORT), "the order and the table name different packages"
+    upwards = [f"{source} -> {target}" for source, target in sorted(allowed()) if level[target] >= level[source]]
+    assert not upwards, listed(upwards)
+
+
+def test_the_table_names_every_package() -> None:
+    there = {top_level(name) for name in modules()}
+    assert there == set(MAY_IMPORT)
+
+
+def test_no_module_imports_unbraid_itself() -> None:
+    """`unbraid/__init__.py` collects what users call. Inside the package, import from where a name is defined."""
+    wrong = [one for one in imports() if one.target == HOME]
+    assert not wrong, listed(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = cycles({(one.source, one.target) for one in imports() if one.target != HOME})
+    assert not found, listed(" <-> ".join(circle) for circle in found)
+
+
+def test_no_folder_has_more_files_than_a_reader_can_survey() -> None:
+    counts: dict[str, int] = defaultdict(int)
+    for module in modules().values():
+        counts[module.path.parent.relative_to(ROOT).as_posix()] += 1
+    large = {folder: count for folder, count in counts.items() if count > MOST_FILES}
+    assert not large, listed(f"{folder}: {count} modules" for folder, count in large.items())
+
+
+def test_a_class_name_has_one_meaning_in_a_package() -> None:
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for module in modules().values():
+        for name, line in class_names(module):
+            places[top_level(module.name), name].append(f"{module.file}:{line}")
+    twice = [f"{name}: {', '.join(where)}" for (_, name), where in sorted(places.items()) if len(where) > 1]
+    assert not twice, listed(twice)
+
+
+def class_names(module: Module) -> list[tuple[str, int]]:
+    """The public classes of a module, those inside others and inside functions as well. A second definition of the same
+    class in the same module (`if TYPE_CHECKING: … else: …`) counts once."""
+    found = {node.name: node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)}
+    return [(name, line) for name, line in found.items() if not name.startswith("_")]
+
+
+def test_each_module_says_what_it_is_for() -> None:
+    silent = [module.file for module in modules().values() if not ast.get_docstring(module.tree)]
+    assert not silent, listed(silent)
+
+
+def test_importing_unbraid_loads_the_parser_and_the_formats_only() -> None:
+    """Constraints, templates and the normal form of schemas load when they are first used."""
+    heavy = [f"{HOME}.{name}" for name in LOADED_WITHOUT] + [f"{HOME}.schema.normal_form"]
+    assert set(heavy) <= set(modules()), "a module was renamed: name it here"
+    loaded = modules_after("import unbraid")
+    wrong = sorted(name for name in loaded if any(name == one or name.startswith(one + ".") for one in heavy))
+    assert not wrong, listed(wrong)
+
+
+def test_importing_unbraid_loads_no_other_package() -> None:
+    foreign = {name.split(".")[0] for name in modules_after("import unbraid")} - sys.stdlib_module_names - {HOME}
+    assert not foreign, listed(sorted(foreign))
+
+
+def modules_after(statement: str) -> set[str]:
+    """What a fresh interpreter has loaded after `statement` that it had not before. (`-I -S`: without what `site` loads
+    by itself.)"""
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules); {statement}; "
+        "print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        ({("a", "b"), ("b", "c")}, []),
+        ({("a", "b"), ("b", "a"), ("b", "c")}, [["a", "b"]]),
+        ({("a", "b"), ("b", "c"), ("c", "a"), ("d", "e"), ("e", "d")}, [["a", "b", "c"], ["d", "e"]]),
+    ],
+)
+def test_circles_are_found(edges: set[tuple[str, str]], expected: list[list[str]]) -> None:
+    assert cycles(edges) == expected

@@ -1,0 +1,137 @@
+"""The package as it is published: its extras, its pins, and an sdist from which `make test` can run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ..support.places import ROOT
+
+IN_SDIST = ("tests", "examples", "docs", "bench", "requirements", "scripts", "unbraid", "Makefile", ".ci")
+SPEECH_ONLY = {"av", "numpy", "onnxruntime", "python-multipart"}
+PRIVATE_PARTS_USED = ("jinja2", "onnxruntime")
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def required_by(extra: str) -> Iterator[Requirement]:
+    """What an extra brings, with what the extras that it names bring."""
+    for line in project()["optional-dependencies"][extra]:
+        requirement = Requirement(line)
+        if requirement.name == "unbraid":
+            for other in requirement.extras:
+                yield from required_by(other)
+        else:
+            yield requirement
+
+
+def names(extra: str) -> set[str]:
+    return {canonicalize_name(requirement.name) for requirement in required_by(extra)}
+
+
+def test_the_library_needs_nothing() -> None:
+    assert project()["dependencies"] == []
+
+
+def test_a_requirement_stands_in_one_extra() -> None:
+    lines = [line for extra in project()["optional-dependencies"].values() for line in extra]
+    once = [Requirement(line).name for line in lines if not line.startswith("unbraid[")]
+    assert sorted(once) == sorted(set(once))
+
+
+def test_the_text_server_brings_nothing_of_speech() -> None:
+    assert not names("server") & SPEECH_ONLY
+    assert names("speech") >= SPEECH_ONLY
+
+
+def test_all_is_all_that_users_can_ask_for() -> None:
+    extras = project()["optional-dependencies"]
+    assert names("all") == {name for extra in extras if extra != "test" for name in names(extra)}
+    assert names("all") < names("test")
+
+
+def test_what_is_used_in_private_has_an_upper_bound() -> None:
+    for requirement in required_by("all"):
+        if canonicalize_name(requirement.name) in PRIVATE_PARTS_USED:
+            assert any(bound.operator == "<" for bound in requirement.specifier), f"{requirement} has no upper bound"
+
+
+def test_the_pins_are_what_the_extras_ask_for() -> None:
+    lines = (ROOT / "requirements" / "test.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    pins = {canonicalize_name(name): version for name, version in pins.items()}
+    for requirement in required_by("test"):
+        version = pins.get(canonicalize_name(requirement.name))
+        assert version, f"requirements/test.txt does not pin {requirement.name}"
+        assert requirement.specifier.contains(version), f"{requirement} is pinned to {version}"
+
+
+def wanted() -> set[str]:
+    """What the sdist must hold: what git has of these folders, or all of them where there is no git (in an sdist)."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *IN_SDIST]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+    files = (path for name in IN_SDIST for path in [ROOT / name, *(ROOT / name).rglob("*")] if path.is_file())
+    return {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the sdist unpacks to."""
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    return Path(str(archive).removesuffix(".tar.gz"))
+
+
+def test_the_sdist_holds_all_that_its_tests_need(sdist: Path) -> None:
+    missing = {name for name in wanted() if not (sdist / name).is_file()}
+    assert not missing
+
+
+def test_the_tests_of_the_sdist_can_be_run(sdist: Path) -> None:
+    """`make test` has all its rules, and every test module can be imported from there."""
+    dry = subprocess.run(["make", "--dry-run", "test"], cwd=sdist, capture_output=True, text=True)
+    assert dry.returncode == 0, dry.stderr
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    collected = subprocess.run(command, cwd=sdist, env=_environment(sdist), capture_output=True, text=True)
+    assert collected.returncode == 0, collected.stdout[-4000:] + collected.stderr[-4000:]
+    assert re.search(r"[1-9]\d* tests? collected|[1-9]\d*/\d+ tests collected", collected.stdout)
+
+
+def _environment(sdist: Path) -> dict[str, str]:
+    """The tests' own, but with the `unbraid` of the sdist."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    before = kept.get("PYTHONPATH", "").split(os.pathsep)
+    others = [path for path in before if path and not (Path(path) / "unbraid").is_dir()]
+    return kept | {"PYTHONPATH": os.pathsep.join([str(sdist), *others])}
+
+
+def test_every_extra_that_a_message_names_is_there() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in (ROOT / "unbraid").rglob("*.py")
+        for name in re.findall(r"unbraid\[([a-z]+)\]", path.read_text(encoding="utf-8"))
+    }
+    unknown = {(path, name) for path, name in found if name not in project()["optional-dependencies"]}
+    assert not unknown
