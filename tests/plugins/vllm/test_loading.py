@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from unbraid.plugins import vllm as plugin
 
 from ...support.places import ROOT
 
@@ -22,19 +25,22 @@ def test_vllm_is_not_imported() -> None:
 def test_the_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, function = project["entry-points"]["vllm.general_plugins"]["unbraid"].partition(":")
-    assert module == "unbraid.plugins.vllm"
-    assert f"def {function}()" in (ROOT / module.replace(".", "/") / "__init__.py").read_text()
+    assert getattr(importlib.import_module(module), function) is plugin.register
 
 
-def test_without_vllm_it_says_so() -> None:
+def test_without_vllm_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
     if find_spec("vllm") is not None:
         pytest.skip("vLLM is installed")
-    with pytest.raises(ImportError, match=r"not installed: pip install 'vllm>=0\.32,<0\.33'"):
-        importlib.import_module("unbraid.plugins.vllm").register()
+    said = r"not installed: pip install 'vllm>=0\.32,<0\.33'"
+    with pytest.raises(ImportError, match=said):
+        plugin.register(required=True)
+    plugin.register()
+    assert re.search(said, caplog.text)
 
 
-def test_with_another_vllm_it_says_so(tmp_path: Path) -> None:
-    """One that has none of the modules."""
+@pytest.mark.parametrize("required", [True, False])
+def test_with_another_vllm_it_says_so(tmp_path: Path, required: bool) -> None:
+    """One that has none of the modules. It goes on without the plug-in, unless that was asked for as a file."""
     package = tmp_path / "vllm"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -42,8 +48,8 @@ def test_with_another_vllm_it_says_so(tmp_path: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.2\n")
     path = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]"
-    code = f"{path}; import unbraid.plugins.vllm as plugin; plugin.register()"
+    code = f"{path}; import unbraid.plugins.vllm as plugin; plugin.register(required={required})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == int(required)
     assert "made for vllm>=0.32,<0.33, and this vLLM (0.2) does not fit: " in done.stderr
     assert "vllm.tool_parsers.utils cannot be imported (No module named 'vllm.tool_parsers')" in done.stderr

@@ -27,17 +27,32 @@ from .hooks import HOOKS, SUPPORTED
 _log = logging.getLogger(__name__)
 
 
-def register() -> None:
-    """Make the formats known to vLLM. You can call it again. Raises ImportError if vLLM lacks what is needed."""
+def register(*, required: bool = False) -> None:
+    """Register the formats with vLLM. You can call it again.
+
+    required: raise ImportError if this vLLM does not fit. By default the problem is logged and vLLM goes on without the
+        plug-in, since vLLM calls this for everyone who has unbraid installed.
+    """
+    problem = _problem()
+    if problem is None:
+        importlib.import_module(f"{__name__}.parsers").register()
+    elif required:
+        raise ImportError(problem)
+    else:
+        _log.error("%s", problem)
+
+
+def _problem() -> str | None:
+    """Why the plug-in cannot work here; None if it can."""
     if find_spec("vllm") is None:
-        raise ImportError(f"unbraid's plug-in needs vLLM, which is not installed: pip install '{SUPPORTED}'")
+        return f"unbraid's plug-in needs vLLM, which is not installed: pip install '{SUPPORTED}'"
     installed = SUPPORTED.installed() or "of an unknown version"
     problems = broken_hooks(HOOKS)
     if problems:
-        raise ImportError(
+        return (
             f"unbraid's plug-in is made for {SUPPORTED}, and this vLLM ({installed}) does not fit: "
             f"{'; '.join(problems)}. Install a vLLM that it is made for, or a newer unbraid"
         )
     if not SUPPORTED.includes(installed):
         _log.warning("unbraid's plug-in was tested with %s; vLLM %s seems to fit", SUPPORTED, installed)
-    importlib.import_module(f"{__name__}.parsers").register()
+    return None

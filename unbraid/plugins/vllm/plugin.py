@@ -17,7 +17,7 @@ def _register() -> None:
         package = importlib.import_module("unbraid.plugins.vllm")
     finally:
         sys.path.remove(root)
-    package.register()
+    package.register(required=True)
 
 
 _register()
