@@ -7,27 +7,15 @@ from __future__ import annotations
 
 import random
 
-from unbraid.constraints import schema_grammar as schema_nodes
-from unbraid.constraints.language import (
-    Chars,
-    Choice,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-)
-from unbraid.constraints.schema_grammar import SchemaNodes
+from unbraid.constraints import schema_grammar
+from unbraid.constraints.language import Json, Language, Lexeme, Rule, TextExcept, Token
+from unbraid.constraints.schema_grammar import SchemaGrammar
+from unbraid.schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
 _DEEP, _DEEPEST = 60, 150
 # Spellings that llguidance's own JSON does not know; each value has another.
-_UNKNOWN = (schema_nodes._UNICODE, schema_nodes._EXPONENT)
+_UNKNOWN = (schema_grammar._UNICODE, schema_grammar._EXPONENT)
 
 
 class Derivation:
@@ -35,7 +23,7 @@ class Derivation:
 
     def __init__(self, language: Language, random: random.Random) -> None:
         self._root, self._random = language.root, random
-        self._schemas = SchemaNodes()
+        self._schemas = SchemaGrammar()
         for node in language.nodes():
             if isinstance(node, Json):
                 self._schemas.node(node)
@@ -83,6 +71,7 @@ class Derivation:
                 return self._text(item)
             case Rule(name):
                 return self._text(self._rules[name])
+        raise AssertionError(node)
 
     def _char(self, node: Chars) -> str:
         known = [char for char in _LETTERS if node.holds(char)]

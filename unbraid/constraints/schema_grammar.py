@@ -1,6 +1,10 @@
-"""A JSON schema as the language of its values, for dialects that have no schemas of their own.
+"""JSON schemas as grammar rules, for the dialects that have no schemas of their own.
 
-Properties come in the order of the schema, and those that it does not name after them.
+A schema in normal form becomes nodes of the language: one method of `ValueGrammar` for each form. Properties come in
+the order of the schema, and those that it does not name after them. Whitespace stands after an item and before its
+comma, so that the next character always says what comes.
+
+Notations that write values in another way than JSON (`notations/bare.py`) override how strings and keys are written.
 """
 
 from __future__ import annotations
@@ -10,36 +14,31 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Seq
 
-from ..schema.checks import InvalidSchema
-from ..schema.normal_form import (
+from ..errors import InvalidSchema
+from ..schema.forms import (
     ANYTHING,
-    Algebra,
     AnyOf,
     Arrays,
     Form,
+    NullOrBoolean,
     Numbers,
     Objects,
-    Plain,
     Ref,
     Strings,
     Values,
     any_of,
     one_pattern,
 )
-from .language import (
+from ..schema.normal_form import Normalizer
+from ..schema.regular import (
     ANY,
     NOTHING,
     Chars,
     Choice,
-    Json,
-    Lexeme,
     Node,
     Repeat,
-    Rule,
     Sequence,
     Text,
-    TextExcept,
-    Unenforced,
     all_but,
     among,
     chars,
@@ -48,6 +47,7 @@ from .language import (
     sequence,
     without,
 )
+from .language import Json, Lexeme, Rule, TextExcept, Unenforced
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
 SPACE = Lexeme(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
@@ -72,8 +72,8 @@ _STEPS = 8
 _LONGEST_NAME = 60
 
 
-class SchemaNodes:
-    """Makes schemas into nodes. The rules that these refer to are collected in `rules`."""
+class SchemaGrammar:
+    """Makes schemas into nodes, each schema once. The rules that these refer to are collected in `rules`."""
 
     prefix = "json"
     """What the names of the rules begin with."""
@@ -93,23 +93,23 @@ class SchemaNodes:
                 raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
         return self._known[key]
 
-    def one(self, value: Json, name: str) -> OneSchema:
-        return OneSchema(self, value, name)
+    def one(self, value: Json, name: str) -> ValueGrammar:
+        return ValueGrammar(self, value, name)
 
 
-class OneSchema:
+class ValueGrammar:
     """Makes one schema into a node."""
 
-    def __init__(self, all: SchemaNodes, value: Json, name: str) -> None:
+    def __init__(self, all: SchemaGrammar, value: Json, name: str) -> None:
         self._all, self._rules, self._name = all, all.rules, name
-        self._algebra = Algebra(value.schema, value.where, self._note)
+        self._normalizer = Normalizer(value.schema, value.where, self._note)
         self._refs: dict[str, Node | None] = {}
         self._where, self._without = value.where, value.without
         self._spelling = value.without, value.python
         self._words = _PYTHON if value.python else {}
 
     def root(self) -> Node:
-        node = self._node(self._algebra.root())
+        node = self._node(self._normalizer.root())
         if node is None:
             raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
         return node
@@ -131,7 +131,7 @@ class OneSchema:
                 return self._anything()
             case False:
                 return None
-            case Plain(_, kind):
+            case NullOrBoolean(_, kind):
                 return choice(*map(self._word, (None,) if kind == "null" else (True, False)))
             case Values(values):
                 return choice(*map(self._word, values))
@@ -165,7 +165,7 @@ class OneSchema:
         if pointer not in self._refs:
             name = f"{self._name}-ref-{len(self._refs)}"
             self._refs[pointer] = Rule(name)
-            target = self._algebra.target(pointer)
+            target = self._normalizer.target(pointer)
             assert target is not None, "nothing is being made any more"
             node = self._node(target)
             if node is None:
@@ -260,7 +260,7 @@ def _quoted(characters: Node) -> Node:
 
 
 def spaced(node: Node) -> Node:
-    """With whitespace before it, unless it is missing."""
+    """The node with whitespace before it, unless it is empty."""
     match node:
         case Repeat(item, 0, 1):
             return maybe(SPACE, item)
