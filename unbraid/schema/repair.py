@@ -49,9 +49,11 @@ def repair(schema: object, where: str) -> tuple[Schema, list[Repair]]:
 
 
 def warn(repairs: Iterable[Repair]) -> None:
-    """Warn of each change, on behalf of the code that called this library. By Python's default filter, the same mistake is
-    shown once. What was shown is remembered here, within bounds: Python's own memory would grow with every name that a
-    client makes up."""
+    """Warn of each change, on behalf of the code that called this library.
+
+    Python's default filter shows the same mistake once. What was shown is remembered here, within bounds: Python's own
+    memory would grow with every name that a client makes up.
+    """
     frame = sys._getframe(1)
     package = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
