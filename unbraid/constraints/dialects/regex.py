@@ -66,9 +66,9 @@ class _Printer:
             case Sequence(items):
                 return "".join(self._each(items))
             case Choice(items):
-                ways = dict.fromkeys(self._each(items))
-                some = "|".join(way for way in ways if way)
-                return f"(?:{some}){'?' if '' in ways else ''}" if some else ""
+                options = dict.fromkeys(self._each(items))
+                some = "|".join(filter(None, options))
+                return f"(?:{some}){'?' if '' in options else ''}" if some else ""
             case Repeat(item, least, most):
                 written = self.expression(item)
                 if not written or most == 0:
@@ -113,11 +113,11 @@ def text_except(node: TextExcept) -> str:
     """Text without forbidden words: its automaton as an expression, by eliminating one state after the other."""
     states = automaton(node.without)
     end = len(states)
-    ways: dict[tuple[int, int], str] = {}
+    edges: dict[tuple[int, int], str] = {}
 
-    def add(source: int, target: int, way: str) -> None:
-        known = ways.get((source, target))
-        ways[source, target] = way if known is None else f"{known}|{way}"
+    def add(source: int, target: int, edge: str) -> None:
+        known = edges.get((source, target))
+        edges[source, target] = edge if known is None else f"{known}|{edge}"
 
     for at, state in enumerate(states):
         add(at, 0, char_class(all_but(*state.moves, *state.forbidden)))
@@ -126,14 +126,14 @@ def text_except(node: TextExcept) -> str:
         if not (node.clean_end and state.pending):
             add(at, end, "")
     for gone in range(len(states) - 1, 0, -1):
-        loop = f"(?:{ways[gone, gone]})*" if (gone, gone) in ways else ""
-        sources = [(source, way) for (source, target), way in ways.items() if target == gone != source]
-        targets = [(target, way) for (source, target), way in ways.items() if source == gone != target]
-        ways = {pair: way for pair, way in ways.items() if gone not in pair}
+        loop = f"(?:{edges[gone, gone]})*" if (gone, gone) in edges else ""
+        sources = [(source, edge) for (source, target), edge in edges.items() if target == gone != source]
+        targets = [(target, edge) for (source, target), edge in edges.items() if source == gone != target]
+        edges = {pair: edge for pair, edge in edges.items() if gone not in pair}
         for source, before in sources:
             for target, after in targets:
                 add(source, target, f"(?:{before}){loop}(?:{after})")
-    return f"(?:{ways[0, 0]})*(?:{ways[0, end]})"
+    return f"(?:{edges[0, 0]})*(?:{edges[0, end]})"
 
 
 def char_class(node: Chars) -> str:

@@ -53,17 +53,17 @@ class _Elements:
         kinds = kinds_among(parameters.schema, schemas)
         where = parameters.values(key, kinds).where
         if parameters.strict and kinds & _NESTING:
-            parameters.note(where, "what is inside is held to its types alone")
-        held = parameters.strings(key, self._string) if STRING in kinds else []
-        if held and kinds != {STRING} and any(isinstance(one, TextExcept) for one in held):
+            parameters.note(where, "only the types of what is inside are enforced")
+        strings = parameters.strings(key, self._string) if STRING in kinds else []
+        if strings and kinds != {STRING} and any(isinstance(one, TextExcept) for one in strings):
             parameters.note(where, "the length of a string is not enforced beside other types")
-            held = None
-        if held is None:
+            strings = None
+        if strings is None:
             return self._element(key, schemas)
         scalars: list[Node] = []
         if some := kinds - {STRING} - _NESTING:
             scalars = [parameters.values(key, some), *([] if STRING in kinds else parameters.words(key))]
-        return self._options(key, schemas, kinds, held, scalars)
+        return self._options(key, schemas, kinds, strings, scalars)
 
     def _element(self, name: str | None, schemas: Sequence[object]) -> Node:
         """What stands in an element that one of these schemas is about, and its closing tag: that of this name, or,
@@ -141,7 +141,7 @@ class _Elements:
         return schemas_inside(self.parameters.schema, schemas, _UNNAMED if key is None else key)
 
     def _string(self, form: Strings | str) -> Node | None:
-        """A string that is held to something, or what a pattern matches; None where it might hold a tag."""
+        """A constant, or strings with a length or a pattern; None where they might contain a tag."""
         if isinstance(form, str):
             return None if self.begin in form else Text(form)
         if not form.patterns:

@@ -40,9 +40,9 @@ def arguments(notation: object, call: CallContext) -> Node:
         kinds = parameters.kinds(key)
         options: list[Node] = []
         if "string" in kinds:
-            held = parameters.strings(key, string)
-            options += [Lexeme(sequence(quote, one, quote)) for one in held or [Repeat(_CHAR)]]
-            if held is None:
+            strings = parameters.strings(key, string)
+            options += [Lexeme(sequence(quote, one, quote)) for one in strings or [Repeat(_CHAR)]]
+            if strings is None:
                 options.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
         if others := kinds - {"string"}:
             options.append(replace(parameters.values(key, others), python=True))

@@ -42,7 +42,7 @@ class Tagged:
     # --- How characters are written ------------------------------------------------------------------------------
 
     def any_string(self) -> list[Node]:
-        """Any string, in each of the ways in which it may be written."""
+        """Any string, in each form that it may be written in."""
         return [TextExcept(self.ends)]
 
     def string(self, text: str) -> Node | None:
