@@ -19,6 +19,14 @@ class InvalidTools(UnbraidError):
     """`tools` is not a list of function definitions; the message says which one and why."""
 
 
+class InvalidSchema(UnbraidError):
+    """A JSON schema that no constraint can be made of; the message says where and what to change."""
+
+
+class SchemaWarning(UserWarning):
+    """A JSON schema has a mistake in it. It is read as what was probably meant; the message says where and how."""
+
+
 class InvalidFormat(UnbraidError):
     """A grammar that contradicts itself; the message says where."""
 

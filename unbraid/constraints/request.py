@@ -1,4 +1,8 @@
-"""What a request asks of the response, in the words of the chat API, checked and made plain."""
+"""What a request asks of the response, in the words of the chat API: read and checked.
+
+Schemas of strict tools and of the answer are checked here, so that what cannot be enforced is said before anything is
+built. The schemas of tools have been repaired by `Tools`; that of the answer is repaired here.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ from typing import Any, Literal
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..errors import InvalidTools, UnbraidError
-from .schema_export import Schema, check
+from ..schema.checks import check
+from ..schema.repair import repair, warn
+from ..schema.types import Schema
 
 ToolChoice = str | Mapping[str, Any]
 Mode = Literal["none", "auto", "required"]
@@ -113,8 +119,10 @@ def _answer(response_format: Mapping[str, Any] | None) -> tuple[Schema, str] | N
             return ANY_OBJECT, "response_format"
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             where = "response_format.json_schema.schema"
-            _check(json.dumps(schema), where)
-            return schema, where
+            repaired, repairs = repair(schema, where)
+            warn(repairs)
+            _check(json.dumps(repaired), where)
+            return repaired, where
     raise UnbraidError(
         'response_format is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": '
         f'{{"name": …, "schema": {{…}}}}}}, not {response_format!r:.200}'

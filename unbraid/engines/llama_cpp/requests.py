@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from ...constraints import Constraint
-from ...constraints.dialects.gbnf import too_open
+from ...constraints.dialects.gbnf import shown
+from ...constraints.dialects.printed import Printed
+from ...constraints.language import Token
 from ...core.vocabulary import WholeVocabulary
+from ...schema.regular import Chars, Text
 from ..base import Unsupported
 from ..retokenize import spell
 
@@ -26,100 +26,46 @@ def missing_tokens(vocabulary: WholeVocabulary, text: str, told: bytes, count: i
     return exact or spell(vocabulary, before) or ()
 
 
-_fields: WeakKeyDictionary[Constraint, dict[str, Any]] = WeakKeyDictionary()
-
-
 def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None) -> dict[str, Any]:
     """The fields of a request that say the constraint.
 
-    A grammar that llama.cpp cannot read is refused by itself. But some things it takes without enforcing anything, some
-    would keep it busy for minutes over one token, and where a grammar leaves it no token to choose, the whole process
-    ends: those are refused here.
+    Some grammars would keep llama.cpp busy for minutes over one token, and where a grammar leaves it no token to
+    choose, the whole process ends: those are refused here.
     """
-    if constraint not in _fields:
-        _fields[constraint] = constraint.to_llama_cpp()
-    fields = _fields[constraint]
-    grammar = fields.get("grammar")
-    if not isinstance(grammar, str) or not grammar or grammar.startswith("%llguidance"):
-        raise Unsupported("llama.cpp enforces no constraint but one in GBNF: give it a grammar that is, or none")
-    if fields.get("grammar_lazy") and not fields.get("grammar_triggers"):
-        raise Unsupported("llama.cpp enforces no lazy grammar that nothing triggers: name what does")
-    where = too_open(grammar)
+    found = constraint.llama_cpp
+    where = found.printed.too_ambiguous
     if where is not None:
         raise Unsupported(
-            f"{where} leaves too many ways open at once to be enforced by llama.cpp, which follows them all: give it "
-            "fewer alternatives and optional properties, or a simpler pattern"
+            f"{where} leaves too many alternatives open at once for llama.cpp, which follows them all: give it fewer "
+            "alternatives and optional properties, or a simpler pattern"
         )
-    dead_end = None if vocabulary is None else _dead_end(grammar, vocabulary)
+    dead_end = None if vocabulary is None else _dead_end(found.printed, vocabulary)
     if dead_end is not None:
         raise Unsupported(f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out")
-    return fields
+    return found.fields
 
 
-_PARTS = re.compile(
-    r"""
-    (?P<comment>\#[^\n]*)
-    | (?P<rule>[\w-]+\s*::=)
-    | (?P<sign>[()|])
-    | (?P<name>[A-Za-z][\w-]*)
-    | "(?P<text>(?:\\.|[^"\\])*)"
-    | \[(?P<members>(?:\\.|[^\]\\])*)\]
-    | <\[(?P<token>\d+)\]>
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_CHARACTER = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))|(.)", re.DOTALL)
-_SHORT = {"n": "\n", "r": "\r", "t": "\t"}
-
-
-def _dead_end(grammar: str, vocabulary: WholeVocabulary) -> str | None:
-    """A part of the grammar that the vocabulary cannot spell, where nothing else may come: a text, a token, or a set
-    with no character that it can."""
+def _dead_end(printed: Printed[str], vocabulary: WholeVocabulary) -> str | None:
+    """Something in the grammar that the vocabulary cannot spell, where nothing else may come."""
 
     @cache
     def can_spell(char: str) -> bool:
         return spell(vocabulary, char.encode("utf-8", "surrogatepass")) is not None
 
-    def begins(part: re.Match[str]) -> bool:
-        text, members, token = part.group("text", "members", "token")
-        if token:
-            return vocabulary.token_bytes(int(token)) is not None
-        if members:
-            return members[0] == "^" or any(map(can_spell, _characters(members.replace("-", ""))))
-        return all(map(can_spell, next(_characters(text or ""), "")))
+    def can_begin(leaf: Text | Chars | Token) -> bool:
+        match leaf:
+            case Text(text):
+                return can_spell(text[0])
+            case Chars():
+                return leaf.excluded or any(can_spell(chr(end)) for ends in leaf.ranges for end in ends)
+            case Token():
+                return any(vocabulary.token_bytes(token) is not None for token in leaf.ids)
 
-    def ends(part: re.Match[str]) -> bool:
-        return all(map(can_spell, _characters(part["text"] or "")))
-
-    barred: str | None = None  # the first of the ways that cannot be gone; none where one can
-    depth, first = 0, False
-    for part in _PARTS.finditer(grammar):
-        if part["comment"]:
-            continue
-        if part["rule"]:
-            if barred:
-                return barred
-            barred, depth, first = "", 0, True
-        elif part["sign"]:
-            depth += {"(": 1, ")": -1, "|": 0}[part["sign"]]
-            first = part["sign"] == "|" and depth == 0
-        elif part["name"] or begins(part):
-            if part["text"] and not ends(part):
-                return part[0]
-            barred, first = (None if first else barred), False
-        elif not first:
-            return part[0]
-        else:
-            barred, first = (barred if barred is None else barred or part[0]), False
-    return barred or None
-
-
-def _characters(text: str) -> Iterator[str]:
-    """What stands in a text or a set; only the ends of ranges."""
-    for found in _CHARACTER.finditer(text):
-        x, u, wide, short, plain = found.groups()
-        code = x or u or wide
-        try:
-            yield chr(int(code, 16)) if code else plain or _SHORT.get(short, short)
-        except (ValueError, OverflowError):
-            return  # llama.cpp says what is wrong with it
+    for point in printed.points:
+        possible = [leaf for leaf in point.next if can_begin(leaf)]
+        if point.only and not possible:
+            return shown(point.next[0])
+        for leaf in possible:
+            if isinstance(leaf, Text) and not all(map(can_spell, leaf.text)):
+                return shown(leaf)
+    return None
