@@ -27,7 +27,7 @@ from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transc
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.sessions import Runtime
-from unbraid.templates.prompt.encoding import encoder
+from unbraid.templates import encoder
 from unbraid.tokens import vocabulary
 
 from ..support.in_loop import until

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnbraidError
-from ..templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from ..templates import TokenizerFiles, load_tokenizer
 from . import EngineError
 from .http import Address
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from ..core.vocabulary import Vocabulary, WholeVocabulary
-from ..tokens.weak_cache import Remembered
+from ..tokens.weak_cache import WeakCache
 
 
 def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
@@ -44,7 +44,7 @@ def spell_most(vocabulary: WholeVocabulary, data: bytes) -> tuple[int, ...]:
     return next((found for found in tries if found is not None), ())
 
 
-@Remembered
+@WeakCache
 def _ordinary(vocabulary: WholeVocabulary) -> dict[bytes, int]:
     """The tokens that are ordinary text, by their bytes."""
     of, special = vocabulary.token_bytes, vocabulary.special
@@ -59,6 +59,6 @@ def _ordinary(vocabulary: WholeVocabulary) -> dict[bytes, int]:
     return found
 
 
-@Remembered
+@WeakCache
 def _longest(vocabulary: WholeVocabulary) -> int:
     return max(map(len, _ordinary(vocabulary)), default=0)

@@ -19,8 +19,7 @@ from ..core.machine.detokenizer import Detokenizer
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..speech.transcriber import Transcriber
-from ..templates import Encoder, PromptBuilder, PromptTooLarge
-from ..templates.marks import clean
+from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
@@ -141,7 +140,7 @@ class Service:
             return text
         if self.longest is not None and len(text) > self.longest:
             raise PromptTooLarge(f"a prompt of {len(text)} characters cannot fit the model's context")
-        ids = tuple(self.encoder.encode(self.encoder.controls.mark_rest(clean(text))))
+        ids = tuple(self.encoder.encode(self.encoder.controls.mark_all(sanitize_text(text))))
         return ids if self.bos is None or ids[:1] == (self.bos,) else (self.bos, *ids)
 
     def text_of(self, prompt: str | tuple[int, ...]) -> str:

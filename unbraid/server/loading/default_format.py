@@ -10,7 +10,7 @@ from ...core.grammar import Format
 from ...errors import UnbraidError
 from ...formats import find
 from ...templates import ChatTemplate
-from ...templates.detection import Given, detect_in
+from ...templates.detection import DetectionInput, detect_in
 
 _log = logging.getLogger(__name__)
 _PLAIN = Format("plain")
@@ -24,7 +24,7 @@ def default_format(templates: Mapping[str, ChatTemplate], response_template: obj
         _log.info("format hermes, since there is no chat template to tell it by")
         return find("hermes")
     try:
-        found = detect_in(Given(templates, response_template))
+        found = detect_in(DetectionInput(templates, response_template))
     except UnbraidError as error:
         _log.warning("the format cannot be told (%s), so all output is content; %s", error, _NAME_IT)
         return _PLAIN

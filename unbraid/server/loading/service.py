@@ -20,9 +20,18 @@ from ...engines.retokenize import is_whole
 from ...errors import UnbraidError
 from ...models import DEFAULT
 from ...speech.loading import ChosenListener, load_chosen
-from ...templates import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, from_source, load_templates
-from ...templates.sources import BUILT_IN
-from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from ...templates import (
+    BUILT_IN,
+    ChatTemplate,
+    Encoder,
+    PromptBuilder,
+    TokenizerFiles,
+    built_in,
+    encoder,
+    from_source,
+    load_templates,
+    load_tokenizer,
+)
 from ..audio_input import placeholder_hook
 from ..service import Service
 from ..settings import Options

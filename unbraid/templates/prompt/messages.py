@@ -1,4 +1,9 @@
-"""Chat messages as clients send them, checked and brought to one form; what each template wants, `shape` knows."""
+"""Chat messages as clients send them, checked and brought to one form.
+
+The form is OpenAI's, narrowed: content is a text, arguments are JSON text, the role `function` is `tool`. What a
+particular template wants instead is the business of `TemplateCapabilities.adapt`. Errors name the field
+(`messages[2].content`), since clients see them.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..control_tokens import ControlTokens
 from ..errors import InvalidMessages
-from ..marks import Controls, cleaned
+from ..sanitize import sanitize
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PartHook = Callable[[Mapping[str, Any], str], str]
-"""A part of a content that is no text, and where it stands (`messages[2].content[0]`), to what stands for it in the
-prompt. The control tokens in that are meant."""
+"""Takes a part of a content that is no text (an image, a recording) and its place (`messages[2].content[0]`). Returns
+the text for the prompt; control tokens in it are meant as tokens."""
 
 _OURS = ("eot", "tts_content")
 
 
-class Reader:
-    """Reads messages into one form: the content is text, arguments are JSON text, results have the name of their
-    function; whatever else a message holds is kept for the template."""
+class MessageReader:
+    """Reads messages: content is text, arguments are JSON text, results carry the name of their function. All other
+    fields of a message are kept for the template."""
 
-    def __init__(self, controls: Controls, part_hook: PartHook | None = None) -> None:
+    def __init__(self, controls: ControlTokens, part_hook: PartHook | None = None) -> None:
         self._controls = controls
         self._hook = part_hook
 
@@ -47,7 +53,7 @@ class Reader:
         role = message.get("role")
         if role not in ROLES:
             raise InvalidMessages(f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}")
-        one = {str(key): cleaned(value) for key, value in message.items() if key not in (*_OURS, "content")}
+        one = {str(key): sanitize(value) for key, value in message.items() if key not in (*_OURS, "content")}
         one["role"] = "tool" if role == "function" else role
         if role != "assistant" and one.pop("tool_calls", None):
             raise InvalidMessages(f"{where}.tool_calls: only a message of the assistant has tool calls")
@@ -68,11 +74,11 @@ class Reader:
         if calls is not None and not isinstance(calls, list):
             raise InvalidMessages(f"{where}.tool_calls must be a list, not {type(calls).__name__}")
         if calls:
-            one["tool_calls"] = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
+            one["tool_calls"] = [_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
         speech = message.get("tts_content")
         if isinstance(speech, Mapping) and isinstance(speech.get("tts_text"), str):
-            # What was spoken is what was said; the codes are not shown again.
-            one["content"] += cleaned(speech["tts_text"])
+            # The spoken text is content. The audio codes are not shown to the model again.
+            one["content"] += sanitize(speech["tts_text"])
         elif speech is not None:
             raise InvalidMessages(f"{where}.tts_content must be an object with tts_text")
 
@@ -80,7 +86,7 @@ class Reader:
         if content is None:
             return ""
         if isinstance(content, str):
-            return str(cleaned(content))
+            return str(sanitize(content))
         if not isinstance(content, Sequence) or isinstance(content, bytes):
             raise InvalidMessages(f"{where} must be a string or a list of parts, not {type(content).__name__}")
         written = ""
@@ -93,7 +99,7 @@ class Reader:
 
     def _part(self, part: object, where: str) -> tuple[str, bool]:
         if isinstance(part, str):
-            return cleaned(part), True
+            return sanitize(part), True
         if not isinstance(part, Mapping):
             raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}")
         kind = part.get("type", "text")
@@ -101,13 +107,13 @@ class Reader:
             text = part.get(kind)
             if not isinstance(text, str):
                 raise InvalidMessages(f"{where}.{kind} must be a string, not {type(text).__name__}")
-            return cleaned(text), True
+            return sanitize(text), True
         if self._hook is None:
             raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text")
-        return self._controls.mark(cleaned(self._hook(part, where))), False
+        return self._controls.mark(sanitize(self._hook(part, where))), False
 
 
-def _call(call: object, where: str) -> dict[str, Any]:
+def _read_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call, Mapping):
         raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}")
     function = call.get("function")
@@ -129,7 +135,7 @@ def _call(call: object, where: str) -> dict[str, Any]:
 
 
 def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Tools as templates know them, each in its `function`; None where there are none."""
+    """Tools in the form that templates expect, each under `function`; None if there are none."""
     if not tools:
         return None
-    return [cleaned(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
+    return [sanitize(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
