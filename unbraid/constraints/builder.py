@@ -129,7 +129,9 @@ class _Builder:
     def _transcript(self, transcript: grammar.TranscriptMarkup) -> Node:
         """The language, the task, and then text without times or text between times."""
         if self.request.answer is not None:
-            raise UnbraidError(f"format {self.format.name!r} is no JSON: leave `response_format` out")
+            raise UnbraidError(
+                f"format {self.format.name!r} is no JSON: leave `response_format` out", field="response_format"
+            )
         tokens = {text: token for token, (_, text) in self.program.codes.items()}
 
         def one_of(texts: Iterable[str]) -> Node:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..errors import InvalidTools
+from ..errors import InvalidTools, about
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _ONE_SCHEMA = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
@@ -27,9 +27,12 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         self._parameters: dict[str, Mapping[str, Any]] = {}
         self._strict: set[str] = set()
         for index, definition in enumerate(definitions):
-            name, parameters, strict = _function(index, definition)
+            with about(f"tools[{index}]"):
+                name, parameters, strict = _function(index, definition)
             if self._parameters.get(name, parameters) != parameters:
-                raise InvalidTools(f"tools[{index}]: {name!r} is defined twice, with different parameters")
+                raise InvalidTools(
+                    f"tools[{index}]: {name!r} is defined twice, with different parameters", field=f"tools[{index}]"
+                )
             self._parameters[name] = parameters
             if strict:
                 self._strict.add(name)
@@ -72,20 +75,21 @@ def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any], b
     if "function" in definition:
         function, where = definition["function"], f"{where}.function"
         if not isinstance(function, Mapping):
-            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}")
+            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}", field=where)
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTools(f"{where} has no name: give it a non-empty string")
-    where = f"{where} ({name!r})"
+        raise InvalidTools(f"{where} has no name: give it a non-empty string", field=f"{where}.name")
+    path, where = where, f"{where} ({name!r})"
     parameters = function.get("parameters")
     if parameters is None:
         parameters = {}
-    _check_schema(parameters, f"{where}.parameters", 0)
-    if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
-        raise InvalidTools(f'{where}.parameters must be a JSON schema of type "object"')
+    with about(f"{path}.parameters"):
+        _check_schema(parameters, f"{where}.parameters", 0)
+        if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
+            raise InvalidTools(f'{where}.parameters must be a JSON schema of type "object"')
     strict = function.get("strict")
     if strict not in (None, True, False):
-        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}")
+        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}", field=f"{path}.strict")
     return name, parameters, bool(strict)
 
 

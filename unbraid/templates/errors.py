@@ -12,9 +12,13 @@ class PromptError(UnbraidError):
 class InvalidMessages(PromptError):
     """Messages that no template could be given; the error says which one (`messages[2]`) and why."""
 
+    field = "messages"
+
 
 class PromptTooLarge(PromptError):
     """Text that no context could hold, seen before it is cut into tokens."""
+
+    field = "messages"
 
 
 class TemplateError(PromptError):
