@@ -18,7 +18,7 @@ from unbraid.constraints.dialects.gbnf import to_ebnf, to_gbnf, too_open
 from unbraid.constraints.language import Json, Language
 from unbraid.constraints.schema_export import InvalidSchema
 from unbraid.engines import Unsupported
-from unbraid.engines.llama_cpp.requests import constraint_fields
+from unbraid.engines.llama_cpp.constraint_fields import constraint_fields
 
 from .grammar_engines import LlamaCppGrammar
 from .schema_corpus import INTEGER, STRING, array, deep, obj, string

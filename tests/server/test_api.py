@@ -23,6 +23,7 @@ from unbraid.tokens import vocabulary
 
 from ..support.real_tokenizers import encode, qwen3_huggingface
 from ..support.running_server import RunningServer, folded, service_of
+from ..support.waiting import PATIENCE
 from ..templates.prompt_models import qwen3_config
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
@@ -60,7 +61,7 @@ class Scripted:
         self.choose = lambda _: script(ids, chunks=chunks, ending=ending)
 
     def post(self, path: str, **body: Any) -> Any:
-        response = httpx.post(f"{self.server.url}/v1{path}", json=body, timeout=20)
+        response = httpx.post(f"{self.server.url}/v1{path}", json=body, timeout=PATIENCE)
         assert response.status_code == 200, response.text
         return response.json()
 
@@ -70,7 +71,7 @@ class Scripted:
 
     def chunks(self, path: str = "/chat/completions", **body: Any) -> list[Any]:
         asks = body if "prompt" in body else {"messages": HELLO, **body}
-        response = httpx.post(f"{self.server.url}/v1{path}", json={"stream": True, **asks}, timeout=20)
+        response = httpx.post(f"{self.server.url}/v1{path}", json={"stream": True, **asks}, timeout=PATIENCE)
         *events, done, rest = response.text.split("\n\n")
         assert (done, rest) == ("data: [DONE]", ""), response.text
         return [json.loads(event.removeprefix("data: ")) for event in events]

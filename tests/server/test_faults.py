@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,6 +14,7 @@ from unbraid.engines import EngineDown, EngineError, EngineFailed, PromptTooLong
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 
 from ..support.running_server import RunningServer, service_of, serving
+from ..support.waiting import PATIENCE, wait_for
 
 CHAT = "/v1/chat/completions"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
@@ -31,7 +31,7 @@ class Playing:
 
     def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(self.server.url + path, content=content, timeout=20, **more)
+        return httpx.post(self.server.url + path, content=content, timeout=PATIENCE, **more)
 
     def chat(self, **more: Any) -> httpx.Response:
         return self.post({"messages": HELLO, **more})
@@ -198,7 +198,7 @@ def test_too_many_prompts(playing: Playing, body: dict[str, Any]) -> None:
 def test_a_body_that_is_announced_too_large(playing: Playing) -> None:
     """It is refused at once, and not waited for."""
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
         assert connection.recv(12) == b"HTTP/1.1 413"
 
@@ -328,13 +328,6 @@ def test_failing_in_the_middle_of_a_whole_reply(playing: Playing) -> None:
 # Clients that leave, and a server that is to end
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("pieces", [0, 3])
 @pytest.mark.parametrize("n", [1, 3])
@@ -358,10 +351,11 @@ def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytes
     metrics = playing.server.service.metrics
     aborted = metrics.aborted.labels(CHAT)
     before = aborted._value.get()
+    wait_for(lambda: metrics.in_flight._value.get() == 0)
     port = int(playing.server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
-        time.sleep(0.2)
+        wait_for(lambda: metrics.in_flight._value.get() == 1)
     wait_for(lambda: aborted._value.get() == before + 1)
     assert "should not have happened" not in caplog.text
 

@@ -12,6 +12,7 @@ is for text engines: a subclass writes `parse`, which fills in the counts and th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -90,6 +91,12 @@ class OutputReader(Reader[Chunk, Finish]):
         if self._stops is not None and self._stops.found is not None:
             return replace(finish, reason="stop", stopped_by=self._stops.found)
         return finish
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Pieces of ids as one."""
+    ids = tuple(token for piece in pieces for token in piece.ids)
+    return Piece(ids, logprobs=tuple(one for piece in pieces for one in piece.logprobs))
 
 
 _REASONS: dict[str, FinishReason] = {"length": "length", "limit": "length", "abort": "abort", "none": "abort"}
