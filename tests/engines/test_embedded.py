@@ -21,6 +21,7 @@ from unbraid.constraints.language import Json, Language
 from unbraid.engines import (
     Audio,
     EngineDown,
+    EngineError,
     EngineFailed,
     Finish,
     Generation,
@@ -409,12 +410,14 @@ def test_what_is_refused(engine: EmbeddedEngine) -> None:
     prompt = chat(engine, "Hello")
     room = CONTEXT - len(prompt)
 
-    def refused(error: type[Exception], match: str, prompt: Any = prompt, **options: Any) -> None:
-        with pytest.raises(error, match=match):
+    def refused(error: type[EngineError], match: str, prompt: Any = prompt, **options: Any) -> str | None:
+        with pytest.raises(error, match=match) as raised:
             asyncio.run(collect(engine, prompt, **options))
+        return raised.value.field
 
-    refused(PromptTooLong, f"{CONTEXT} tokens does not fit the context of {CONTEXT}", prompt=(5,) * CONTEXT)
-    refused(PromptTooLong, f"and {room + 1} tokens of output", max_tokens=room + 1)
+    long = f"{CONTEXT} tokens does not fit the context of {CONTEXT}"
+    assert refused(PromptTooLong, long, prompt=(5,) * CONTEXT) == "prompt"
+    assert refused(PromptTooLong, f"and {room + 1} tokens of output", max_tokens=room + 1) == "max_tokens"
     refused(Unsupported, "empty prompt", prompt=())
     refused(Unsupported, "no token 49152", prompt=(49152,))
     refused(Unsupported, "no token -1", sampling=Sampling(logit_bias={-1: 1.0}))

@@ -166,6 +166,24 @@ async def test_sglang_says_in_a_stream_that_it_is_full() -> None:
         await alone.close()
 
 
+@each_kind
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "field"),
+    [((5,) * 9, None, "prompt"), ((5,) * 9, 3, "max_tokens"), ((5,) * 10, 3, "prompt")],
+)
+@in_loop
+async def test_what_makes_a_request_too_long(
+    kind: str, prompt: tuple[int, ...], max_tokens: int | None, field: str
+) -> None:
+    fault = Fault("status", status=400, message="This model's maximum context length is 10 tokens")
+    async with KINDS[kind][0](HELLO, fault=fault) as server:
+        one = engine(kind, server, context=10)
+        with pytest.raises(PromptTooLong) as raised:
+            await collect(one.generate(Generation(prompt=prompt, max_tokens=max_tokens)))
+        assert raised.value.field == field
+        await one.close()
+
+
 # Abort
 
 

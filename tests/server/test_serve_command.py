@@ -23,7 +23,7 @@ from unbraid import UnbraidError
 from unbraid.engines import Generation
 from unbraid.engines.replay.recording import Recorder
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
-from unbraid.server.settings import Options, add_options, read_options
+from unbraid.server.settings import Settings, add_flags, read_settings
 
 from ..support.embedded_model import smollm2
 from ..support.in_loop import collect, in_loop
@@ -226,10 +226,10 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 # Settings
 
 
-def settings(*flags: str, **environment: str) -> Options:
+def settings(*flags: str, **environment: str) -> Settings:
     command = argparse.ArgumentParser()
-    add_options(command)
-    return read_options(command.parse_args(flags), environment)
+    add_flags(command)
+    return read_settings(command.parse_args(flags), environment)
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: P
 
 
 def test_what_is_not_given_has_its_default() -> None:
-    assert settings() == Options()
+    assert settings() == Settings()
 
 
 def test_lists() -> None:

@@ -172,6 +172,8 @@ class PromptTooLong(EngineError):
     Its `field` is `prompt` where the prompt alone is too long, and `max_tokens` where a shorter output would fit.
     """
 
+    field = "prompt"
+
 
 class Unsupported(EngineError):
     """The engine cannot do what was asked; the message says what to leave out."""

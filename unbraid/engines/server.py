@@ -126,7 +126,7 @@ class Server(ABC):
                     yield output
         except EngineError as error:
             running = isinstance(error, EngineFailed)
-            if isinstance(error, PromptTooLong) and error.field is None:
+            if isinstance(error, PromptTooLong):
                 error.field = too_long_field(request, self.context)
             if begun and not isinstance(error, EngineFailed):
                 raise EngineFailed(f"the output broke off: {error}") from error
