@@ -1,4 +1,4 @@
-"""Audio in messages: taken out for the engine, with a placeholder left in the prompt."""
+"""Audio input: recordings taken out of messages for the engine, with a placeholder left in the prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATA_URL = re.compile(r"data:audio/([\w.+-]+);base64,")
 
 
 def placeholder_hook(placeholder: str | None) -> PartHook:
-    """What stands for a part that is no text."""
+    """For the prompt builder: the placeholder for a part that is audio. Other parts are refused."""
 
     def hook(part: Mapping[str, Any], where: str) -> str:
         if part.get("type") not in _KINDS:

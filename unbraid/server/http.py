@@ -66,7 +66,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, which is cancelled once the client is gone."""
+    """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`."""
     task: asyncio.Future[T] = asyncio.ensure_future(until_shutdown(work))
     watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
     try:
@@ -84,7 +84,7 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# What runs when the server has to end
+# Work that ends when the server has to end
 
 _working: set[asyncio.Task[Any]] = set()
 _expired: WeakSet[asyncio.Task[Any]] = WeakSet()
@@ -93,14 +93,14 @@ SHUTDOWN = ApiError(503, "the server ended before the reply did: ask again", cod
 
 
 def expire_all() -> None:
-    """End all work, for the server is to end now. Whoever asked for it is told."""
+    """Cancel all work, because the server has to end now. The clients are told."""
     for task in list(_working):
         _expired.add(task)
         task.cancel()
 
 
 async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, or `SHUTDOWN` where the server has to end before."""
+    """The result of `work`. Raises `SHUTDOWN` if the server has to end before."""
     task = asyncio.ensure_future(work)
     _working.add(task)
     try:

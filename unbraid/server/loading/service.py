@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ... import compose, find
 from ...constraints.constraint import Dialect
 from ...core.grammar import Format
 from ...engines import Engine, EngineError, Sampling
 from ...engines.replay.recording import Recorder
 from ...engines.retokenize import is_whole
 from ...errors import UnbraidError
+from ...formats import compose, find
 from ...templates import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, load_templates
 from ...templates.sources import BUILT_IN
 from ...templates.tokenizer_files import TokenizerFiles
