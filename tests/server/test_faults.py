@@ -13,6 +13,7 @@ import pytest
 from unbraid.engines import EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 
+from ..support import patient_http
 from ..support.running_server import RunningServer, service_of, serving
 from ..support.waiting import PATIENCE, wait_for
 
@@ -31,7 +32,7 @@ class Playing:
 
     def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(self.server.url + path, content=content, timeout=PATIENCE, **more)
+        return patient_http.post(self.server.url + path, content=content, **more)
 
     def chat(self, **more: Any) -> httpx.Response:
         return self.post({"messages": HELLO, **more})
@@ -217,12 +218,12 @@ def test_an_unknown_model(playing: Playing) -> None:
     error = refused(playing.chat(model="gpt-9"), 404)
     assert error["code"] == "model_not_found"
     assert "'replay'" in error["message"]
-    refused(httpx.get(f"{playing.server.url}/v1/models/gpt-9"), 404)
+    refused(patient_http.get(f"{playing.server.url}/v1/models/gpt-9"), 404)
 
 
 def test_no_such_route(playing: Playing) -> None:
     assert "POST /v1/chat/completions" in refused(playing.post({}, "/v1/chats"), 404)["message"]
-    refused(httpx.get(playing.server.url + CHAT), 405)
+    refused(patient_http.get(playing.server.url + CHAT), 405)
 
 
 def test_a_body_that_is_too_large(playing: Playing) -> None:
@@ -242,7 +243,7 @@ def test_a_key_that_is_missing_or_wrong(playing: Playing, headers: dict[str, str
     assert refused(playing.post(body, headers=headers), 401)["code"] == "invalid_api_key"
     assert playing.post(body, headers={"Authorization": "Bearer right"}).status_code == 200
     for path in ("/health", "/metrics", "/version", "/openapi.json", "/ready"):
-        assert httpx.get(playing.server.url + path).status_code == 200
+        assert patient_http.get(playing.server.url + path).status_code == 200
 
 
 # Engines that fail
@@ -292,8 +293,8 @@ def test_what_is_too_long_is_named_as_the_client_named_it(
 def test_an_engine_that_is_down(playing: Playing) -> None:
     playing.engine.down = True
     assert playing.chat().headers["retry-after"] == "1"
-    assert httpx.get(f"{playing.server.url}/ready").status_code == 503
-    assert httpx.get(f"{playing.server.url}/health").status_code == 200
+    assert patient_http.get(f"{playing.server.url}/ready").status_code == 503
+    assert patient_http.get(f"{playing.server.url}/health").status_code == 200
 
 
 def test_an_unexpected_error_is_not_told_but_logged(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
@@ -354,7 +355,7 @@ def test_a_client_that_leaves(playing: Playing, stream: bool, pieces: int, n: in
     before, aborted = len(playing.engine.requests), playing.engine.aborted
     body = json.dumps({"messages": HELLO, "stream": stream, "n": n}).encode()
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         wait_for(lambda: len(playing.engine.requests) == before + n)
@@ -370,7 +371,7 @@ def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytes
     before = aborted._value.get()
     wait_for(lambda: metrics.in_flight._value.get() == 0)
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
         wait_for(lambda: metrics.in_flight._value.get() == 1)
     wait_for(lambda: aborted._value.get() == before + 1)
@@ -382,13 +383,16 @@ def test_draining(playing: Playing) -> None:
     response = playing.chat()
     refused(response, 503)
     assert response.headers["retry-after"] == "1"
-    assert httpx.get(f"{playing.server.url}/ready").status_code == 503
+    assert patient_http.get(f"{playing.server.url}/ready").status_code == 503
 
 
 def test_browsers_of_other_sites() -> None:
     engine = ReplayEngine([script("Hi")], repeat=True)
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     with serving(service_of(engine, "hermes"), ("https://app.example",)) as server:
-        assert httpx.options(server.url + CHAT, headers=asks).headers["access-control-allow-origin"] == asks["Origin"]
+        assert (
+            patient_http.options(server.url + CHAT, headers=asks).headers["access-control-allow-origin"]
+            == asks["Origin"]
+        )
         other = {**asks, "Origin": "https://evil.example"}
-        assert "access-control-allow-origin" not in httpx.options(server.url + CHAT, headers=other).headers
+        assert "access-control-allow-origin" not in patient_http.options(server.url + CHAT, headers=other).headers

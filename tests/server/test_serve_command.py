@@ -25,6 +25,7 @@ from unbraid.engines.replay.recording import Recorder
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.server.settings import Settings, add_flags, read_settings
 
+from ..support import patient_http
 from ..support.embedded_model import smollm2
 from ..support.in_loop import collect, in_loop
 from ..support.waiting import PATIENCE, wait_for
@@ -54,7 +55,7 @@ class Process:
         self.url = found[0]
 
     def chat(self, **more: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}/chat/completions", json={"messages": HELLO, **more}, timeout=PATIENCE)
+        return patient_http.post(f"{self.url}/chat/completions", json={"messages": HELLO, **more})
 
     def refuses(self) -> bool:
         """Whether it takes no more connections."""
@@ -172,7 +173,7 @@ def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
         asking = threading.Thread(target=lambda: found.append(one.chat()))
         asking.start()
         metrics = one.url.removesuffix("/v1") + "/metrics"
-        wait_for(lambda: "unbraid_engine_running 1.0" in httpx.get(metrics, timeout=PATIENCE).text)
+        wait_for(lambda: "unbraid_engine_running 1.0" in patient_http.get(metrics).text)
         one.popen.send_signal(signal.SIGTERM)
         asking.join(PATIENCE)
         assert found[0].status_code == 503

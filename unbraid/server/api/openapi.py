@@ -36,7 +36,7 @@ _FORM = {
         "language": {"type": "string"},
         "languages": {"type": "array", "items": {"type": "string"}},
         "prompt": {"type": "string"},
-        "response_format": {"enum": ["json", "text", "srt", "verbose_json", "vtt"]},
+        "response_format": {"enum": ["json", "text", "verbose_json", "srt", "vtt"]},
         "temperature": {"type": "number", "minimum": 0, "maximum": 1},
         "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
         "beam_size": {"type": "integer", "minimum": 1},
