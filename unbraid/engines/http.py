@@ -69,7 +69,7 @@ class Address:
         with self._errors(timeout):
             response = await self._send(method, path, body, timeout)
             await response.aread()
-        self._look(response)
+        self._check_status(response)
         try:
             return response.json()
         except ValueError:
@@ -82,7 +82,7 @@ class Address:
             async with aclosing(await self._send("POST", path, body)) as response:
                 if response.status_code >= 400:
                     await response.aread()
-                self._look(response)
+                self._check_status(response)
                 if response.headers.get("content-type", "").startswith("application/json"):
                     yield self._object((await response.aread()).decode("utf-8", "replace"))
                     yield None
@@ -128,8 +128,8 @@ class Address:
             raise EngineFailed(f"{self.url} sent what is no JSON object: {data[:200]}")
         return found
 
-    def _look(self, response: httpx.Response) -> None:
-        """Raise what the status says."""
+    def _check_status(self, response: httpx.Response) -> None:
+        """Raise the error that the status means."""
         if response.status_code >= 300:
             message = _message(response.text) or response.reason_phrase
             raise refusal(response.status_code, f"{self.url}: {message}", _seconds(response.headers.get("Retry-After")))

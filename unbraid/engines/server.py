@@ -175,7 +175,7 @@ class Server(ABC):
             raise EngineDown(str(error)) from error
 
     async def _discover(self) -> None:
-        """Learn the model's name and context, once."""
+        """Ask for the name and the context of the model, once."""
         if self._described:
             return
         try:
