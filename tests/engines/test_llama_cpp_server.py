@@ -177,9 +177,7 @@ async def test_abort_and_two_at_once(peer: Peer) -> None:
     assert await busy() == 2
     for outputs in endless:
         await outputs.aclose()
-    working = 2
-    while working:
-        working = await busy()
-        await asyncio.sleep(0.01)
+    while await busy():
+        pass
     assert one.load == Load()
     await one.close()

@@ -30,8 +30,8 @@ from unbraid.speech.whisper.sessions import Runtime
 from unbraid.templates import encoder
 from unbraid.tokens import vocabulary
 
-from ..support.in_loop import until
 from ..support.real_speech import recording
+from ..support.waiting import until
 from .whisper.test_tokens import released
 from .whisper.whisper_models import WORDS, files, tokenizer, tokens
 

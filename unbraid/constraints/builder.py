@@ -69,7 +69,9 @@ def build_lazy(program: Program, request: Request) -> LazyLanguage | None:
 def _transcript(markup: Markup, request: Request, transcript: TranscriptMarkup) -> Node:
     """The language, the task, and then text without times or text between times."""
     if request.answer is not None:
-        raise UnbraidError(f"format {markup.format.name!r} is no JSON: leave `response_format` out")
+        raise UnbraidError(
+            f"format {markup.format.name!r} is no JSON: leave `response_format` out", field="response_format"
+        )
     tokens = {text: token for token, (_, text) in markup.program.codes.items()}
 
     def one_of(texts: Iterable[str]) -> Node:

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..errors import InvalidSchema, InvalidTools
+from ..errors import InvalidSchema, InvalidTools, about
 from ..schema.repair import Repair, repair, warn
 from ..schema.types import read_type
 
@@ -29,9 +29,12 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         self._strict: set[str] = set()
         repairs: list[Repair] = []
         for index, definition in enumerate(definitions):
-            name, parameters, strict = _function(index, definition, repairs)
+            with about(f"tools[{index}]"):
+                name, parameters, strict = _function(index, definition, repairs)
             if self._parameters.get(name, parameters) != parameters:
-                raise InvalidTools(f"tools[{index}]: {name!r} is defined twice, with different parameters")
+                raise InvalidTools(
+                    f"tools[{index}]: {name!r} is defined twice, with different parameters", field=f"tools[{index}]"
+                )
             self._parameters[name] = parameters
             if strict:
                 self._strict.add(name)
@@ -80,15 +83,16 @@ def _function(index: int, definition: object, repairs: list[Repair]) -> tuple[st
     if "function" in definition:
         function, where = definition["function"], f"{where}.function"
         if not isinstance(function, Mapping):
-            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}")
+            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}", field=where)
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTools(f"{where} has no name: give it a non-empty string")
-    where = f"{where} ({name!r})"
+        raise InvalidTools(f"{where} has no name: give it a non-empty string", field=f"{where}.name")
+    path, where = where, f"{where} ({name!r})"
     strict = function.get("strict")
     if strict not in (None, True, False):
-        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}")
-    return name, _parameters(function.get("parameters"), f"{where}.parameters", repairs), bool(strict)
+        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}", field=f"{path}.strict")
+    with about(f"{path}.parameters"):
+        return name, _parameters(function.get("parameters"), f"{where}.parameters", repairs), bool(strict)
 
 
 def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mapping[str, Any]:

@@ -1,23 +1,35 @@
-"""llama.cpp's answers read: which tokens they bring, and where the output ends."""
+"""Reads the chunks of llama.cpp inside the process: prompt progress, then tokens, then the end.
+
+llama.cpp is given neither stop texts nor stop tokens, and a limit that is a little too high (`requests.MARGIN`). All
+three are looked after here, token by token, so that counts and ids are exact. Once `over` is set the request is to be
+aborted.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...models import GgufVocabulary
-from ..base import EngineFailed, Finish, FinishReason, Generation, TokenLogprob
-from ..stops import StopTexts, Token, as_tokens
-from .model import as_error
-from .requests import missing_tokens
+from ..base import EngineFailed, Finish, FinishReason, Generation, Piece, TokenLogprob
+from ..reader import Reader
+from ..stops import StopTexts, Token, as_piece, as_tokens
+from .missing_tokens import missing_tokens
+from .requests import as_error
 
 _LEAST_LOGPROB = -9999.0  # what OpenAI's API says of a token that is as good as impossible
 
 
-class Output:
-    """What one request has brought so far. `finish` says how it ended."""
+class EmbeddedReader(Reader[dict[str, Any], Finish]):
+    """Reads the answer to one request.
+
+    prompt_tokens: how many tokens the prompt has.
+    limit: how many may follow it.
+    """
 
     def __init__(self, request: Generation, vocabulary: GgufVocabulary, prompt_tokens: int, limit: int) -> None:
-        self.finish: Finish | None = None
+        self.unread = prompt_tokens
+        """How many tokens of the prompt llama.cpp has still to read, by what it said last."""
+        self._end: Finish | None = None
         self._vocabulary = vocabulary
         self._logprobs = request.logprobs
         self._stop_tokens = frozenset(request.stop_tokens)
@@ -29,18 +41,25 @@ class Output:
         self._last: int | None = None
         self._full = False
 
-    def read(self, chunk: dict[str, Any]) -> list[Token]:
-        """The tokens that go out now."""
+    def read(self, chunk: dict[str, Any]) -> Piece | None:
         progress = chunk.get("prompt_progress")
         if progress is not None:
             self._cached = progress["cache"]
-            return []
+            self.unread = progress["total"] - progress["processed"]
+            return None
         if "choices" not in chunk:
             raise as_error(chunk)
+        self.unread = 0
         choice = chunk["choices"][0]
         if choice["finish_reason"] is not None:
-            return self._end(choice["finish_reason"], chunk["usage"])
-        return self._tokens(chunk, choice)
+            tokens = self._ended(choice["finish_reason"], chunk["usage"])
+        else:
+            tokens = self._tokens(chunk, choice)
+        self.over = self._end is not None
+        return as_piece(tokens) if tokens else None
+
+    def finish(self) -> Finish | None:
+        return self._end
 
     def _tokens(self, chunk: dict[str, Any], choice: dict[str, Any]) -> list[Token]:
         detail = chunk.get("__verbose")
@@ -56,7 +75,7 @@ class Output:
         released: list[Token] = []
         for at, token in enumerate(tokens, 1):
             released += self._accept(token, total - len(tokens) + at)
-            if self.finish is not None:
+            if self._end is not None:
                 break
         return released
 
@@ -75,7 +94,7 @@ class Output:
             self._full = True  # if it ends the output by itself, llama.cpp says so next
         return released
 
-    def _end(self, reason: str, usage: dict[str, Any]) -> list[Token]:
+    def _ended(self, reason: str, usage: dict[str, Any]) -> list[Token]:
         self._cached = usage["prompt_tokens_details"]["cached_tokens"]
         if not self._full:
             self._count = usage["completion_tokens"]
@@ -88,7 +107,7 @@ class Output:
         return [] if self._stops is None else self._stops.flush()
 
     def _finish(self, reason: FinishReason, by: str | int | None) -> None:
-        self.finish = Finish(reason, self._prompt_tokens, self._count, self._cached, by)
+        self._end = Finish(reason, self._prompt_tokens, self._count, self._cached, by)
 
     def _logprob(self, choice: dict[str, Any], data: bytes) -> TokenLogprob | None:
         """How likely the token was. Of tokens before it that were not told, llama.cpp does not say it: their bytes are
