@@ -16,7 +16,7 @@ from tests.support.real_speech import Recording
 from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
-from unbraid.speech.decoding.decoding import Writing
+from unbraid.speech.decoding.sampling import Writing
 from unbraid.speech.decoding.worker import Job
 from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber

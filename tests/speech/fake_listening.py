@@ -23,7 +23,7 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.decoding.decoding import Writing
+from unbraid.speech.decoding.sampling import Writing
 from unbraid.speech.listening import ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.features import log_mels

@@ -16,7 +16,7 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
 from unbraid.speech.adapters import BadWish, TranscriptionOptions
 from unbraid.speech.decoding.beams import BeamWriting
-from unbraid.speech.decoding.decoding import Logits, Writing, logprobs_of
+from unbraid.speech.decoding.sampling import Logits, Writing, logprobs_of
 from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript

@@ -26,7 +26,7 @@ from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
-from unbraid.speech.whisper.sessions import Runtime
+from unbraid.speech.whisper.decoder import Runtime
 from unbraid.templates.prompt.encoding import encoder
 from unbraid.tokens import vocabulary
 

@@ -16,7 +16,7 @@ import pytest
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.speech.adapters import Task, TranscriptionOptions
-from unbraid.speech.decoding.decoding import Logits, Writing
+from unbraid.speech.decoding.sampling import Logits, Writing
 from unbraid.speech.engines.sglang import _constraint
 from unbraid.speech.engines.vllm import ASKED, TOLD
 from unbraid.speech.whisper.adapter import WhisperAdapter

@@ -15,7 +15,7 @@ from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.formats import find
 from unbraid.parsing import Parser
 from unbraid.speech.adapters import TranscriptionOptions
-from unbraid.speech.decoding.decoding import Logits, Writing, loops
+from unbraid.speech.decoding.sampling import Logits, Writing, loops
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules
 from unbraid.tokens import vocabulary

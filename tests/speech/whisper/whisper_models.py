@@ -14,8 +14,8 @@ import tokenizers
 from unbraid.models import ModelError, package_folder
 from unbraid.speech.whisper.files import WhisperFiles, resolve_whisper
 from unbraid.speech.whisper.graphs import _branch, _floats, float_encoder
-from unbraid.speech.whisper.onnx import Floats, WhisperModel
-from unbraid.speech.whisper.onnx_graph import read_file, write_model
+from unbraid.speech.whisper.model import Floats, WhisperModel
+from unbraid.speech.onnx.graph import read_file, write_model
 from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...engines.base import TokenLogprob
 from .alignment import Attention
-from .decoding import Logits, Step, Writing, logprobs_of, loops
+from .sampling import Logits, Step, Writing, logprobs_of, loops
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...constraints.dialects.token_sets import TokenSets
 from ...engines.base import Piece, TokenLogprob
-from .decoding import loops
+from .sampling import loops
 
 
 class HeardTokens:

@@ -21,7 +21,7 @@ from ...engines.base import EngineDown, EngineFailed, Load, Piece, TokenLogprob,
 from ..audio.decode import RATE
 from ..listening import HeardReason, ListenEnd, ListenRequest, Opening
 from .alignment import Attention, token_times
-from .decoding import Step
+from .sampling import Step
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Writing(Protocol):
         ...
 
     def step(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
-        """What comes next; see `unbraid.speech.decoding.decoding`."""
+        """What comes next; see `unbraid.speech.decoding.sampling`."""
         ...
 
 

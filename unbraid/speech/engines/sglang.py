@@ -29,7 +29,7 @@ from ..decoding.loop_guard import HeardTokens
 from ..listening import HeardReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperTokens
-from .vocabulary import ListeningVocabulary
+from ..whisper.vocabulary import ListeningVocabulary
 
 _CONTEXT = 448  # of every Whisper
 _LATEST_FIRST = 1.0  # seconds: what is said begins no later

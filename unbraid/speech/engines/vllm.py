@@ -19,7 +19,7 @@ from ..audio.decode import RATE
 from ..decoding.loop_guard import HeardTokens
 from ..listening import HeardReason, ListenEnd, ListenRequest, Opening, TextVocabulary
 from ..whisper.rules import WhisperRules
-from .vocabulary import ListeningVocabulary
+from ..whisper.vocabulary import ListeningVocabulary
 
 ASKED = "unbraid_whisper"
 """Where a request says, in its `extra_args`, what the processor is to do."""

@@ -17,7 +17,7 @@ from vllm.tokenizers import cached_tokenizer_from_config
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
 from .vllm import ASKED, TOLD, rules_of
-from .vocabulary import ListeningVocabulary
+from ..whisper.vocabulary import ListeningVocabulary
 
 _NEVER = -float("inf")
 

@@ -15,12 +15,12 @@ from ...core.vocabulary import Vocabulary, WholeVocabulary
 from ...engines.base import Load, Piece, Unsupported
 from ...tokens import vocabulary as vocabulary_of
 from ..audio.decode import RATE
-from ..decoding.decoding import Logits, Writing
+from ..decoding.sampling import Logits, Writing
 from ..decoding.worker import Job, ListeningWorker
 from ..listening import ListenEnd, ListenRequest
 from .adapter import END, MoonshineVocabulary
 from .files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
-from .onnx import MoonshineModel
+from .model import MoonshineModel
 
 _TOKENS_PER_SECOND = 6.5  # what its makers allow: a Moonshine that writes more has lost its thread
 _FEWEST = 10  # and this in any case: a short word may have several tokens

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .onnx_graph import Array, Graph, Model, Node, integer, read_file, write_model
+from ..onnx.graph import Array, Graph, Model, Node, integer, read_file, write_model
 
 BLOCK = 32
 """How many numbers share a scale, in what the decoder reads."""

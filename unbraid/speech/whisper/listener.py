@@ -14,13 +14,13 @@ import numpy as np
 
 from ...engines.base import Load, Piece, PromptTooLong, Unsupported
 from ..decoding.beams import BeamWriting
-from ..decoding.decoding import Writing
+from ..decoding.sampling import Writing
 from ..decoding.worker import Job, ListeningWorker
-from ..engines.vocabulary import ListeningVocabulary
+from .vocabulary import ListeningVocabulary
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
-from .onnx import WhisperModel
+from .model import WhisperModel
 from .rules import WhisperRules
 
 

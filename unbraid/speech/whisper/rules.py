@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.vocabulary import Vocabulary
-from ..decoding.decoding import Logits
+from ..decoding.sampling import Logits
 from .tokens import WhisperTokens
 
 _LATEST_FIRST = 1.0  # seconds: what is said begins no later, or is taken for silence

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import Unsupported
-from ..whisper.sessions import Floats, Runtime, Session, Values
+from ..whisper.decoder import Floats, Runtime, Session, Values
 from .files import MoonshineFiles
 
 SHORTEST = 1_700

@@ -9,7 +9,7 @@ import pytest
 
 from unbraid.models import ModelError
 from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
-from unbraid.speech.whisper.onnx_graph import (
+from unbraid.speech.onnx.graph import (
     Array,
     Graph,
     Model,
@@ -22,7 +22,7 @@ from unbraid.speech.whisper.onnx_graph import (
     write_model,
 )
 
-from .whisper_models import files
+from ..whisper.whisper_models import files
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import numpy as np
 from ...engines.base import PromptTooLong, Unsupported
 from .files import WhisperFiles
 from .graphs import float_encoder
-from .sessions import Floats, Runtime, Tokens, Values, load_decoder
+from .decoder import Floats, Runtime, Tokens, Values, load_decoder
 
 __all__ = ["FRAMES", "Encoded", "Floats", "Loaded", "State", "Tokens", "WhisperModel"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from unbraid.engines.base import EngineError, PromptTooLong, Unsupported
 from unbraid.speech.whisper.features import log_mels
-from unbraid.speech.whisper.onnx import Encoded, Floats, Tokens, WhisperModel
+from unbraid.speech.whisper.model import Encoded, Floats, Tokens, WhisperModel
 
 from .whisper_models import WORDS, as_float_pair, files, jfk, tokenizer, tokens, whisper
 

@@ -18,7 +18,7 @@ from unbraid.models.registries import Package
 from unbraid.speech.adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.decoding.alignment import Attention
-from unbraid.speech.decoding.decoding import Step
+from unbraid.speech.decoding.sampling import Step
 from unbraid.speech.decoding.worker import Job, ListeningWorker
 from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
 from unbraid.speech.moonshine import files as moonshine_files
