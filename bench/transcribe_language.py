@@ -13,10 +13,10 @@ import numpy as np
 
 from tests.speech.whisper.whisper_models import files
 from tests.support.real_speech import Recording
-from unbraid.speech.adapters import TranscriptionOptions
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
-from unbraid.speech.decoding.sampling import Writing
+from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.decoding.worker import Job
 from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber
@@ -150,8 +150,8 @@ class Bench:
 
         async def run(variant: str) -> tuple[object, ...]:
             language = whole.language if variant == FIXED else await self._detect(first) if variant == TWICE else None
-            wish = TranscriptionOptions(language=language, temperature=0.0)
-            found = await self._transcriber.transcribe([samples], wish)
+            options = TranscriptionOptions(language=language, temperature=0.0)
+            found = await self._transcriber.transcribe([samples], options)
             return tuple((segment.text, segment.tokens) for segment in found.segments)
 
         return Case(f"{whole.seconds:.0f} s", run)
@@ -168,7 +168,7 @@ class Bench:
         return language
 
     def _request(self, samples: Samples, language: str | None) -> ListenRequest:
-        return self._transcriber.adapter.hearing(samples, TranscriptionOptions(language=language), 0.0)
+        return self._transcriber.adapter.request(samples, TranscriptionOptions(language=language), 0.0)
 
     async def _listen(self, request: ListenRequest) -> tuple[int, ...]:
         tokens: list[int] = []
@@ -189,7 +189,7 @@ class Bench:
 
         def once() -> None:
             request = self._request(samples, language)
-            Writing(rules, request.prefix, False, 0.0, 448, chance).next(logits)
+            SamplingDecoding(rules, request.prefix, False, 0.0, 448, chance).next(logits)
 
         return min(timeit.repeat(once, number=20, repeat=50)) / 20
 

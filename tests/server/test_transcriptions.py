@@ -29,7 +29,7 @@ from unbraid.engines.base import Load, Piece, TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.api import transcriptions
 from unbraid.server.http import expire_all
-from unbraid.speech.audio.decode import AudioLimits, Reading, Samples
+from unbraid.speech.audio.decode import AudioLimits, AudioBlocks, Samples
 from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -42,7 +42,7 @@ av: Any = pytest.importorskip("av", reason="av is not installed: pip install av"
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 TRANSLATIONS = "/v1/audio/translations"
-SHAPES = ("json", "text", "verbose_json", "srt", "vtt")
+RESPONSE_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 WEASELS = "weasels have eaten our phone system"
 CLOCK = r"\d\d:\d\d:\d\d[,.]\d{3}"
 
@@ -572,7 +572,7 @@ def test_no_file(hearer: Hearer) -> None:
         assert (error["param"], "file is missing" in error["message"]) == ("file", True)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", RESPONSE_FORMATS)
 def test_silence(hearer: Hearer, shape: str) -> None:
     response = hearer.post(wav(np.zeros(2 * RATE, np.float32)), response_format=shape)
     assert response.status_code == 200
@@ -854,9 +854,9 @@ def test_leaving_while_the_file_is_read(
     saying.say(*PREFIX, " Hello")
     slow: list[Slow] = []
 
-    def read_slowly(file: BinaryIO, *, limits: AudioLimits) -> Reading:
+    def read_slowly(file: BinaryIO, *, limits: AudioLimits) -> AudioBlocks:
         slow.append(Slow(file, 2_000_000 if late else 0))
-        return Reading(cast(BinaryIO, slow[0]), limits)
+        return AudioBlocks(cast(BinaryIO, slow[0]), limits)
 
     monkeypatch.setattr(transcriptions, "read", read_slowly)
     before = hearer.aborted
@@ -966,7 +966,7 @@ def test_a_prefix_that_does_not_come_in_a_stream(
 
 
 @pytest.mark.parametrize("stream", ["false", "true"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", RESPONSE_FORMATS)
 def test_special_tokens_reach_nobody(hearer: Hearer, saying: Saying, shape: str, stream: str) -> None:
     """And what only looks like one does."""
     timed = shape in ("verbose_json", "srt", "vtt")

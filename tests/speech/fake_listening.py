@@ -23,7 +23,7 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.decoding.sampling import Writing
+from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.listening import ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.features import log_mels
@@ -45,7 +45,7 @@ def heard(request: ListenRequest) -> list[TokenLogprob]:
     known = tokens(TINY)
     rules = WhisperRules.of(known._vocabulary, {}, config)
     limit = 447 if request.max_tokens is None else request.max_tokens
-    written = Writing(
+    written = SamplingDecoding(
         rules, request.prefix, request.timestamps, request.temperature, limit, np.random.default_rng(request.seed)
     )
     state = model.begin(model.encode(log_mels([request.samples], model.bins)), np.array([request.prompt], np.int64))

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.speech.adapters import BadWish, TranscriptionOptions
-from unbraid.speech.decoding.beams import BeamWriting
-from unbraid.speech.decoding.sampling import Logits, Writing, logprobs_of
+from unbraid.speech.errors import UnsupportedOption
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.decoding.beams import BeamDecoding
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding, log_softmax
 from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript
@@ -51,12 +52,12 @@ def model(seed: int, written: Sequence[int]) -> Logits:
     return chance.normal(0.0, 2.0, TOKENS).astype(np.float32)
 
 
-def made(limit: int, *sets: set[int]) -> Writing:
+def made(limit: int, *sets: set[int]) -> SamplingDecoding:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return Writing(TextExcept(), prefix, False, 0.0, limit, np.random.default_rng(0))
+    return SamplingDecoding(TextExcept(), prefix, False, 0.0, limit, np.random.default_rng(0))
 
 
-def decode(one: Writing | BeamWriting, seed: int) -> list[tuple[int, float]]:
+def decode(one: SamplingDecoding | BeamDecoding, seed: int) -> list[tuple[int, float]]:
     """As an engine does it: rows are read, and those that go on are chosen."""
     rows: list[list[int]] = [[]]
     said: list[tuple[int, float]] = []
@@ -80,7 +81,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
         for total, beam in zip(sums, beams, strict=True):
             logits = model(seed, [*begun, *beam])
             TextExcept().apply(logits, beam, False)
-            logprobs = logprobs_of(logits)
+            logprobs = log_softmax(logits)
             for token in np.argsort(-logprobs)[: width + 1]:
                 scores[(*beam, int(token))] = total + float(logprobs[token])
         following: list[tuple[int, ...]] = []
@@ -107,7 +108,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 8), st.booleans())
 def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}] if prefixed else []
-    one = BeamWriting(made(limit, *sets), width)
+    one = BeamDecoding(made(limit, *sets), width)
     said = decode(one, seed)
     tokens, total = openais(seed, width, limit, list(one.begun))
     written = [token for token, _ in said[len(one.begun) :]]
@@ -119,14 +120,14 @@ def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool
 @given(st.integers(0, 10**6), st.integers(2, 9), st.booleans())
 def test_one_beam_is_none(seed: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}, {1}] if prefixed else []
-    greedy, beam = made(limit, *sets), BeamWriting(made(limit, *sets), 1)
+    greedy, beam = made(limit, *sets), BeamDecoding(made(limit, *sets), 1)
     assert decode(beam, seed) == decode(greedy, seed)
     assert (beam.reason, beam.choices, beam.no_speech) == (greedy.reason, greedy.choices, greedy.no_speech)
 
 
 def test_the_beams_part_after_the_prefix() -> None:
     """What it begins with is told at once, all else when it is over."""
-    one = BeamWriting(made(9, {2, 3}, {1}), 3)
+    one = BeamDecoding(made(9, {2, 3}, {1}), 3)
     first = one.step(model(1, [])[None])
     assert [each.token for each in first.said] in ([2], [3])
     assert first.rows == (0,)
@@ -141,7 +142,7 @@ def test_the_beams_part_after_the_prefix() -> None:
 
 def test_where_each_was_looked_for() -> None:
     """Of the one that is told, and of what it begins with."""
-    one = BeamWriting(made(6, {2}), 3)
+    one = BeamDecoding(made(6, {2}), 3)
     rows: list[list[int]] = [[]]
     while one.reason is None:
         looks = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
@@ -152,7 +153,7 @@ def test_where_each_was_looked_for() -> None:
 
 
 def test_a_phrase_over_and_over_ends_it() -> None:
-    one = BeamWriting(made(400), 2)
+    one = BeamDecoding(made(400), 2)
     logits = np.zeros((1, TOKENS), np.float32)
     logits[0, [3, 4, END]] = [20.0, 8.0, -20.0]
     steps = 0
@@ -176,8 +177,8 @@ def engine() -> Iterator[WhisperEngine]:
 SPEECH = [("en", "jfk"), ("en", "tt-weasels"), ("es", "demo-thanks"), ("it", "demo-thanks"), ("ru", "tt-weasels")]
 
 
-def asked(engine: WhisperEngine, key: tuple[str, str], **wish: Any) -> ListenRequest:
-    return WhisperAdapter(engine.vocabulary).hearing(recording(*key).samples, TranscriptionOptions(**wish), 0.0)
+def asked(engine: WhisperEngine, key: tuple[str, str], **options: Any) -> ListenRequest:
+    return WhisperAdapter(engine.vocabulary).request(recording(*key).samples, TranscriptionOptions(**options), 0.0)
 
 
 def listened(engine: WhisperEngine, *requests: ListenRequest) -> list[list[Any]]:
@@ -242,10 +243,10 @@ def test_a_stream(engine: WhisperEngine) -> None:
     """Its text comes with the end of the chunk, and is that of the whole."""
 
     async def run() -> tuple[list[Any], Transcript]:
-        transcriber, wish = Transcriber(engine), TranscriptionOptions(beams=2, words=True, timestamps=True)
+        transcriber, options = Transcriber(engine), TranscriptionOptions(beams=2, words=True, timestamps=True)
         samples = recording("en", "jfk").samples
-        events = [event async for event in transcriber.run([samples], wish, stream=True)]
-        return events, await transcriber.transcribe([samples], wish)
+        events = [event async for event in transcriber.run([samples], options, stream=True)]
+        return events, await transcriber.transcribe([samples], options)
 
     events, whole = asyncio.run(run())
     assert events[-1] == whole
@@ -268,16 +269,16 @@ def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
         (TranscriptionOptions(beams=0), "1 to 8 beams, not 0"),
         (TranscriptionOptions(beams=9), "1 to 8 beams, not 9"),
         (TranscriptionOptions(beams=2, temperature=0.4), "nothing to chance"),
     ],
 )
-def test_wishes_that_cannot_be(engine: WhisperEngine, wish: TranscriptionOptions, said: str) -> None:
-    with pytest.raises(BadWish, match=said) as raised:
-        Transcriber(engine).check(wish)
+def test_wishes_that_cannot_be(engine: WhisperEngine, options: TranscriptionOptions, said: str) -> None:
+    with pytest.raises(UnsupportedOption, match=said) as raised:
+        Transcriber(engine).check(options)
     assert raised.value.field == "beams"
     Transcriber(engine).check(TranscriptionOptions(beams=8, temperature=0.0))
 
@@ -285,7 +286,7 @@ def test_wishes_that_cannot_be(engine: WhisperEngine, wish: TranscriptionOptions
 def test_higher_temperatures_have_no_beams(engine: WhisperEngine) -> None:
     adapter = WhisperAdapter(engine.vocabulary)
     found = [
-        adapter.hearing(np.zeros(1, np.float32), TranscriptionOptions(beams=5), temperature).beams
+        adapter.request(np.zeros(1, np.float32), TranscriptionOptions(beams=5), temperature).beams
         for temperature in (0.0, 0.2)
     ]
     assert found == [5, 1]

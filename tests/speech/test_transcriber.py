@@ -18,10 +18,11 @@ import pytest
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
 from unbraid.errors import UnbraidError
-from unbraid.speech.adapters import TranscriptionOptions, adapter_for, known_adapters
+from unbraid.speech.families import adapter_for, known_families
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.audio.chunking import Chunk, cut, is_silent
 from unbraid.speech.audio.decode import RATE, Samples, read
-from unbraid.speech.listening import HeardReason, ListenEnd, ListenRequest, Opening
+from unbraid.speech.listening import EndReason, ListenEnd, ListenRequest, Opening
 from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -340,7 +341,7 @@ def test_rows_that_are_left_keep_their_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("options", "message"),
     [
         (TranscriptionOptions(language="klingon"), "klingon"),
         (TranscriptionOptions(language="xx"), "xx"),
@@ -348,9 +349,9 @@ def test_rows_that_are_left_keep_their_memory() -> None:
         (TranscriptionOptions(languages=("de", "germn")), "german"),
     ],
 )
-def test_languages_that_there_are_not(wish: TranscriptionOptions, message: str) -> None:
+def test_languages_that_there_are_not(options: TranscriptionOptions, message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
-        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], wish))
+        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], options))
 
 
 def test_a_model_in_english_only() -> None:
@@ -361,8 +362,8 @@ def test_a_model_in_english_only() -> None:
         adapter.check(TranscriptionOptions(language="de"))
     with pytest.raises(UnbraidError, match="cannot translate"):
         adapter.check(TranscriptionOptions(task="translate"))
-    assert len(adapter.hearing(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
-    assert adapter.hearing(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
+    assert len(adapter.request(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
+    assert adapter.request(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
 
 
 def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
@@ -373,17 +374,17 @@ def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
 
 def test_a_prompt_cannot_forge_special_tokens() -> None:
     adapter = WhisperAdapter(Pretended(says("")).vocabulary)
-    forged = adapter.hearing(
+    forged = adapter.request(
         noise(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
     ).prompt
     assert [token for token in forged if token >= tokens(BASE).eot] == [tokens(BASE).startofprev, tokens(BASE).sot]
-    long = adapter.hearing(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
+    long = adapter.request(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
     assert len(long) == 225
     assert tokenizer(BASE).decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
 
 
 def test_adapters() -> None:
-    assert "whisper" in known_adapters()
+    assert "whisper" in known_families()
     assert isinstance(adapter_for(vocabulary(tokenizer(BASE))), WhisperAdapter)
     with pytest.raises(UnbraidError, match="no transcription adapter 'parrot'"):
         adapter_for(vocabulary(tokenizer(BASE)), "parrot")
@@ -397,7 +398,7 @@ class Saying:
     """What a listener writes."""
 
     ids: Sequence[int]
-    reason: HeardReason = "stop"
+    reason: EndReason = "stop"
     logprob: float = -0.1
     no_speech: float = 0.01
     early: bool = False
@@ -476,9 +477,9 @@ def noise(seconds: float, level: float = 0.1) -> Samples:
 
 
 def once(
-    write: Callable[[ListenRequest], Saying], wish: TranscriptionOptions | None = None, **options: Any
+    write: Callable[[ListenRequest], Saying], options: TranscriptionOptions | None = None, **options: Any
 ) -> Transcript:
-    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], wish or TranscriptionOptions()))
+    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], options or TranscriptionOptions()))
 
 
 @cache

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Constraint, Unenforced
 from ..constraints.constraint import Dialect
@@ -18,12 +18,14 @@ from ..core.machine.compiler import compile_format
 from ..core.machine.detokenizer import Detokenizer
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
-from ..speech.transcriber import Transcriber
 from ..templates import Encoder, PromptBuilder, PromptTooLarge
 from ..templates.marks import clean
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
+
+if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
+    from ..speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
 _PLANNERS = 4

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from unbraid.constraints.dialects.token_sets import TokenSets
-from unbraid.speech.adapters import Task, TranscriptionOptions
-from unbraid.speech.decoding.sampling import Logits, Writing
+from unbraid.speech.options import Task, TranscriptionOptions
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding
 from unbraid.speech.engines.sglang import _constraint
 from unbraid.speech.engines.vllm import ASKED, TOLD
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -36,8 +36,8 @@ def rules() -> WhisperRules:
     return WhisperRules.of(tokens()._vocabulary, {}, files("whisper-tiny").generation_config)
 
 
-def prefix(wish: TranscriptionOptions) -> TokenSets:
-    return WhisperAdapter(tokens()._vocabulary).hearing(np.zeros(0, np.float32), wish, 0.0).prefix
+def prefix(options: TranscriptionOptions) -> TokenSets:
+    return WhisperAdapter(tokens()._vocabulary).request(np.zeros(0, np.float32), options, 0.0).prefix
 
 
 def some_logits(seed: int, times: float = 0.0) -> Logits:
@@ -84,11 +84,11 @@ def applied(processor: Any, rows: Sequence[Row | None], logits: Sequence[Logits]
     return [np.array(row) for row in found]
 
 
-def chosen(row: Row, logits: Logits) -> Writing:
+def chosen(row: Row, logits: Logits) -> SamplingDecoding:
     """The same by our own means: greedily, and where the output has got to."""
     begins, timestamps, output = row
     count = len(begins.sets)
-    written = Writing(rules(), begins, timestamps, 0.0, 448, np.random.default_rng(0))
+    written = SamplingDecoding(rules(), begins, timestamps, 0.0, 448, np.random.default_rng(0))
     written.begun, written.written = list(output[:count]), list(output[count:])
     written.no_speech = 0.0 if output else None
     written.next(logits)
@@ -166,12 +166,12 @@ def compiler() -> Any:
     return xgrammar.GrammarCompiler(known)
 
 
-def masks(wish: TranscriptionOptions, output: Sequence[int]) -> list[set[int]]:
+def masks(options: TranscriptionOptions, output: Sequence[int]) -> list[set[int]]:
     """Which tokens xgrammar lets come, before each of these and after them."""
     xgrammar = pytest.importorskip("xgrammar", reason="xgrammar is not installed here: make test-engines")
     import torch
 
-    grammar = _constraint(prefix(wish), tokens() if wish.timestamps else None).to_ebnf()
+    grammar = _constraint(prefix(options), tokens() if options.timestamps else None).to_ebnf()
     matcher = xgrammar.GrammarMatcher(compiler().compile_grammar(grammar))
     found = []
     for token in [*output, None]:
@@ -224,15 +224,15 @@ def test_the_grammar_of_times() -> None:
 def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
     """xgrammar, which keeps what it has compiled, does not take one for the other."""
     known = tokens()
-    wishes = [
+    options = [
         TranscriptionOptions(language=language, task=task, timestamps=timestamps)
         for language in ("en", "de")
         for task in get_args(Task)
     ]
-    for wish in wishes:
-        language, task = masks(wish, [known.languages[wish.language or ""]])
-        assert language == {known.languages[wish.language or ""]}
-        assert task == {known.transcribe if wish.task == "transcribe" else known.translate}
+    for options in options:
+        language, task = masks(options, [known.languages[options.language or ""]])
+        assert language == {known.languages[options.language or ""]}
+        assert task == {known.transcribe if options.task == "transcribe" else known.translate}
 
 
 @pytest.mark.parametrize("timestamps", [False, True])
@@ -240,9 +240,9 @@ def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
 def test_the_grammar_lets_a_whisper_say_what_it_says(language: str, name: str, timestamps: bool) -> None:
     """The embedded one, which is held to its own rules."""
     compiler()
-    wish = TranscriptionOptions(timestamps=timestamps)
-    asked = WhisperAdapter(tokens()._vocabulary).hearing(recording(language, name).samples, wish, 0.0)
+    options = TranscriptionOptions(timestamps=timestamps)
+    asked = WhisperAdapter(tokens()._vocabulary).request(recording(language, name).samples, options, 0.0)
     output = [one.token for one in heard(asked)]
     assert output[0] == tokens().languages[language]
-    for token, allowed in zip(output, masks(wish, output[:-1]), strict=True):
+    for token, allowed in zip(output, masks(options, output[:-1]), strict=True):
         assert token in allowed

@@ -25,7 +25,7 @@ from unbraid.engines import EngineDown, Unsupported
 from unbraid.engines.base import Piece, PromptTooLong
 from unbraid.server.loading.service import load
 from unbraid.server.settings import Options
-from unbraid.speech.adapters import TranscriptionOptions
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.engines.vllm import VLLMWhisper
 from unbraid.speech.listening import ListenEnd, ListenRequest
@@ -102,13 +102,13 @@ class Local:
 
         return self.runner.run(bounded())
 
-    def transcribe(self, one: Recording, wish: TranscriptionOptions) -> Transcript:
-        return self.run(Transcriber(self.engine).transcribe([one.samples], wish))
+    def transcribe(self, one: Recording, options: TranscriptionOptions) -> Transcript:
+        return self.run(Transcriber(self.engine).transcribe([one.samples], options))
 
     def hear(
-        self, one: Recording, wish: TranscriptionOptions, temperature: float = 0.0, **more: Any
+        self, one: Recording, options: TranscriptionOptions, temperature: float = 0.0, **more: Any
     ) -> tuple[list[Piece], ListenEnd]:
-        asked = Transcriber(self.engine).adapter.hearing(one.samples, wish, temperature)
+        asked = Transcriber(self.engine).adapter.request(one.samples, options, temperature)
         fields = {name: getattr(asked, name) for name in ListenRequest.__dataclass_fields__}
 
         async def outputs() -> list[Piece | ListenEnd]:
@@ -269,8 +269,8 @@ def test_length(local: Local) -> None:
 def test_several_at_once(local: Local) -> None:
     async def all_of_them() -> list[Transcript]:
         transcriber = Transcriber(local.engine)
-        wishes = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
-        work = [transcriber.transcribe([one.samples], wish) for one in recordings() for wish in wishes]
+        options = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
+        work = [transcriber.transcribe([one.samples], options) for one in recordings() for options in options]
         return await asyncio.gather(*work)
 
     together = local.run(all_of_them())
@@ -281,7 +281,7 @@ def test_several_at_once(local: Local) -> None:
 
 def test_leaving_aborts(local: Local) -> None:
     async def leave() -> None:
-        asked = Transcriber(local.engine).adapter.hearing(recording("en", "jfk").samples, TranscriptionOptions(), 0.0)
+        asked = Transcriber(local.engine).adapter.request(recording("en", "jfk").samples, TranscriptionOptions(), 0.0)
         outputs = local.engine.listen(asked)
         await anext(outputs)
         assert local.engine.load.running == 1
@@ -331,12 +331,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLMProcess]:
         yield found
 
 
-def ask(server: VLLMProcess, one: Recording, wish: TranscriptionOptions) -> Transcript:
+def ask(server: VLLMProcess, one: Recording, options: TranscriptionOptions) -> Transcript:
     async def asked() -> Transcript:
         listener = EndpointListener(server.url, routing=QUIET)
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await transcript_of(listener, one.samples, wish)
+                found = await transcript_of(listener, one.samples, options)
             assert listener.model == NAME
             return found
         finally:

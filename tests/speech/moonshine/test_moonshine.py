@@ -15,7 +15,10 @@ from unbraid import UnbraidError
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob, Unsupported
 from unbraid.models import ModelError
 from unbraid.models.registries import Package
-from unbraid.speech.adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
+from unbraid.speech.adapters import Adapter
+from unbraid.speech.errors import UnsupportedOption
+from unbraid.speech.families import adapter_for
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.decoding.alignment import Attention
 from unbraid.speech.decoding.sampling import Step
@@ -183,16 +186,16 @@ def test_the_engine_refuses(engine: MoonshineEngine, request_: ListenRequest, sa
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("options", "field"),
     [
         (TranscriptionOptions(words=True), "words"),
         (TranscriptionOptions(beams=2), "beams"),
         (TranscriptionOptions(beams=0), "beams"),
     ],
 )
-def test_what_only_others_can_do(engine: MoonshineEngine, wish: TranscriptionOptions, field: str) -> None:
-    with pytest.raises(BadWish, match="this model") as raised:
-        Transcriber(engine).check(wish)
+def test_what_only_others_can_do(engine: MoonshineEngine, options: TranscriptionOptions, field: str) -> None:
+    with pytest.raises(UnsupportedOption, match="this model") as raised:
+        Transcriber(engine).check(options)
     assert raised.value.field == field
     Transcriber(engine).check(TranscriptionOptions(beams=1))
 
@@ -211,7 +214,7 @@ def adapter(language: str | None = "es") -> Adapter:
 def test_what_the_adapter_says_of_itself() -> None:
     made = adapter()
     assert made.format is MOONSHINE
-    assert made.longest == 30.0
+    assert made.max_seconds == 30.0
     assert not made.supports_language_detection
     assert not made.supports_timestamps
     assert not made.supports_translation
@@ -219,7 +222,7 @@ def test_what_the_adapter_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "options",
     [
         TranscriptionOptions(),
         TranscriptionOptions(language="es"),
@@ -228,15 +231,15 @@ def test_what_the_adapter_says_of_itself() -> None:
         TranscriptionOptions(prompt=" "),
     ],
 )
-def test_what_it_can_do(wish: TranscriptionOptions) -> None:
-    adapter().check(wish)
-    asked = adapter().hearing(SILENCE, wish, 0.4)
+def test_what_it_can_do(options: TranscriptionOptions) -> None:
+    adapter().check(options)
+    asked = adapter().request(SILENCE, options, 0.4)
     assert (asked.prompt, asked.prefix.sets, asked.timestamps) == ((START,), (), False)
     assert asked.temperature == 0.4
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
         (TranscriptionOptions(task="translate"), "cannot translate"),
         (TranscriptionOptions(timestamps=True), "no times"),
@@ -246,9 +249,9 @@ def test_what_it_can_do(wish: TranscriptionOptions) -> None:
         (TranscriptionOptions(languages=("en", "fr")), "knows Spanish only, not 'en', 'fr'"),
     ],
 )
-def test_what_it_cannot_do(wish: TranscriptionOptions, said: str) -> None:
+def test_what_it_cannot_do(options: TranscriptionOptions, said: str) -> None:
     with pytest.raises(UnbraidError, match=said):
-        adapter().check(wish)
+        adapter().check(options)
 
 
 def test_where_the_language_is_not_known_users_are_believed() -> None:

@@ -14,8 +14,8 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.formats import find
 from unbraid.parsing import Parser
-from unbraid.speech.adapters import TranscriptionOptions
-from unbraid.speech.decoding.sampling import Logits, Writing, loops
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding, loops
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules
 from unbraid.tokens import vocabulary
@@ -65,9 +65,9 @@ def time(seconds: float) -> int:
 
 def writing(
     *sets: set[int], timestamps: bool = False, temperature: float = 0.0, limit: int = 447, seed: int = 1
-) -> Writing:
+) -> SamplingDecoding:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return Writing(rules(), prefix, timestamps, temperature, limit, np.random.default_rng(seed))
+    return SamplingDecoding(rules(), prefix, timestamps, temperature, limit, np.random.default_rng(seed))
 
 
 # OpenAI's rules
@@ -314,9 +314,9 @@ def test_all_that_follows_the_rules_is_whispers_format(
 ) -> None:
     tokens_of = vocabulary(tokenizer(BASE))
     adapter = WhisperAdapter(tokens_of)
-    request = adapter.hearing(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
+    request = adapter.request(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
     chance = np.random.default_rng(seed)
-    one = Writing(rules(), request.prefix, timestamps, temperature, 60, chance)
+    one = SamplingDecoding(rules(), request.prefix, timestamps, temperature, 60, chance)
     parser = Parser(find("whisper"), tokenizer=tokens_of)
     events = []
     while one.reason is None:

@@ -19,7 +19,6 @@ from ...engines.replay.replay import ReplayEngine
 from ...engines.retokenize import is_whole
 from ...errors import UnbraidError
 from ...models import DEFAULT
-from ...speech.loading import ChosenListener, load_chosen
 from ...templates import ChatTemplate, Encoder, PromptBuilder, built_in, encoder, from_source, load_templates
 from ...templates.sources import BUILT_IN
 from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
@@ -183,20 +182,22 @@ def _vocabulary(files: TokenizerFiles) -> Any:
 
 
 async def _transcriber(options: Options) -> Transcriber | None:
-    chosen = ChosenListener(
-        model=options.transcription_model,
-        engine=options.transcription_engine,
-        urls=options.transcription_url,
-        api_key=options.transcription_api_key,
-        threads=options.threads,
-        flags="--transcription-",
-    )
-    chosen.check()
-    if chosen.model is None and chosen.engine == "embedded":
+    """The transcriber, if the settings name one. Speech is imported only then."""
+    urls = options.transcription_url
+    if options.transcription_model is None and options.transcription_engine == "embedded" and not urls:
         return None
-    from ...speech.transcriber import Transcriber
+    from ...speech.loading import ListenerSettings, load_transcriber
 
-    return Transcriber(await load_chosen(chosen))
+    return await load_transcriber(
+        ListenerSettings(
+            model=options.transcription_model,
+            engine=options.transcription_engine,
+            urls=urls,
+            api_key=options.transcription_api_key,
+            threads=options.threads,
+            flag_prefix="--transcription-",
+        )
+    )
 
 
 # What goes with them

@@ -1,4 +1,4 @@
-"""The tokens of a model that listens, for its output and for the prompts of users."""
+"""The vocabulary of a Whisper: its tokens for reading outputs, and its encoder for the prompts of users."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from ...core.vocabulary import Vocabulary
 from ...templates.prompt.encoding import encoder
 
 
-class ListeningVocabulary:
-    """The tokens of a tokenizer, and those of a text."""
+class WhisperVocabulary:
+    """A `TextVocabulary` over a tokenizer of any supported library."""
 
     def __init__(self, tokenizer: object) -> None:
         self._encoder = encoder(tokenizer)
-        known: Vocabulary = self._encoder.vocabulary
-        self.version = known.version
-        self.dummy_prefix = known.dummy_prefix
-        self.token_id = known.token_id
-        self.token_bytes = known.token_bytes
+        tokens: Vocabulary = self._encoder.vocabulary
+        self.version = tokens.version
+        self.dummy_prefix = tokens.dummy_prefix
+        self.token_id = tokens.token_id
+        self.token_bytes = tokens.token_bytes
 
     def encode(self, text: str) -> list[int]:
         return self._encoder.encode(text)
