@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from unbraid.engines.routing import Routing
-from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.listening import Listener
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Transcript, TranscriptEvent
 

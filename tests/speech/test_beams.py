@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.speech.errors import UnsupportedOption
-from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.decoding.base import Logits, log_softmax
 from unbraid.speech.decoding.beams import BeamDecoding
-from unbraid.speech.decoding.sampling import Logits, SamplingDecoding, log_softmax
+from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -35,7 +36,7 @@ TOKENS = 7
 
 
 @dataclass(frozen=True)
-class TextExcept:
+class AnyTokens:
     """Anything may be written, but nothing is not."""
 
     end: int = END
@@ -48,13 +49,13 @@ class TextExcept:
 
 def model(seed: int, written: Sequence[int]) -> Logits:
     """What may come next: by chance, but the same after the same tokens."""
-    chance = np.random.default_rng([seed, *written])
-    return chance.normal(0.0, 2.0, TOKENS).astype(np.float32)
+    rng = np.random.default_rng([seed, *written])
+    return rng.normal(0.0, 2.0, TOKENS).astype(np.float32)
 
 
 def made(limit: int, *sets: set[int]) -> SamplingDecoding:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return SamplingDecoding(TextExcept(), prefix, False, 0.0, limit, np.random.default_rng(0))
+    return SamplingDecoding(AnyTokens(), prefix, False, 0.0, limit, np.random.default_rng(0))
 
 
 def decode(one: SamplingDecoding | BeamDecoding, seed: int) -> list[tuple[int, float]]:
@@ -63,7 +64,7 @@ def decode(one: SamplingDecoding | BeamDecoding, seed: int) -> list[tuple[int, f
     said: list[tuple[int, float]] = []
     while one.reason is None:
         step = one.step(np.stack([model(seed, row) for row in rows]))
-        said += [(each.token, each.logprob) for each in step.said]
+        said += [(each.token, each.logprob) for each in step.emitted]
         rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
         assert bool(rows) == (one.reason is None)
     assert [*one.begun, *one.written] == [token for token, _ in said]
@@ -80,7 +81,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
         scores: dict[tuple[int, ...], float] = {}
         for total, beam in zip(sums, beams, strict=True):
             logits = model(seed, [*begun, *beam])
-            TextExcept().apply(logits, beam, False)
+            AnyTokens().apply(logits, beam, False)
             logprobs = log_softmax(logits)
             for token in np.argsort(-logprobs)[: width + 1]:
                 scores[(*beam, int(token))] = total + float(logprobs[token])
@@ -129,13 +130,13 @@ def test_the_beams_part_after_the_prefix() -> None:
     """What it begins with is told at once, all else when it is over."""
     one = BeamDecoding(made(9, {2, 3}, {1}), 3)
     first = one.step(model(1, [])[None])
-    assert [each.token for each in first.said] in ([2], [3])
+    assert [each.token for each in first.emitted] in ([2], [3])
     assert first.rows == (0,)
     assert one.no_speech is not None
     second = one.step(model(1, one.begun)[None])
-    assert ([each.token for each in second.said], second.tokens) == ([1], (1,))
+    assert ([each.token for each in second.emitted], second.tokens) == ([1], (1,))
     third = one.step(model(1, one.begun)[None])
-    assert (third.said, third.rows) == ((), (0, 0, 0))
+    assert (third.emitted, third.rows) == ((), (0, 0, 0))
     assert len(set(third.tokens)) == 3
     assert set(one.choices) == {2, 3}
 
@@ -145,11 +146,11 @@ def test_where_each_was_looked_for() -> None:
     one = BeamDecoding(made(6, {2}), 3)
     rows: list[list[int]] = [[]]
     while one.reason is None:
-        looks = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
-        step = one.step(np.stack([model(5, row) for row in rows]), looks)
+        attention = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
+        step = one.step(np.stack([model(5, row) for row in rows]), attention)
         rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
     tokens = [*one.begun, *one.written]
-    assert [look.tolist() for look in one.looks] == [[[at, sum(tokens[:at])]] for at in range(len(tokens))]
+    assert [each.tolist() for each in one.attention] == [[[at, sum(tokens[:at])]] for at in range(len(tokens))]
 
 
 def test_a_phrase_over_and_over_ends_it() -> None:
@@ -160,7 +161,7 @@ def test_a_phrase_over_and_over_ends_it() -> None:
     while one.reason is None:
         step = one.step(logits if not steps else np.repeat(logits, 2, axis=0))
         steps += 1
-    assert (one.reason, set(one.written), len(step.said)) == ("loop", {3}, steps)
+    assert (one.reason, set(one.written), len(step.emitted)) == ("loop", {3}, steps)
     assert steps < 100
 
 
@@ -219,13 +220,13 @@ def test_five_beams_find_nothing_less_likely(engine: WhisperEngine, timestamps: 
 
 def test_they_come_at_the_end(engine: WhisperEngine) -> None:
     [outputs] = listened(engine, asked(engine, ("en", "jfk"), beams=3))
-    *prefix, rest, heard = outputs
+    *prefix, rest, end = outputs
     assert isinstance(prefix[0], Opening)
-    assert prefix[0].no_speech == heard.no_speech
+    assert prefix[0].no_speech == end.no_speech
     assert sum(len(piece.ids) for piece in prefix) <= 3
     assert len(rest.ids) > 20
-    assert isinstance(heard, ListenEnd)
-    assert heard.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
+    assert isinstance(end, ListenEnd)
+    assert end.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
 
 
 def test_a_batch_of_beams_says_what_each_says_alone(engine: WhisperEngine) -> None:
@@ -261,8 +262,8 @@ def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
         outputs = engine.listen(asked(engine, ("en", "jfk"), beams=4))
         assert isinstance(await anext(outputs), Piece)
         await outputs.aclose()
-        heard = await collect(engine.listen(asked(engine, ("en", "tt-weasels"))))
-        assert heard[-1].reason == "stop"
+        end = await collect(engine.listen(asked(engine, ("en", "tt-weasels"))))
+        assert end[-1].reason == "stop"
         assert engine.load.waiting == 0
 
     asyncio.run(run())
@@ -273,10 +274,10 @@ def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
     [
         (TranscriptionOptions(beams=0), "1 to 8 beams, not 0"),
         (TranscriptionOptions(beams=9), "1 to 8 beams, not 9"),
-        (TranscriptionOptions(beams=2, temperature=0.4), "nothing to chance"),
+        (TranscriptionOptions(beams=2, temperature=0.4), "beam search needs temperature 0"),
     ],
 )
-def test_wishes_that_cannot_be(engine: WhisperEngine, options: TranscriptionOptions, said: str) -> None:
+def test_options_that_cannot_be(engine: WhisperEngine, options: TranscriptionOptions, said: str) -> None:
     with pytest.raises(UnsupportedOption, match=said) as raised:
         Transcriber(engine).check(options)
     assert raised.value.field == "beams"

@@ -12,9 +12,9 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
-from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.audio.wav import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript, TranscriptEvent
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -69,7 +69,8 @@ def test_the_endpoint_says_what_its_model_says(
     async def both() -> tuple[Transcript, Transcript]:
         samples = recording(language, name).samples
         async with endpoint(behind) as listener:
-            return await transcript_of(listener, samples, options), await Transcriber(embedded).transcribe([samples], options)
+            there = await transcript_of(listener, samples, options)
+            return there, await Transcriber(embedded).transcribe([samples], options)
 
     there, here = run(both())
     assert there.text == here.text
@@ -85,7 +86,8 @@ def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: 
 
     async def both() -> tuple[Transcript, Transcript]:
         async with endpoint(behind) as listener:
-            return await transcript_of(listener, samples, options), await Transcriber(embedded).transcribe([samples], options)
+            there = await transcript_of(listener, samples, options)
+            return there, await Transcriber(embedded).transcribe([samples], options)
 
     there, here = run(both())
     assert there.text == here.text
@@ -103,8 +105,8 @@ def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
 
 
 def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
-    async def ask(options: TranscriptionOptions, **options: Any) -> None:
-        async with endpoint(behind, **options) as listener:
+    async def ask(options: TranscriptionOptions, **server: Any) -> None:
+        async with endpoint(behind, **server) as listener:
             await Transcriber(listener).transcribe([recording("en", "tt-weasels").samples], options)
 
     with pytest.raises(UnbraidError, match="takes one language or none"):
@@ -153,8 +155,8 @@ VERBOSE = {
 }
 
 
-async def asked_of(server: FakeEndpoint, options: TranscriptionOptions = PLAIN, **options: Any) -> Transcript:
-    async with server, endpoint(server, **options) as listener:
+async def asked_of(server: FakeEndpoint, options: TranscriptionOptions = PLAIN, **more: Any) -> Transcript:
+    async with server, endpoint(server, **more) as listener:
         return await Transcriber(listener).transcribe([speech()], options)
 
 

@@ -19,8 +19,8 @@ from unbraid import UnbraidError
 from unbraid.cli import main
 from unbraid.server.loading.service import load
 from unbraid.server.settings import Options, add_options, read_options
-from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.loading import ListenerSettings, load_listener
+from unbraid.speech.options import TranscriptionOptions
 
 from ...support.places import ROOT
 from ...support.real_speech import recording

@@ -11,9 +11,9 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
 from unbraid.engines.base import TokenLogprob
+from unbraid.speech.engines.sglang import SGLangWhisper
 from unbraid.speech.families import adapter_for
 from unbraid.speech.options import TranscriptionOptions
-from unbraid.speech.engines.sglang import SGLangWhisper
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -75,8 +75,8 @@ def test_sglang_says_what_its_model_says(
     assert times(there) == times(here)
     if options.language is None:
         assert there.language_probability == pytest.approx(here.language_probability)
-    assert len(server.generated) == len(server.hearings) == 1
-    [asked] = server.hearings
+    assert len(server.generated) == len(server.listen_requests) == 1
+    [asked] = server.listen_requests
     known = tokens()
     candidates = [options.language] if options.language else options.languages or known.languages
     assert asked.prefix.sets[0] == {known.languages[code] for code in candidates}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from unbraid.models import ModelError
-from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
 from unbraid.speech.onnx.graph import (
     Array,
     Graph,
@@ -21,6 +20,7 @@ from unbraid.speech.onnx.graph import (
     write_array,
     write_model,
 )
+from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
 
 from ..whisper.whisper_models import files
 

@@ -109,7 +109,7 @@ def _cross(graph: Graph) -> None:
         else:
             others.update(node.inputs)
     for node in graph.nodes:
-        if node.op == "ResponseFormat" and node.outputs[0] in firsts - others:
+        if node.op == "Shape" and node.outputs[0] in firsts - others:
             node.inputs = [_HIDDEN]
 
 
