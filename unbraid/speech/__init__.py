@@ -11,6 +11,7 @@
     moonshine/     Moonshine in this process
     engines/       speech models on vLLM, on SGLang, and behind OpenAI's transcription endpoint
 
-`adapters`, `options`, `outputs`, `transcript`, `languages`, `errors` and `loading` are free of other packages, except
-that `adapters` needs numpy. The rest needs `unbraid[speech]`. The text half of unbraid imports nothing from here.
+`options`, `outputs`, `transcript`, `languages`, `errors` and `loading` need only the standard library. The rest needs
+`unbraid[speech]`. The text half of unbraid imports nothing from here: the server and the command line import `loading`
+when a model that transcribes is asked for.
 """

@@ -27,8 +27,8 @@ def test_the_private_field_that_keeps_a_graph_is_still_there() -> None:
     data = a_graph()
     session: Any = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     assert getattr(session, "_model_bytes", None) is data, (
-        f"onnxruntime {onnxruntime.__version__} no longer keeps a graph in InferenceSession._model_bytes: see whether it "
-        "keeps it elsewhere, and change Runtime.session in unbraid/speech/onnx/runtime.py"
+        f"onnxruntime {onnxruntime.__version__} no longer keeps a graph in InferenceSession._model_bytes: see whether "
+        "it keeps it elsewhere, and change Runtime.session in unbraid/speech/onnx/runtime.py"
     )
 
 
