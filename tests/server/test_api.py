@@ -17,7 +17,7 @@ from unbraid import __version__
 from unbraid.engines import Audio, Finish, Generation, Piece, TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
 from unbraid.server.audio_input import placeholder_hook
-from unbraid.speech.outputs import SHAPES
+from unbraid.speech.outputs import RESPONSE_FORMATS
 from unbraid.templates import PromptBuilder, built_in
 from unbraid.tokens import vocabulary
 
@@ -535,7 +535,7 @@ def test_the_description_describes_what_is_taken(api: Scripted) -> None:
     assert described["openapi"] == "3.1.0"
     body = described["paths"]["/v1/audio/transcriptions"]["post"]["requestBody"]
     form = body["content"]["multipart/form-data"]["schema"]["properties"]
-    assert form["response_format"]["enum"] == list(SHAPES)
+    assert form["response_format"]["enum"] == list(RESPONSE_FORMATS)
     schema = described["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     whole = {**schema, "components": described["components"]}
     jsonschema.validate({"messages": HELLO, "temperature": 0.5, "tools": [WEATHER], "stop": None}, whole)

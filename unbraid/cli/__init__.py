@@ -55,10 +55,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     command.add_argument("--version", action="version", version=f"unbraid {__version__}")
     commands = command.add_subparsers(required=True, metavar="COMMAND")
+    given = sys.argv[1:] if argv is None else argv
     for name, module in _COMMANDS.items():
         summary = module.SUMMARY
-        module.configure(commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."))
-    return command.parse_args(argv)
+        parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name in given:  # the options of the others are not needed, nor what they import for them
+            module.configure(parser)
+    return command.parse_args(given)
 
 
 def _write_utf8() -> None:

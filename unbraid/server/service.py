@@ -26,7 +26,7 @@ from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
     from ..speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from unbraid import UnbraidError
 from unbraid.cli import main
 from unbraid.server.loading.service import load
 from unbraid.server.settings import Settings, add_flags, read_settings
-from unbraid.speech.adapters import TranscriptionOptions
-from unbraid.speech.loading import ChosenListener, load_chosen
+from unbraid.speech.loading import ListenerSettings, load_listener
+from unbraid.speech.options import TranscriptionOptions
 
 from ...support.places import ROOT
 from ...support.real_speech import recording
@@ -53,7 +53,7 @@ def behind() -> Iterator[RunningServer]:
 )
 def test_settings_that_do_not_fit(chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
-        run(load_chosen(ChosenListener(**chosen)))
+        run(load_listener(ListenerSettings(**chosen)))
 
 
 def test_sglang_with_another_model(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_sglang_with_another_model(tmp_path: Path) -> None:
 
     async def choose() -> None:
         async with FakeSGLangWhisper(folder=str(tmp_path)) as server:
-            await load_chosen(ChosenListener(engine="sglang", urls=(server.url,), flags="--transcription-"))
+            await load_listener(ListenerSettings(engine="sglang", urls=(server.url,), flag_prefix="--transcription-"))
 
     with pytest.raises(UnbraidError, match=r"not the vocabulary of a Whisper.*--transcription-engine openai"):
         run(choose())

@@ -1,4 +1,4 @@
-"""What a transcription request says: a form, read into what is asked for."""
+"""Transcription requests: a multipart form, read and checked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from ...errors import UnbraidError
-from ...speech.adapters import BadWish, Task, TranscriptionOptions
-from ...speech.outputs import SHAPES, TIMED, Shape
+from ...speech.errors import UnsupportedOption
+from ...speech.options import Task, TranscriptionOptions
+from ...speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ...speech.transcriber import Transcriber
 from ..errors import ApiError
 from ..http import ClientLeft, until_shutdown
@@ -27,34 +28,36 @@ _KNOWN = {
     *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "user"),
 }
 _PARAMS = {"words": "timestamp_granularities", "beams": "beam_size"}
-"""The fields of a form, by those of a wish."""
+"""The form's fields, by the names of the options."""
 _OTHER_FIELDS = 1_000_000  # bytes that a form may have besides its file
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, read. To be closed: its file lies on the disk."""
+class TranscriptionRequest:
+    """A request that was read. Close it: its file may be on disk."""
 
     file: BinaryIO
     name: str
     model: str
-    wish: TranscriptionOptions
-    shape: Shape
+    options: TranscriptionOptions
+    format: ResponseFormat
     stream: bool
     chunks: bool
-    """Streamed as vLLM and SGLang do it."""
+    """Whether a stream has the chunks of vLLM and SGLang, not the events of OpenAI."""
     form: FormData
 
     async def close(self) -> None:
         await self.form.close()
 
 
-async def read_request(service: Service, request: Request, transcriber: Transcriber, task: Task) -> Asked:
-    """What is asked for. Raises `ApiError` where the model cannot do it, too."""
+async def read_request(
+    service: Service, request: Request, transcriber: Transcriber, task: Task
+) -> TranscriptionRequest:
+    """Read a request. Raises `ApiError`, also for options that the model does not support."""
     form = await _form(request, service.max_audio)
     try:
         asked = _read(service, form, task)
-        _check(transcriber, asked.wish)
+        _check(transcriber, asked.options)
     except BaseException:
         await form.close()
         raise
@@ -93,18 +96,18 @@ async def _form(request: Request, most: int) -> FormData:
         raise ClientLeft from None
 
 
-def _check(transcriber: Transcriber, wish: TranscriptionOptions) -> None:
+def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
     try:
-        transcriber.check(wish)
-    except BadWish as error:
+        transcriber.check(options)
+    except UnsupportedOption as error:
         param = _PARAMS.get(error.field, error.field)
         raise ApiError(400, f"{param}: {error}", param=param, code="unsupported") from error
     except UnbraidError as error:
-        guessed = "language" if wish.language else "languages" if wish.languages else None
+        guessed = "language" if options.language else "languages" if options.languages else None
         raise ApiError(400, str(error), param=guessed) from error
 
 
-def _read(service: Service, form: FormData, task: Task) -> Asked:
+def _read(service: Service, form: FormData, task: Task) -> TranscriptionRequest:
     fields = _Fields(form)
     file = form.get("file")
     if not isinstance(file, UploadFile):
@@ -112,48 +115,47 @@ def _read(service: Service, form: FormData, task: Task) -> Asked:
     if (file.size or 0) > service.max_audio:
         message = f"the recording is larger than {service.max_audio} bytes, the most that this server takes"
         raise ApiError(413, message, param="file")
-    shape: Shape = fields.one_of("response_format", SHAPES, "json")
+    format: ResponseFormat = fields.one_of("response_format", RESPONSE_FORMATS, "json")
     stream = fields.flag("stream")
-    wish = TranscriptionOptions(
+    options = TranscriptionOptions(
         task=task,
         language=fields.text("language") or None,
         languages=tuple(fields.all("languages")),
         prompt=fields.text("prompt"),
-        timestamps=shape in TIMED,
-        words=_words(fields, shape, stream),
+        timestamps=format in TIMED_FORMATS,
+        words=_words(fields, format, stream),
         temperature=fields.number("temperature", 0.0, 1.0),
         beams=fields.integer("beam_size", 1) or 1,
         seed=fields.integer("seed", 0),
     )
-    return Asked(
+    return TranscriptionRequest(
         file.file,
         file.filename or "the recording",
         service.check_listener(fields.text("model") or None),
-        wish,
-        shape,
+        options,
+        format,
         stream,
         fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks",
         form,
     )
 
 
-def _words(fields: _Fields, shape: Shape, stream: bool) -> bool:
-    """Whether times of words are asked for. Like OpenAI's API, refuse that where the reply has no place for them;
-    segments have one, or else do no harm."""
+def _words(fields: _Fields, format: ResponseFormat, stream: bool) -> bool:
+    """Whether times of words are asked for. As in OpenAI's API, this is refused if the reply has no place for them."""
     name = "timestamp_granularities"
     asked = fields.all(name)
     unknown = set(asked) - {"word", "segment"}
     if unknown:
         raise ApiError(400, f"{name}: {min(unknown)[:64]!r} is neither word nor segment", param=name)
-    if "word" in asked and (stream or shape != "verbose_json"):
-        found = "a stream has none" if stream else f"not with {shape}"
+    if "word" in asked and (stream or format != "verbose_json"):
+        found = "a stream has none" if stream else f"not with {format}"
         message = f"{name}: times of words come with response_format=verbose_json; {found}"
         raise ApiError(400, message, param=name)
     return "word" in asked
 
 
 class _Fields:
-    """The fields of a form, which are all text."""
+    """The fields of a form, all of which are text."""
 
     def __init__(self, form: FormData) -> None:
         self._form = form

@@ -88,29 +88,22 @@ async def load(settings: Settings) -> Service:
 
 
 async def _transcriber(settings: Settings) -> Transcriber | None:
-    """The model that transcribes, if there is to be one. Speech is imported only then."""
-    if not (
-        settings.transcription_model
-        or settings.transcription_url
-        or settings.transcription_api_key
-        or settings.transcription_engine != "embedded"
-    ):
+    """The transcriber, if the settings name one. Speech is imported only then."""
+    urls = settings.transcription_url
+    if settings.transcription_model is None and settings.transcription_engine == "embedded" and not urls:
         return None
-    from ...speech.loading import ChosenListener, load_chosen
-    from ...speech.transcriber import Transcriber
+    from ...speech.loading import ListenerSettings, load_transcriber
 
-    chosen = ChosenListener(
-        model=settings.transcription_model,
-        engine=settings.transcription_engine,
-        urls=settings.transcription_url,
-        api_key=settings.transcription_api_key,
-        threads=settings.threads,
-        flags="--transcription-",
+    return await load_transcriber(
+        ListenerSettings(
+            model=settings.transcription_model,
+            engine=settings.transcription_engine,
+            urls=urls,
+            api_key=settings.transcription_api_key,
+            threads=settings.threads,
+            flag_prefix="--transcription-",
+        )
     )
-    chosen.check()
-    if chosen.model is None and chosen.engine == "embedded":
-        return None
-    return Transcriber(await load_chosen(chosen))
 
 
 def _dialect(settings: Settings) -> Dialect | None:

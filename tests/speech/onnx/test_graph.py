@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from unbraid.models import ModelError
-from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
-from unbraid.speech.whisper.onnx_graph import (
+from unbraid.speech.onnx.graph import (
     Array,
     Graph,
     Model,
@@ -21,8 +20,9 @@ from unbraid.speech.whisper.onnx_graph import (
     write_array,
     write_model,
 )
+from unbraid.speech.whisper.graphs import cross_graph, float_encoder, step_graph
 
-from .whisper_models import files
+from ..whisper.whisper_models import files
 
 
 @pytest.mark.parametrize(

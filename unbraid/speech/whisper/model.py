@@ -1,12 +1,12 @@
-"""Whisper on ONNX Runtime, one step at a time: what to choose, and when to stop, is the caller's affair.
+"""Whisper on ONNX Runtime, one step at a time. The caller chooses the tokens and decides when to stop.
 
-model = WhisperModel(resolve_whisper("whisper-base"))
-encoded = model.encode(log_mels(recordings, model.bins))
-state = model.begin(encoded, np.full((encoded.rows, 1), tokens.sot))
-while …:
-    logits = model.step(state, state.logits.argmax(-1))
+    model = WhisperModel(resolve_whisper("whisper-base"))
+    encoded = model.encode(log_mels(recordings, model.bins))
+    state = model.begin(encoded, np.full((encoded.rows, 1), tokens.sot))
+    while …:
+        logits = model.step(state, state.logits.argmax(-1))
 
-Several recordings are decoded as rows of one batch. What a step leaves for the next stays in ONNX Runtime's own memory.
+Several recordings are decoded as rows of one batch. The key-value cache stays in ONNX Runtime's memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from ...engines.base import PromptTooLong, Unsupported
+from ..onnx.runtime import Floats, Runtime, Tokens, Values
+from .decoder import load_decoder
+from .features import FRAMES
 from .files import WhisperFiles
 from .graphs import float_encoder
-from .sessions import Floats, Runtime, Tokens, Values, load_decoder
-
-__all__ = ["FRAMES", "Encoded", "Floats", "Loaded", "State", "Tokens", "WhisperModel"]
-
-FRAMES = 3000
-"""Columns of a spectrogram: thirty seconds."""
 
 _FEATURES = "input_features"
 _ONE_BY_ONE = 16  # prompts up to here are read token by token
@@ -37,42 +34,41 @@ _LAST = 4  # and so are the last tokens of longer ones
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What it took to load a model."""
+class LoadReport:
+    """What loading a model cost."""
 
     seconds: float
     bytes: int | None
-    """By how much the process has grown, where the system tells."""
+    """The growth of the process; None on systems that do not tell."""
     rewritten: bool
-    """Whether the graphs are ours; see `unbraid.speech.whisper.graphs`."""
+    """Whether the graphs were rewritten; see `graphs`."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Recordings as the decoder reads them: the keys and values of cross-attention, which stay the same."""
+    """Recordings as the decoder reads them: the keys and values of cross-attention."""
 
     rows: int
     hidden: Floats = field(repr=False)
-    """What the encoder said: (rows, 1500, width)."""
+    """The encoder's output: (rows, 1500, width)."""
     cross: Values = field(repr=False)
 
 
 @dataclass
-class State:
-    """A batch of outputs, as far as they have come. Changed by `WhisperModel.step`."""
+class WhisperState:
+    """A batch of outputs in progress. `WhisperModel.step` changes it."""
 
     encoded: Encoded = field(repr=False)
     audio: tuple[int, ...]
-    """Which of the recordings each row is of."""
+    """The recording of each row, as an index into `encoded`."""
     cross: Values = field(repr=False)
     past: Values = field(repr=False)
     length: int
     """How many tokens have been read."""
     logits: Floats = field(repr=False)
-    """What may come next: (rows, vocabulary)."""
+    """The logits of the next token: (rows, vocabulary)."""
     attention: Floats | None = field(default=None, repr=False)
-    """Where in the audio the model looked for that, if it was asked for and the model tells: (rows, heads, 1500). The
-    heads are `WhisperModel.heads`."""
+    """The cross-attention at the last token, if it was asked for: (rows, heads, 1500), for `WhisperModel.heads`."""
 
     @property
     def rows(self) -> int:
@@ -81,21 +77,18 @@ class State:
 
 
 class WhisperModel:
-    """One Whisper, loaded.
-
-    Use it from one thread at a time: it has no locks of its own, and ONNX Runtime's threads work on one call anyway.
-    """
+    """A loaded Whisper. Use it from one thread at a time: it has no locks."""
 
     def __init__(self, files: WhisperFiles, *, threads: int | None = None, rewrite: bool = True) -> None:
-        """Load a model; this takes about a second, and longer for large ones. Raises `EngineDown` where it cannot be.
+        """Load a model, in about a second or more. Raises `EngineDown` if that fails.
 
-        threads: how many threads compute; as many as there are cores by default.
-        rewrite: whether quantised graphs may be changed for the better. Without, they run as they were published.
+        threads: how many threads compute; by default, as many as there are cores.
+        rewrite: whether to rewrite quantised graphs (see `graphs`). Otherwise they run as they were published.
         """
         started, before = time.perf_counter(), _resident()
         self.files = files
         self.bins = files.bins
-        """Mel bands that the encoder reads."""
+        """How many mel bands the encoder reads."""
         self.context: int = int(files.config.get("max_target_positions", 448))
         """The most tokens that prompt and output can have together."""
         self.vocabulary_size: int = int(files.config.get("vocab_size", 51865))
@@ -105,13 +98,13 @@ class WhisperModel:
         _give_back()
         after = _resident()
         grown = None if before is None or after is None else max(0, after - before)
-        self.loaded = Loaded(time.perf_counter() - started, grown, self._decoder.rewritten)
+        self.loaded = LoadReport(time.perf_counter() - started, grown, self._decoder.rewritten)
 
     @cached_property
     def heads(self) -> tuple[tuple[int, int], ...]:
-        """The heads of cross-attention, as (layer, head), that follow the audio in time; none if the model does not
-        tell what they attend to."""
-        if not self._decoder.tells_attention:
+        """The heads of cross-attention, as (layer, head), that follow the audio in time. Empty if the files do not
+        output attention."""
+        if not self._decoder.has_attention:
             return ()
         named = self.files.generation_config.get("alignment_heads")
         if named:
@@ -120,28 +113,27 @@ class WhisperModel:
         return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
 
     def encode(self, mels: Floats) -> Encoded:
-        """Read recordings: (rows, bins, 3000). Each is encoded by itself: together they would take more memory and no
-        less time."""
+        """Encode spectrograms: (rows, bins, 3000). One by one: a batch takes more memory and no less time."""
         if mels.ndim != 3 or mels.shape[1:] != (self.bins, FRAMES) or not len(mels):
-            raise Unsupported(f"this Whisper reads spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
+            raise Unsupported(f"this Whisper takes spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
         mels = mels.astype(self._encoder.dtype(_FEATURES), copy=False)
-        said = [
+        outputs = [
             self._encoder.run({_FEATURES: self._runtime.value(row[None])}, ["last_hidden_state"])[0].numpy()
             for row in mels
         ]
-        hidden = said[0] if len(said) == 1 else np.concatenate(said)
+        hidden = outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
         return Encoded(len(mels), hidden, self._decoder.cross(hidden))
 
     def begin(
         self, encoded: Encoded, prompts: Tokens, *, audio: Sequence[int] | None = None, attentions: bool = False
-    ) -> State:
-        """Read prompts of one length: (rows, tokens). `State.logits` then says what may come next.
+    ) -> WhisperState:
+        """Start outputs with prompts of one length: (rows, tokens).
 
-        A prompt of a few tokens is read token by token. That is more exact with quantised files, and needs nothing but
-        the steps' graph.
+        A short prompt is read token by token. That is more exact with quantised files, and needs only the graph of
+        the steps.
 
-        audio: which recording each row is of, if the rows are not simply the recordings: one may have several.
-        attentions: whether to tell `State.attention`, now and after each step.
+        audio: the recording of each row, if the rows are not the recordings in order; several rows may share one.
+        attentions: whether to fill `WhisperState.attention`, now and after each step.
         """
         chosen = tuple(range(encoded.rows)) if audio is None else tuple(audio)
         if prompts.ndim != 2 or prompts.shape[0] != len(chosen) or not prompts.size:
@@ -149,7 +141,7 @@ class WhisperModel:
         self._check(prompts, 0)
         if any(not 0 <= row < encoded.rows for row in chosen):
             raise Unsupported(f"there are {encoded.rows} recordings, not those of {chosen}")
-        state = State(
+        state = WhisperState(
             encoded,
             chosen,
             self._runtime.rows(encoded.cross, chosen, encoded.rows),
@@ -165,10 +157,10 @@ class WhisperModel:
         self.step(state, prompts[:, first:])
         return state
 
-    def step(self, state: State, tokens: Tokens) -> Floats:
-        """Read the next token of each row, or several: (rows,) or (rows, tokens). The logits after the last one.
+    def step(self, state: WhisperState, tokens: Tokens) -> Floats:
+        """Read the next token of each row, or several: (rows,) or (rows, tokens). Returns the logits after the last.
 
-        Several are read one by one: decoders with a past do not mask what comes later.
+        Several tokens are read one by one, because decoders with a past have no causal mask.
         """
         columns = tokens[:, None] if tokens.ndim == 1 else tokens
         if columns.ndim != 2 or columns.shape[0] != state.rows or not columns.size:
@@ -178,17 +170,17 @@ class WhisperModel:
             self._read(state, columns[:, at : at + 1], state.past)
         return state.logits
 
-    def select(self, state: State, rows: Sequence[int]) -> State:
-        """The outputs of some rows, in this order; a row may come several times. The given state stays as it is.
+    def select(self, state: WhisperState, rows: Sequence[int]) -> WhisperState:
+        """A state of some rows, in this order; a row may come several times. The given state stays as it is.
 
-        Cheap where the rows' recordings stay in their places, as with beams; else some megabytes are copied for each.
+        This is cheap where the recordings stay in their places, as with beams. Else megabytes are copied per row.
         """
         chosen = tuple(rows)
         if not chosen or any(not 0 <= row < state.rows for row in chosen):
             raise Unsupported(f"there are {state.rows} rows, not those of {chosen}")
         audio = tuple(state.audio[row] for row in chosen)
         places = list(chosen)
-        return State(
+        return WhisperState(
             state.encoded,
             audio,
             state.cross if audio == state.audio else self._runtime.rows(state.cross, chosen, state.rows),
@@ -206,7 +198,7 @@ class WhisperModel:
         if tokens.min() < 0 or tokens.max() >= self.vocabulary_size:
             raise Unsupported(f"the tokens of this Whisper are 0 … {self.vocabulary_size - 1}")
 
-    def _read(self, state: State, tokens: Tokens, past: Values | None) -> None:
+    def _read(self, state: WhisperState, tokens: Tokens, past: Values | None) -> None:
         layers = [] if state.attention is None else sorted({layer for layer, _ in self.heads})
         output = self._decoder.read(
             tokens.astype(np.int64), past, state.cross, lambda: state.encoded.hidden[list(state.audio)], layers
@@ -215,19 +207,18 @@ class WhisperModel:
         state.length += tokens.shape[1]
         state.logits = output.logits
         if state.attention is not None:
-            told = [output.attentions[layers.index(layer)][:, head, -1] for layer, head in self.heads]
-            state.attention = np.stack(told, axis=1)
+            chosen = [output.attentions[layers.index(layer)][:, head, -1] for layer, head in self.heads]
+            state.attention = np.stack(chosen, axis=1)
 
 
 def _give_back() -> None:
-    """Let the system have what loading took for a moment. The C library would keep it: half as much again as the model
-    needs."""
+    """Return freed memory to the system. glibc would keep what loading needed: half as much again as the model."""
     with contextlib.suppress(Exception):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> int | None:
-    """The memory that the process has now."""
+    """The memory of the process now, in bytes."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

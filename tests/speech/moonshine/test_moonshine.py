@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob, Unsupported
+from unbraid.engines.base import Piece, Unsupported
 from unbraid.models import ModelError
 from unbraid.models.packages import Package
-from unbraid.speech.adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
+from unbraid.speech.adapters import Adapter
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.decoding.alignment import Attention
-from unbraid.speech.decoding.decoding import Step
-from unbraid.speech.decoding.worker import Job, ListeningWorker
+from unbraid.speech.errors import UnsupportedOption
+from unbraid.speech.families import adapter_for
 from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
 from unbraid.speech.moonshine import files as moonshine_files
 from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
 from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
 from unbraid.speech.moonshine.listener import MoonshineEngine
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Transcript
 
@@ -100,10 +100,10 @@ async def test_chunks_are_joined_by_a_space(engine: MoonshineEngine) -> None:
 @in_loop
 async def test_tokens_are_what_its_makers_code_writes(engine: MoonshineEngine) -> None:
     samples = recording("en", "tt-weasels").samples
-    heard = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
-    ids = [token for piece in heard[:-1] for token in piece.ids]
+    outputs = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
+    ids = [token for piece in outputs[:-1] for token in piece.ids]
     assert ids == _makers_way(engine.files, samples)
-    assert heard[-1] == ListenEnd("stop", 1, len(ids))
+    assert outputs[-1] == ListenEnd("stop", 1, len(ids))
     tokenizers = pytest.importorskip("tokenizers")
     assert tokenizers.Tokenizer.from_file(str(engine.files.tokenizer)).decode(ids) == WEASELS
 
@@ -129,9 +129,9 @@ def _makers_way(files: MoonshineFiles, samples: np.ndarray[Any, Any]) -> list[in
 def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any]) -> None:
     @in_loop
     async def run() -> None:
-        heard = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
-        assert heard[-1].reason in ("stop", "length")
-        assert heard[-1].completion_tokens <= 10
+        outputs = await collect(engine.listen(ListenRequest(samples=samples, prompt=(START,))))
+        assert outputs[-1].reason in ("stop", "length")
+        assert outputs[-1].completion_tokens <= 10
 
     run()
 
@@ -154,11 +154,11 @@ async def test_chance_is_the_same_again(engine: MoonshineEngine, seed: int | Non
 
 @in_loop
 async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> None:
-    outputs = engine.listen(ListenRequest(samples=jfk(), prompt=(START,)))
-    await anext(outputs)
-    await outputs.aclose()
-    heard = await collect(engine.listen(ListenRequest(samples=jfk()[:RATE], prompt=(START,))))
-    assert heard[-1].reason == "stop"
+    left = engine.listen(ListenRequest(samples=jfk(), prompt=(START,)))
+    await anext(left)
+    await left.aclose()
+    outputs = await collect(engine.listen(ListenRequest(samples=jfk()[:RATE], prompt=(START,))))
+    assert outputs[-1].reason == "stop"
     assert engine.load.waiting == 0
 
 
@@ -166,7 +166,7 @@ async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> 
     ("request_", "said"),
     [
         (ListenRequest(samples=SILENCE, prompt=(START,), timestamps=True), "no times"),
-        (ListenRequest(samples=SILENCE, prompt=(START,), words=True), "when each word"),
+        (ListenRequest(samples=SILENCE, prompt=(START,), words=True), "cannot time words"),
         (ListenRequest(samples=SILENCE, prompt=(START,), beams=2), "no beam search"),
         (ListenRequest(samples=SILENCE, prompt=()), "prompt"),
         (ListenRequest(samples=np.zeros(65 * RATE, np.float32), prompt=(START,)), "64 s at once, not 65.0"),
@@ -183,16 +183,16 @@ def test_the_engine_refuses(engine: MoonshineEngine, request_: ListenRequest, sa
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("options", "field"),
     [
         (TranscriptionOptions(words=True), "words"),
         (TranscriptionOptions(beams=2), "beams"),
         (TranscriptionOptions(beams=0), "beams"),
     ],
 )
-def test_what_only_others_can_do(engine: MoonshineEngine, wish: TranscriptionOptions, field: str) -> None:
-    with pytest.raises(BadWish, match="this model") as raised:
-        Transcriber(engine).check(wish)
+def test_what_only_others_can_do(engine: MoonshineEngine, options: TranscriptionOptions, field: str) -> None:
+    with pytest.raises(UnsupportedOption, match="this model") as raised:
+        Transcriber(engine).check(options)
     assert raised.value.field == field
     Transcriber(engine).check(TranscriptionOptions(beams=1))
 
@@ -211,7 +211,7 @@ def adapter(language: str | None = "es") -> Adapter:
 def test_what_the_adapter_says_of_itself() -> None:
     made = adapter()
     assert made.format is MOONSHINE
-    assert made.longest == 30.0
+    assert made.max_seconds == 30.0
     assert not made.supports_language_detection
     assert not made.supports_timestamps
     assert not made.supports_translation
@@ -219,7 +219,7 @@ def test_what_the_adapter_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "options",
     [
         TranscriptionOptions(),
         TranscriptionOptions(language="es"),
@@ -228,15 +228,15 @@ def test_what_the_adapter_says_of_itself() -> None:
         TranscriptionOptions(prompt=" "),
     ],
 )
-def test_what_it_can_do(wish: TranscriptionOptions) -> None:
-    adapter().check(wish)
-    asked = adapter().hearing(SILENCE, wish, 0.4)
+def test_what_it_can_do(options: TranscriptionOptions) -> None:
+    adapter().check(options)
+    asked = adapter().request(SILENCE, options, 0.4)
     assert (asked.prompt, asked.prefix.sets, asked.timestamps) == ((START,), (), False)
     assert asked.temperature == 0.4
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
         (TranscriptionOptions(task="translate"), "cannot translate"),
         (TranscriptionOptions(timestamps=True), "no times"),
@@ -246,9 +246,9 @@ def test_what_it_can_do(wish: TranscriptionOptions) -> None:
         (TranscriptionOptions(languages=("en", "fr")), "knows Spanish only, not 'en', 'fr'"),
     ],
 )
-def test_what_it_cannot_do(wish: TranscriptionOptions, said: str) -> None:
+def test_what_it_cannot_do(options: TranscriptionOptions, said: str) -> None:
     with pytest.raises(UnbraidError, match=said):
-        adapter().check(wish)
+        adapter().check(options)
 
 
 def test_where_the_language_is_not_known_users_are_believed() -> None:
@@ -320,166 +320,3 @@ def test_other_weights_than_those_known_are_not_kept(tmp_path: Path, monkeypatch
     with pytest.raises(ModelError, match=f"not {known.encoder}"):
         resolve_moonshine(known.name, cache=tmp_path)
     assert [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"] == []
-
-
-# --- The thread, which Whisper has too -----------------------------------------------------------------------------
-
-
-class Counting:
-    """Writes as many tokens as it is told."""
-
-    no_speech = None
-
-    def __init__(self, tokens: int) -> None:
-        self.begun: list[int] = []
-        self.written: list[int] = []
-        self.looks: list[Attention] = []
-        self.choices: dict[int, float] = {}
-        self._tokens = tokens
-
-    @property
-    def reason(self) -> str | None:
-        return "stop" if len(self.written) == self._tokens else None
-
-    def step(self, logits: object, looks: object = None) -> Step:
-        self.written.append(len(self.written))
-        said = (TokenLogprob(self.written[-1], b"", 0.0),)
-        return Step(said) if self.reason else Step(said, (0,), (self.written[-1],))
-
-
-def write(jobs: list[Job]) -> None:
-    for job in jobs:
-        while job.advance(np.zeros((1, 1), np.float32)).rows:
-            pass
-
-
-def asked(prompt: int = 1, beams: int = 1) -> ListenRequest:
-    return ListenRequest(samples=SILENCE[:1], prompt=(START,) * prompt, beams=beams)
-
-
-async def ask(worker: ListeningWorker, prompt: int = 1, beams: int = 1) -> list[Any]:
-    return await collect(worker.listen(asked(prompt, beams), Counting(2)))
-
-
-async def waiting(worker: ListeningWorker, count: int) -> None:
-    while worker.load.waiting != count:
-        await asyncio.sleep(0.001)
-
-
-@in_loop
-async def test_jobs_that_are_alike_are_decoded_together() -> None:
-    batches: list[list[int]] = []
-    go_on = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def decode(jobs: list[Job]) -> None:
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
-        batches.append([len(job.request.prompt) for job in jobs])
-        write(jobs)
-
-    worker = ListeningWorker("test", decode, batch=2, alike=lambda request: len(request.prompt))
-    first = asyncio.create_task(ask(worker))
-    while not worker.load.running:
-        await asyncio.sleep(0.001)
-    others = [asyncio.create_task(ask(worker, prompt)) for prompt in (1, 2, 1, 1, 2)]
-    left = asyncio.create_task(ask(worker, 3))
-    await waiting(worker, 6)
-    left.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    for outputs in await asyncio.gather(first, *others):
-        assert [token for piece in outputs[:-1] for token in piece.ids] == [0, 1]
-        assert outputs[-1].reason == "stop"
-    assert batches == [[1], [1, 1], [2, 2], [1]]
-    await worker.close()
-
-
-@in_loop
-async def test_beams_are_rows_of_a_batch() -> None:
-    batches: list[list[int]] = []
-    go_on = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def decode(jobs: list[Job]) -> None:
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
-        batches.append([job.request.beams for job in jobs])
-        write(jobs)
-
-    worker = ListeningWorker("test", decode, batch=4)
-    first = asyncio.create_task(ask(worker))
-    while not worker.load.running:
-        await asyncio.sleep(0.001)
-    others = [asyncio.create_task(ask(worker, beams=beams)) for beams in (2, 2, 1, 5, 3, 1)]
-    await waiting(worker, 6)
-    go_on.set()
-    await asyncio.gather(first, *others)
-    assert batches == [[1], [2, 2], [1], [5], [3, 1]]
-    await worker.close()
-
-
-@in_loop
-async def test_jobs_that_are_left_while_they_wait_do_no_harm() -> None:
-    go_on = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def decode(jobs: list[Job]) -> None:
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
-        write(jobs)
-
-    worker = ListeningWorker("test", decode, batch=1)
-    tasks = [asyncio.create_task(ask(worker)) for _ in range(4)]
-    await asyncio.sleep(0.05)
-    for task in tasks[1:]:
-        task.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    await tasks[0]
-    assert (await ask(worker))[-1].reason == "stop"
-    await worker.close()
-
-
-@in_loop
-async def test_a_full_queue_and_a_closed_one() -> None:
-    go_on = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def decode(jobs: list[Job]) -> None:
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
-        write(jobs)
-
-    worker = ListeningWorker("test", decode, queue_size=1)
-    running = asyncio.create_task(ask(worker))
-    while not worker.load.running:
-        await asyncio.sleep(0.001)
-    second = asyncio.create_task(collect_until_error(worker.listen(asked(), Counting(1))))
-    await waiting(worker, 1)
-    _, error = await collect_until_error(worker.listen(asked(), Counting(1)))
-    assert isinstance(error, EngineDown)
-    assert "1 chunks waiting" in str(error)
-    closing = asyncio.create_task(worker.close())
-    await asyncio.sleep(0)
-    go_on.set()
-    await closing
-    assert (await running)[-1].reason == "stop"
-    for _, error in (await second, await collect_until_error(worker.listen(asked(), Counting(1)))):
-        assert isinstance(error, EngineDown)
-        assert "closed" in str(error)
-
-
-@in_loop
-async def test_a_model_that_fails_says_so_and_goes_on() -> None:
-    failing = [True]
-
-    def decode(jobs: list[Job]) -> None:
-        if failing.pop() if failing else False:
-            raise RuntimeError("out of memory")
-        write(jobs)
-
-    worker = ListeningWorker("test", decode)
-    _, error = await collect_until_error(worker.listen(asked(), Counting(1)))
-    assert isinstance(error, EngineFailed)
-    assert "test failed: out of memory" in str(error)
-    assert (await ask(worker))[-1].reason == "stop"
-    await worker.close()
-    with pytest.raises(Unsupported):
-        ListeningWorker("test", decode, batch=0)

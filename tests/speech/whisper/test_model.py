@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineError, PromptTooLong, Unsupported
+from unbraid.speech.onnx.runtime import Floats, Tokens
 from unbraid.speech.whisper.features import log_mels
-from unbraid.speech.whisper.onnx import Encoded, Floats, Tokens, WhisperModel
+from unbraid.speech.whisper.model import Encoded, WhisperModel
 
 from .whisper_models import WORDS, as_float_pair, files, jfk, tokenizer, tokens, whisper
 
@@ -89,19 +90,26 @@ def test_rows_of_a_batch_do_not_touch_each_other() -> None:
 
 @pytest.mark.parametrize("rewrite", [True, False])
 def test_rows_are_dropped_repeated_and_put_in_another_order(rewrite: bool) -> None:
+    """All that a row goes on with is its own, bit by bit. What a step makes of it may depend on the batch where the
+    published graphs quantise all rows together, and by how much depends on the processor: so it is computed twice from
+    the same rows."""
     model, audio, special = whisper(TINY, rewrite=rewrite), encoded(TINY, rewrite=rewrite), tokens()
-    close = 1e-3 if rewrite else 1.0
     state = model.begin(audio, np.array([special.prefix("en")] * 4))
     before = state.logits.copy()
     for rows in ([2, 0], [1, 1, 3], [0, 1], [3, 2, 1, 0]):
         chosen = model.select(state, rows)
         assert chosen.audio == tuple(rows)
         np.testing.assert_array_equal(chosen.logits, before[rows])
+        for selected, given in ((chosen.past, state.past), (chosen.cross, state.cross)):
+            assert selected.keys() == given.keys() != set()
+            for name, value in given.items():
+                np.testing.assert_array_equal(selected[name].numpy(), value.numpy()[rows])
         following = before[rows].argmax(-1)
         after = model.step(chosen, following)
-        other = model.select(state, list(range(4)))
-        expected = model.step(other, before.argmax(-1))[rows]
-        np.testing.assert_allclose(after, expected, atol=close)
+        np.testing.assert_array_equal(after, model.step(model.select(state, rows), following))
+        if rewrite:  # rows do not touch each other
+            whole = model.step(model.select(state, list(range(4))), before.argmax(-1))
+            np.testing.assert_allclose(after, whole[rows], atol=1e-3)
     assert state.length == 4  # the one that was chosen from has not moved
 
 
@@ -176,17 +184,17 @@ def test_attention_follows_the_audio() -> None:
     assert model.begin(audio, np.array([special.prefix("en")]), audio=[0]).attention is None
     state = model.begin(audio, np.array([special.prefix("en")]), audio=[0], attentions=True)
     said = greedy(model, audio, (0,))[0]
-    looks = []
+    attention = []
     for token in said:
         assert state.attention is not None
-        looks.append(state.attention)
+        attention.append(state.attention)
         model.step(state, np.array([token]))
-    whole = np.stack(looks, axis=2)
+    whole = np.stack(attention, axis=2)
     assert whole.shape == (1, 6, len(said), 1500)
     np.testing.assert_allclose(whole.sum(-1), 1.0, atol=1e-3)
-    heard = whole[0].mean(0).argmax(-1) * 0.02
-    assert np.all(heard < 12)
-    assert np.corrcoef(heard, np.arange(len(said)))[0, 1] > 0.9
+    seconds = whole[0].mean(0).argmax(-1) * 0.02
+    assert np.all(seconds < 12)
+    assert np.corrcoef(seconds, np.arange(len(said)))[0, 1] > 0.9
     selected = model.select(state, [0, 0])
     assert selected.attention is not None
     assert selected.attention.shape == (2, 6, 1500)
