@@ -1,11 +1,13 @@
 """unbraid: what a language model writes, taken apart into what its reader needs.
 
-parser = unbraid.parser("qwen3", tools=tools)
+parser = unbraid.Parser("qwen3", tools=tools)
 for piece in stream:
     for event in parser.feed(piece):
         ...
 parser.finish()
 parser.message
+
+Importing this loads the parser and the formats only. Constraints, templates and what they need load when first used.
 """
 
 from __future__ import annotations
@@ -13,9 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
-from .constraints import constraint as _constraint
-from .constraints import forced_prefix as _forced_prefix
 from .core import diagnostics
 from .core.events import (
     Content,
@@ -36,22 +35,40 @@ from .core.limits import Limits
 from .core.message import Message, Part, Speech, Tag, Text, ToolCall
 from .core.render import render as _render
 from .core.tools import Tools
-from .errors import InvalidFormat, InvalidSnapshot, InvalidTools, MissingTokens, UnbraidError, UnknownFormat
-from .formats import all_formats, compose, find, register, resolve
+from .errors import (
+    InvalidFormat,
+    InvalidSnapshot,
+    InvalidTools,
+    MissingTokens,
+    UnbraidError,
+    UnknownFormat,
+)
+from .formats import add, all_formats, compose, find, resolve
 from .parsing import Parser, parse
 from .tokens import vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
     from .templates import ChatTemplate
     from .templates.detection import Detection
 
 __version__ = "0.1.0"
 
+_LAZY = ("Constraint", "InvalidSchema", "NotRegular", "NotTokens", "Unenforced")
+"""What is loaded with the constraints."""
 
 parser = Parser
 """The same as `Parser`: `unbraid.parser("qwen3", tools=tools)`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import constraints
+
+    return getattr(constraints, name)
 
 
 def constraint(
@@ -76,7 +93,9 @@ def constraint(
     tokenizer: as in `parser`. Without one, markers are text; with one, they are the tokens that the model writes.
     prompt: as in `parser`.
     """
-    return _constraint(
+    from .constraints import constraint as build
+
+    return build(
         resolve(format),
         tools=[] if tools is None else tools,
         tool_choice=tool_choice,
@@ -91,7 +110,9 @@ def constraint(
 def forced_prefix(steps: Iterable[Iterable[str]], *, tokenizer: object) -> Constraint:
     """One of the tokens of each step, one step after the other; then any text. Whisper's output begins so:
     `[["<|de|>", "<|fr|>"], ["<|transcribe|>"], ["<|notimestamps|>"]]`."""
-    return _forced_prefix(steps, vocabulary(tokenizer))
+    from .constraints import forced_prefix as build
+
+    return build(steps, vocabulary(tokenizer))
 
 
 def detect(
@@ -114,6 +135,17 @@ def detect(
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
     return _render(resolve(format), message)
+
+
+def register(format: Format, *aliases: str) -> Format:
+    """Make a format of your own known by its name, and by others. It is checked first, as the laws check the built-in
+    ones: what it renders must parse back however it is cut, and what its constraint allows must parse as it is meant.
+    Raises `InvalidFormat` with the text that shows what is wrong.
+    """
+    from .format_checks import check
+
+    check(format)
+    return add(format, *aliases)
 
 
 __all__ = [

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, Literal, ParamSpec
 from .core.events import Event
 from .core.grammar import Format
 from .core.limits import Limits
-from .core.machine.machine import Machine
+from .core.machine.driver import Driver
 from .core.machine.snapshot import load, save
 from .core.message import Fold, Message
 from .core.tools import Tools
@@ -68,7 +68,7 @@ class Parser:
         if unknown_tools not in ("text", "emit"):
             raise UnbraidError(f'unknown_tools is "text" or "emit", not {unknown_tools!r}')
         self._fold = Fold() if keep_message else None
-        self._machine = Machine(
+        self._machine = Driver(
             resolve(format),
             tools=tools if tools is None or isinstance(tools, Tools) else Tools(tools),
             emit_unknown=unknown_tools == "emit",

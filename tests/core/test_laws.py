@@ -27,7 +27,6 @@ from unbraid import (
     ToolCallEnd,
     ToolCallStart,
 )
-from unbraid.core import grammar
 
 from ..support import strategies
 from ..support.examples import LONG
@@ -160,10 +159,11 @@ def test_4_arguments_stream(format: Format, data: st.DataObject) -> None:
 
 def may_wait(format: Format, waiting: str) -> bool:
     notation = strategies.notation_of(format)
-    if isinstance(notation, grammar.PythonArguments):
-        return len(waiting) <= 1
-    literals = strategies.markers_of(format) if notation is None else list(strategies.strings_in(format.tools))
-    return any(literal.startswith(waiting) for literal in [*literals, *strategies.escapes_of(format)])
+    if notation is None:
+        return any(literal.startswith(waiting) for literal in strategies.markers_of(format))
+    if notation.longest_wait is not None:
+        return len(waiting) <= notation.longest_wait
+    return any(literal.startswith(waiting) for literal in [*strategies.strings_in(format.tools), *notation.escapes])
 
 
 @every_format

@@ -18,6 +18,9 @@ from ..support.parsing import kinds, parse, stream
 
 CODER = unbraid.find("qwen3-coder")
 CALL = "<tool_call>\n<function=f>\n{}</function>\n</tool_call>"
+NOTATION = strategies.notation_of(CODER)
+assert NOTATION is not None
+ENDS = NOTATION.ends(CODER)
 
 
 def tools(**types: Any) -> list[dict[str, Any]]:
@@ -209,7 +212,7 @@ def test_round_trip_with_a_schema(data: st.DataObject) -> None:
     values = data.draw(st.dictionaries(st.sampled_from("abcde"), strategies.json_values(CODER), max_size=4))
     numbers = st.sampled_from(["3", "true", "null", "[1]", "{}", '"', " 3\n", "\n"])
     values = {key: data.draw(numbers) if value == "" else value for key, value in values.items()}
-    ends = strategies.ends_of_value(CODER)
+    ends = ENDS
     values = {k: v for k, v in values.items() if not (isinstance(v, str) and any(end in v for end in ends))}
     names = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
     given = tools(**{key: names.get(type(value), "null") for key, value in values.items()})
@@ -365,7 +368,7 @@ def said_after(text: str, given: list[dict[str, Any]] | None = None) -> str:
 )
 def test_a_string_waits_only_for_what_may_be_its_end(value: list[str]) -> None:
     text = "".join(value)
-    ends = ["\n" * n + end for end in strategies.ends_of_value(CODER) for n in (0, 1)]
+    ends = ["\n" * n + end for end in ENDS for n in (0, 1)]
     for size in range(len(text) + 1):
         said = said_after(text[:size], tools(a="string"))
         passed = json.loads(said.removeprefix('{"a": ') + '"')

@@ -9,7 +9,8 @@ import pytest
 
 import unbraid
 from unbraid import Format, Message, Part, Speech, Tag, ToolCall, UnbraidError, UnknownFormat
-from unbraid.core.grammar import Arguments, Between, Call, Calls, Name, TaggedArguments
+from unbraid.core.grammar import Between, Call, Calls, Name
+from unbraid.core.notations import Arguments, TaggedArguments
 from unbraid.formats import registry
 
 from ..support import real_tokenizers

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
-from unbraid.core.notations import xml_text
-from unbraid.core.notations.bare import is_bare_key
-from unbraid.core.notations.elements import is_element_name
-from unbraid.schema.kinds import kind_of
+
+from .notations import TYPES, cuts, generator_of, notation_of, python_literals, strings_in, strings_of
+
+__all__ = ["cuts", "notation_of", "python_literals", "strings_in", "strings_of"]
 
 FORMATS = list(all_formats())
 
 TOOLS = [{"name": name} for name in ("f", "get_weather", "Search-2", "a.b_c")]
-TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
 TYPED_TOOLS = [
     {"name": name, "parameters": {"type": "object", "properties": {key: {"type": TYPES[key]} for key in TYPES}}}
     for name in ("f", "get_weather")
@@ -31,58 +28,10 @@ TYPED_TOOLS = [
 _NAMES = st.sampled_from([str(tool["name"]) for tool in TOOLS])
 
 
-def strings_in(node: object) -> Iterator[str]:
-    """Every literal in a grammar."""
-    if isinstance(node, str):
-        if node:
-            yield node
-    elif isinstance(node, tuple):
-        for item in node:
-            yield from strings_in(item)
-    elif is_dataclass(node):
-        for item in fields(node):
-            yield from strings_in(getattr(node, item.name))
-
-
-def nodes_in(node: object) -> Iterator[object]:
-    """Every node of a grammar."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from nodes_in(item)
-    elif is_dataclass(node):
-        yield node
-        for item in fields(node):
-            yield from nodes_in(getattr(node, item.name))
-
-
-def notation_of(format: Format) -> grammar.Notation | None:
-    """How arguments are written, where they are not JSON."""
-    for node in nodes_in(format.tools):
-        if isinstance(node, grammar.Notation):
-            return node
-    return None
-
-
-def ends_of_value(format: Format) -> list[str]:
-    """What ends a string argument that stands in the text as it is, and so cannot stand in it."""
-    node = notation_of(format)
-    if isinstance(node, grammar.BareArguments):
-        return [node.quote]
-    if isinstance(node, grammar.ElementArguments):
-        return [node.mark]
-    if not isinstance(node, grammar.TaggedArguments) or node.escaped:
-        return []
-    assert format.tools is not None
-    found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
-    for call in nodes_in(format.tools):
-        if isinstance(call, grammar.Call) and node in call.parts:
-            found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
-    return [text.strip() for text in found if text.strip()]
-
-
 def data_in_strings(format: Format) -> list[str]:
     """The literals that are data where they stand in a string argument."""
-    ends = ends_of_value(format)
+    notation = notation_of(format)
+    ends = [] if notation is None else notation.ends(format)
     return [literal for literal in literals_of(format) if not any(end in literal for end in ends)]
 
 
@@ -140,135 +89,14 @@ def arguments(draw: st.DrawFn, format: Format) -> str:
     key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", ""]) | st.text(max_size=3)
     value, notation = json_values(format), notation_of(format)
     if notation is not None:
-        ends = ends_of_value(format)
-        key = key.filter(re.compile(KEYS[type(notation)]).fullmatch)
-        if isinstance(notation, grammar.TaggedArguments):
-            typed = bool(notation.kinds)
-            after = "" if notation.escaped else notation.open.partition("{key}")[2].replace("{kind}", "").strip()[0]
-            key = key.filter(lambda key: not after or after not in key)
-            value = value.filter(lambda value: not reads_otherwise(value, ends, typed))
-        elif isinstance(notation, grammar.ElementArguments):
-            value = value.filter(lambda value: not any(reads_otherwise(leaf, ends) for leaf in strings_of(value)))
-        else:
-            key = key.filter(lambda key: not any(end in key for end in ends))
-            value = value.filter(lambda value: not any(end in text for text in strings_of(value) for end in ends))
+        ends = notation.ends(format)
+        key = key.filter(re.compile(notation.keys).fullmatch).filter(lambda key: notation.can_name(key, ends))
+        value = value.filter(lambda value: notation.can_say(value, ends))
         return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
     indent = draw(st.sampled_from([None, None, 2]))
     made = draw(st.dictionaries(key, value, max_size=3))
     return json.dumps(made, ensure_ascii=draw(st.booleans()), separators=separators, indent=indent)
-
-
-KEYS: dict[type, str] = {
-    grammar.TaggedArguments: r"[^<>\x00-\x1f]*",
-    grammar.BareArguments: r"(?s:.*)",
-    grammar.ElementArguments: r"(?!/)[^<>\"\x00-\x1f]*",
-    grammar.PythonArguments: r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+",
-}
-"""The keys that can be written."""
-
-
-def strings_of(value: object) -> Iterator[str]:
-    """The strings in a value, its keys among them."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for inner in value:
-            yield from strings_of(inner)
-        if isinstance(value, dict):
-            yield from strings_of(list(value.values()))
-
-
-def reads_otherwise(value: object, ends: list[str], typed: bool = False) -> bool:
-    """Whether a value between tags reads back as another, where no schema, nor the tag, says what it is."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if any(end in text for end in ends):
-        return True
-    if typed:
-        return False
-    try:
-        return isinstance(value, str) and not isinstance(json.loads(text), str)
-    except ValueError:
-        return False
-
-
-@st.composite
-def python_literals(draw: st.DrawFn, value: Any) -> str:
-    """A value as Python may write it."""
-    comma = st.sampled_from([", ", ",", " ,\n"])
-    last = draw(st.sampled_from(["", "", ",", " , "]))
-    if isinstance(value, str):
-        quotes = draw(st.sampled_from(["'", '"', "'''", '"""']))
-        plain = draw(st.booleans())
-        return quotes + "".join(_python_char(char, quotes, plain) for char in value) + quotes
-    if isinstance(value, list):
-        items = draw(comma).join(draw(python_literals(item)) for item in value)
-        open, close = draw(st.sampled_from([("[", "]"), ("(", ")")]))
-        return f"{open}{items}{last if value else ''}{close}"
-    if isinstance(value, dict):
-        pairs = [f"{draw(python_literals(key))}: {draw(python_literals(item))}" for key, item in value.items()]
-        return "{" + draw(comma).join(pairs) + (last if value else "") + "}"
-    if value is None or isinstance(value, bool):
-        return draw(st.sampled_from([repr(value), json.dumps(value)]))
-    if isinstance(value, int):
-        return draw(st.sampled_from([str(value), f"{value:_}", hex(value), f"{value:+}"]))
-    return json.dumps(value)
-
-
-def _python_char(char: str, quotes: str, plain: bool) -> str:
-    if char in "\\'\"":
-        return "\\" + char
-    if plain and (char >= " " or (len(quotes) == 3 and char == "\n")):
-        return char
-    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\U{ord(char):08X}"
-
-
-@st.composite
-def bare_values(draw: st.DrawFn, node: grammar.BareArguments, value: Any) -> str:
-    """A value as an object with bare keys may hold it."""
-    space = draw(st.sampled_from(["", "", " ", "\n"]))
-    last = draw(st.sampled_from(["", "", f"{space},"])) if value else ""
-    if isinstance(value, dict):
-        pairs = [
-            f"{space}{draw(bare_keys(node, key))}{space}:{space}{draw(bare_values(node, item))}"
-            for key, item in value.items()
-        ]
-        return "{" + f"{space},".join(pairs) + f"{last}{space}}}"
-    if isinstance(value, list):
-        return "[" + f"{space},{space}".join(draw(bare_values(node, item)) for item in value) + f"{last}{space}]"
-    if isinstance(value, str):
-        return node.quote + value + node.quote
-    return draw(st.sampled_from(["None", "null"])) if value is None else json.dumps(value)
-
-
-def bare_keys(node: grammar.BareArguments, key: str) -> st.SearchStrategy[str]:
-    quoted = node.quote + key + node.quote
-    return st.sampled_from([key, quoted]) if is_bare_key(key) else st.just(quoted)
-
-
-@st.composite
-def elements(draw: st.DrawFn, node: grammar.ElementArguments, name: str, value: Any) -> str:
-    """A value as elements may say it."""
-    space = draw(st.sampled_from(["", "", " ", "\n"]))
-    open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
-    if isinstance(value, str):
-        return open + value + close
-    if isinstance(value, list) and value:
-        return open + space + "".join(draw(elements(node, node.item, item)) for item in value) + close
-    if isinstance(value, dict) and value and all(map(is_element_name, value)) and next(iter(value)) != node.item:
-        return open + space + "".join(draw(elements(node, key, item)) for key, item in value.items()) + close
-    return open + json.dumps(value, ensure_ascii=False) + close
-
-
-@st.composite
-def xml_texts(draw: st.DrawFn, text: str) -> str:
-    """A text as XML may write it."""
-    pieces = []
-    for piece in draw(st.composite(cuts)(text)):
-        ways = [xml_text.encode(piece), xml_text.encode_attribute(piece), "".join(f"&#{ord(c)};" for c in piece)]
-        ways.append("".join(f"&#x{ord(c):X};" for c in piece))
-        pieces.append(draw(st.sampled_from(ways)))
-    return "".join(pieces)
 
 
 # --- Messages ------------------------------------------------------------------------------------------------------
@@ -418,42 +246,12 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return draw(st.sampled_from([part.before + call.name + number, call.name + number, call.name]))
         if isinstance(part, grammar.Ordinal):
             return str(len(said))
-        if isinstance(part, grammar.Arguments):
-            return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
-        if isinstance(part, grammar.TaggedArguments):
-            return "".join(tagged(part, *pair) for pair in json.loads(call.arguments).items())
-        if isinstance(part, grammar.PythonArguments):
-            space = draw(st.sampled_from(["", " ", "\n"]))
-            values = json.loads(call.arguments)
-            items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
-            return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
-        if isinstance(part, grammar.BareArguments):
-            return draw(bare_values(part, json.loads(call.arguments)))
-        if isinstance(part, grammar.ElementArguments):
-            return "".join(draw(elements(part, *pair)) for pair in json.loads(call.arguments).items())
-        if isinstance(part, grammar.JsonCall):
-            written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
-            pairs = [(part.name, json.dumps(call.name)), (draw(st.sampled_from(part.arguments)), written)]
-            pairs += draw(st.sampled_from([[], [(part.id, json.dumps(call.id))]]))
-            pairs += draw(st.sampled_from([[], [(key, '"function"') for key in part.ignored]]))
-            space = draw(st.sampled_from(["", " ", "\n  "]))
-            inside = ",".join(f'{space}"{key}":{space}{value}' for key, value in draw(st.permutations(pairs)))
-            return "{" + inside + space + "}"
+        if isinstance(part, grammar.Notation):
+            return generator_of(part).derive(draw, call, marker)
+        assert isinstance(part, grammar.Maybe)
         if draw(st.booleans()):
             return part.marker + "".join(part_of(inner, call) for inner in part.then)
         return ""
-
-    def tagged(node: grammar.TaggedArguments, key: str, value: object) -> str:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
-        open = node.open if text[:1].isspace() else marker(node.open)
-        close = node.close if not text or text[-1].isspace() else marker(node.close)
-        if node.escaped:
-            key, text = xml_text.encode_attribute(key), draw(xml_texts(text))
-        words = [word for word, kinds in node.kinds if kind_of(value) in kinds]
-        kind = node.kind.format(draw(st.sampled_from(words))) if words else ""
-        open = open.replace("{kind}", kind).replace("{key}", key)
-        return open + text + close + draw(st.sampled_from(["", "\n", "  "]))
 
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
@@ -503,42 +301,7 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
     cut = [literal[:n] for literal in literals for n in range(1, len(literal))]
     json_bits = ['{"name": "f"', ', "arguments": ', '{"a": 1}', "{}", "}", "]", "[", "{", '"', "\\", "\\u00", ",", ":"]
     json_bits += ["'a'", "1e", "-", "tru", "null", '"name"', '"x": "', "f", "get_weather", "unknown", "\n", " ", "\t"]
-    json_bits += hostile_notation(format)
+    notation = notation_of(format)
+    json_bits += [] if notation is None else notation.hostile
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
     return st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
-
-
-def hostile_notation(format: Format) -> list[str]:
-    notation = notation_of(format)
-    if isinstance(notation, grammar.TaggedArguments):
-        tags = [notation.open.replace("{key}", key) for key in [*TYPES, "x"]]
-        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n"]
-        if notation.escaped:
-            bits += ["&lt;", "&amp", "&#6", "5;", "&#xD800;", "&quot;", "<![CDATA[", "<![CDATA[", "]]>", "]]", "&"]
-        return [*tags, *tags, notation.close, notation.close, *bits]
-    if isinstance(notation, grammar.BareArguments):
-        keys = [f"{key}:" for key in [*TYPES, "x", ""]]
-        bits = ["call:f{", "{a:", "}", "}", "[", "]", ", ", "tru", "True", "None", "-1.5", "00", "Paris", " x ", "f("]
-        return [*keys, *keys, *bits, notation.quote, notation.quote, f"{notation.quote}k{notation.quote}:"]
-    if isinstance(notation, grammar.ElementArguments):
-        tags = [f"{notation.mark}<{sign}{key}>" for key in [*TYPES, "x", notation.item] for sign in ("", "/")]
-        return [*tags, *tags, notation.mark, f"{notation.mark}<", "True", "None", "[1, ", ' "a"]', "12", "{}\n", ">"]
-    if isinstance(notation, grammar.PythonArguments):
-        keys = [f"{key}=" for key in [*TYPES, "x"]]
-        bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
-        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
-    return []
-
-
-def escapes_of(format: Format) -> list[str]:
-    """What stands for something else in the text of a value."""
-    notation = notation_of(format)
-    if not isinstance(notation, grammar.TaggedArguments) or not notation.escaped:
-        return []
-    return [xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
-
-
-def cuts(draw: st.DrawFn, text: str) -> list[str]:
-    """`text` in pieces."""
-    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]

@@ -16,7 +16,8 @@ import unbraid
 from unbraid import Message, Text, ToolCall, UnbraidError
 from unbraid.cli import main
 from unbraid.core import grammar
-from unbraid.core.grammar import Between, Call, Calls, Format, JsonCall
+from unbraid.core.grammar import Between, Call, Calls, Format
+from unbraid.core.notations import JsonCall
 from unbraid.templates import ChatTemplate, built_in
 from unbraid.templates.detection import Detection, DetectionError
 from unbraid.templates.detection.definition import definition

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core import grammar
-from ..core.machine.calls import is_word
+from ..core import grammar, notations
 from ..core.machine.compiler import pieces
 from ..core.machine.program import Program
+from ..core.machine.words import is_word
 from ..errors import InvalidTools, UnbraidError
 from .language import (
     NOTHING,
@@ -382,17 +382,17 @@ class _Builder:
         if isinstance(part, grammar.Ordinal):
             return sequence(SPACE, Repeat(DIGIT, 1, 4))
         parameters = self._parameters(names[0])
-        if isinstance(part, grammar.Arguments):
+        if isinstance(part, notations.Arguments):
             return sequence(SPACE, parameters.json())
-        if isinstance(part, grammar.TaggedArguments):
+        if isinstance(part, notations.TaggedArguments):
             return tagged(parameters, part, self._spelled, self._after(following))
-        if isinstance(part, grammar.PythonArguments):
+        if isinstance(part, notations.PythonArguments):
             return python(parameters)
-        if isinstance(part, grammar.BareArguments):
+        if isinstance(part, notations.BareArguments):
             return self._bare(part, parameters)
-        if isinstance(part, grammar.ElementArguments):
+        if isinstance(part, notations.ElementArguments):
             return elements(parameters, part, self._marker, self._after(following), self.rules)
-        if isinstance(part, grammar.JsonCall):
+        if isinstance(part, notations.JsonCall):
             return self._json_call(part, names, parameters.json())
         if isinstance(part, grammar.Maybe):
             return maybe(SPACE, self._marker(part.marker), *(self._part(one, "", names, headed) for one in part.then))
@@ -404,7 +404,7 @@ class _Builder:
         texts = (following if isinstance(following, str) else "", self.format.tools.close)
         return [text.strip() for text in texts if text.strip()]
 
-    def _bare(self, part: grammar.BareArguments, parameters: Parameters) -> Node:
+    def _bare(self, part: notations.BareArguments, parameters: Parameters) -> Node:
         if part.quote not in self.bare_values:
             self.bare_values[part.quote] = BareValues(part.quote, self._marker, self.rules, self.unenforced)
         return bare(parameters, self.bare_values[part.quote])
@@ -418,7 +418,7 @@ class _Builder:
         self.rules[name] = node
         return Rule(name)
 
-    def _json_call(self, part: grammar.JsonCall, names: list[str], arguments: Json) -> Node:
+    def _json_call(self, part: notations.JsonCall, names: list[str], arguments: Json) -> Node:
         def key(text: str) -> Node:
             return sequence(SPACE, Text(json.dumps(text)), SPACE, Text(":"), SPACE)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..core.grammar import Format
 from ..core.machine.compiler import compile_format
 from ..core.machine.program import Program
+from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from ..errors import MissingTokens, UnbraidError
@@ -53,6 +54,11 @@ class Constraint:
         self._ends = frozenset(ends)
         self._lazy = lazy
         self._printed: dict[Dialect, tuple[Any, list[Unenforced]]] = {}
+
+    @property
+    def language(self) -> Language:
+        """What it allows, in no dialect."""
+        return self._language
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
@@ -152,7 +158,8 @@ def constraint(
         format = format.for_version(vocabulary.version)
     program = compile_format(format, vocabulary)
     before = format.prompt if prompt is None else prompt
-    opened, header = tuple(program.open_after(before)[0]), program.header_after(before)
+    end = read_end(program, before)
+    opened, header = tuple(end.strands), end.header
     definitions: object = tools
     if not isinstance(tools, list):
         tools = tools if isinstance(tools, Tools) else Tools(tools)

@@ -90,63 +90,10 @@ class Ordinal:
     first: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments as one JSON object, passed through as they are."""
+class Notation:
+    """A way to write the arguments of a call, or the whole call. The nodes are in `core/notations`."""
 
-
-@dataclass(frozen=True, slots=True)
-class TaggedArguments:
-    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON, or as
-    Python's literals where the tool's schema leaves no string."""
-
-    open: str
-    """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""
-    close: str
-    kind: str = ""
-    """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
-    kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The words, and the kinds of JSON value that each stands for."""
-    escaped: bool = False
-    """Whether keys and values are XML, with entities and CDATA sections in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PythonArguments:
-    """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
-
-
-@dataclass(frozen=True, slots=True)
-class BareArguments:
-    """The arguments as one object whose keys stand bare, and whose strings stand raw between quotes of their own:
-    `{key:<quote>text<quote>,n:1}`."""
-
-    quote: str
-
-
-@dataclass(frozen=True, slots=True)
-class ElementArguments:
-    """The arguments as elements that have their names. An object holds an element for each of its members, an array one
-    for each item; a string is its bare characters, anything else JSON. An empty array or object is an empty element."""
-
-    mark: str
-    """What stands before every tag."""
-    item: str = "item"
-    """The name of an array's elements."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonCall:
-    """The whole call as one JSON object, its keys in any order."""
-
-    name: str = "name"
-    arguments: tuple[str, ...] = ("arguments",)
-    """The keys that may hold the arguments; the first is the one that is written."""
-    id: str = "id"
-    id_first: bool = False
-    """Whether the model numbers its calls, and writes the number first."""
-    ignored: tuple[str, ...] = ("type",)
-    """Keys that are often there and say nothing."""
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +105,7 @@ class Maybe:
     written: bool = True
 
 
-Notation = TaggedArguments | PythonArguments | BareArguments | ElementArguments
-"""How arguments are written that are no JSON."""
-CallPart = str | Name | CallId | NameInId | Ordinal | Arguments | Notation | JsonCall | Maybe
+CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe
 """A part of a call; a `str` is literal text."""
 
 
@@ -219,8 +164,8 @@ class Calls:
 @dataclass(frozen=True, slots=True)
 class Headers:
     """The output is messages, each with a header that says what it is. Models write headers in many ways; so they are
-    read up to their end, and then told by patterns. What the renderer writes is in the format's other fields, whose
-    opening markers are whole headers."""
+    read up to their end, and then told by patterns. How headers are written is in the format's other fields, whose
+    opening markers are whole headers. `unbraid.register` checks that the patterns recognise these."""
 
     opens: tuple[str, ...]
     closes: tuple[str, ...]
@@ -232,8 +177,6 @@ class Headers:
     calls: str
     """Patterns that are looked for in a header, ends included. That of calls comes first, and may have a group `name`
     for the function's."""
-    body: CallsBody
-    """What a message with calls holds."""
     inside: str = r"[\s\S]*"
     """A pattern for all that may stand between `opens` and `closes`."""
     begins: tuple[str, ...] = ()

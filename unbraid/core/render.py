@@ -1,18 +1,14 @@
-"""A message back to the raw text that a model would have written: the grammar, read the other way."""
+"""A message back to the raw text that a model would have written: the grammar, read the other way.
+
+Arguments are written by their notation (`CallNotation.write`).
+"""
 
 from __future__ import annotations
 
-import json
-import re
-
 from ..errors import UnbraidError
-from ..schema.kinds import STRING, kind_of
 from . import grammar
 from .message import Message, Part, Speech, Tag, Text, ToolCall
-from .notations import xml_text
-from .notations.bare import is_bare_key
-from .notations.elements import is_element_name
-from .notations.object_writer import quote
+from .notations.base import CallNotation
 
 
 def render(format: grammar.Format, message: Message) -> str:
@@ -143,127 +139,8 @@ class _Renderer:
                 written.append(call.id if call.id == before + after else f"{before}{self.count}")
             elif isinstance(part, grammar.Ordinal):
                 written.append(str(part.first + self.count))
-            elif isinstance(part, grammar.Arguments):
-                written.append(call.arguments)
-            elif isinstance(part, grammar.TaggedArguments):
-                written += [_tagged(part, key, value) for key, value in _members(call.arguments).items()]
-            elif isinstance(part, grammar.PythonArguments):
-                members = _members(call.arguments)
-                written.append(", ".join(f"{key}={_python(value)}" for key, value in members.items()))
-            elif isinstance(part, grammar.BareArguments):
-                written.append(_bare(part, _members(call.arguments)))
-            elif isinstance(part, grammar.ElementArguments):
-                members = _members(call.arguments)
-                written += [_element(part, key, _decode(value)) for key, value in members.items()]
-            elif isinstance(part, grammar.JsonCall):
-                name = json.dumps(call.name, ensure_ascii=False)
-                id = f'"{part.id}": "{call.id or self.count}", ' if part.id_first else ""
-                written.append(f'{{{id}"{part.name}": {name}, "{part.arguments[0]}": {call.arguments}}}')
-            elif part.written and (call.id or grammar.CallId() not in part.then):
+            elif isinstance(part, CallNotation):
+                written.append(part.write(call, self.count))
+            elif isinstance(part, grammar.Maybe) and part.written and (call.id or grammar.CallId() not in part.then):
                 written.append(part.marker + self._call(part.then, call))
         return "".join(written)
-
-
-_words = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub
-_escapes = re.compile(r"\\.").sub
-_PYTHON = {"true": "True", "false": "False", "null": "None"}
-_space = re.compile(r"[ \t\n\r]*").match
-
-
-def _tagged(tags: grammar.TaggedArguments, key: str, value: str) -> str:
-    """An argument between its tags. `value` is JSON."""
-    kind = kind_of(json.loads(value))
-    words = [word for word, kinds in tags.kinds if kind in kinds]
-    text = json.loads(value) if kind == STRING else value
-    if tags.escaped:
-        key, text = xml_text.encode_attribute(key), xml_text.encode(text)
-    open = tags.open.replace("{kind}", tags.kind.format(words[0]) if words else "").replace("{key}", key)
-    return open + text + tags.close
-
-
-class _Number(str):
-    """A number as it is written."""
-
-    __slots__ = ()
-
-
-_decode = json.JSONDecoder(parse_int=_Number, parse_float=_Number).decode
-
-
-def _bare(notation: grammar.BareArguments, members: dict[str, str]) -> str:
-    """An object with bare keys. Its members are JSON."""
-    quote = notation.quote
-
-    def key(text: str) -> str:
-        return text if is_bare_key(text) else quote + text + quote
-
-    def written(value: object) -> str:
-        if isinstance(value, dict):
-            return "{" + ",".join(f"{key(name)}:{written(inner)}" for name, inner in value.items()) + "}"
-        if isinstance(value, list):
-            return "[" + ",".join(map(written, value)) + "]"
-        if isinstance(value, str):
-            return str(value) if isinstance(value, _Number) else quote + value + quote
-        # The template writes true and false as JSON does, and None as Python.
-        return "None" if value is None else json.dumps(value)
-
-    return "{" + ",".join(f"{key(name)}:{written(_decode(value))}" for name, value in members.items()) + "}"
-
-
-def _element(notation: grammar.ElementArguments, name: str, value: object) -> str:
-    """A value as an element."""
-    inside = ""
-    if isinstance(value, str):
-        inside = str(value)
-    elif isinstance(value, list):
-        inside = "".join(_element(notation, notation.item, item) for item in value)
-    elif isinstance(value, dict) and all(map(is_element_name, value)) and next(iter(value), "") != notation.item:
-        inside = "".join(_element(notation, key, item) for key, item in value.items())
-    # What elements cannot say, and what is empty, is JSON: as a text it reads as what it is.
-    if not inside and not isinstance(value, str):
-        inside = _json(value)
-    return f"{notation.mark}<{name}>{inside}{notation.mark}</{name}>"
-
-
-def _json(value: object) -> str:
-    """JSON, with the numbers as they were written."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{quote(key)}: {_json(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_json, value)) + "]"
-    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
-
-
-def _members(arguments: str) -> dict[str, str]:
-    """The values of a JSON object, each as the JSON it is written as."""
-    try:
-        if not isinstance(json.loads(arguments), dict):
-            raise ValueError("no JSON object")
-    except (ValueError, RecursionError) as problem:
-        raise UnbraidError(f"arguments that this format cannot write: {arguments[:40]!r} ({problem})") from None
-    members: dict[str, str] = {}
-    decode = json.JSONDecoder(strict=False).raw_decode
-    at = _skip(arguments, _skip(arguments, 0) + 1)
-    while arguments[at] != "}":
-        key, end = decode(arguments, at)
-        start = _skip(arguments, _skip(arguments, end) + 1)
-        _, end = decode(arguments, start)
-        members[key] = arguments[start:end]
-        at = _skip(arguments, end)
-        if arguments[at] == ",":
-            at = _skip(arguments, at + 1)
-    return members
-
-
-def _skip(text: str, at: int) -> int:
-    """Past the whitespace."""
-    return _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
-
-
-def _python(value: str) -> str:
-    """JSON as a literal of Python. But for three words and one escape, the one is the other."""
-    return _words(lambda word: _PYTHON.get(word.group()) or _escapes(_python_escape, word.group()), value)
-
-
-def _python_escape(escape: re.Match[str]) -> str:
-    return "/" if escape.group() == r"\/" else escape.group()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import gemma, headed, json_calls, named_calls, python_calls, tagged_calls
 from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
-from .registry import add, all_formats, compose, find, register, resolve
+from .registry import add, all_formats, compose, find, resolve
 from .step_audio import STEP_AUDIO_2
 from .think import KIMI_VL, THINK
 from .whisper import WHISPER
@@ -99,4 +99,4 @@ add(headed.INKLING)
 add(headed.FUNCTIONARY_32)
 add(headed.KIMI_K3)
 
-__all__ = ["all_formats", "compose", "find", "register", "resolve"]
+__all__ = ["add", "all_formats", "compose", "find", "resolve"]

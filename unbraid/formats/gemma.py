@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.grammar import BareArguments, Between, Call, Calls, Format, Name
+from ..core.grammar import Between, Call, Calls, Format, Name
+from ..core.notations import BareArguments
 
 
 def _calls(open: str, quote: str, close: str) -> Calls:

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.grammar import (
-    Arguments,
-    Between,
-    Call,
-    CallList,
-    Calls,
-    Format,
-    Headers,
-    JsonCall,
-    Maybe,
-    Name,
-    Ordinal,
-    TaggedArguments,
-)
+from ..core.grammar import Between, Call, CallList, Calls, Format, Headers, Maybe, Name, Ordinal
+from ..core.notations import Arguments, JsonCall, TaggedArguments
 from ..schema.kinds import STRING
 
 # The prompt ends with `<|start|>assistant`. The recipient stands before the channel or after it.
@@ -44,7 +32,6 @@ HARMONY = Format(
         calls=r"(?:to=(?:functions\.)?|<\|constrain\|>functions\.)(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis",
         content="",
-        body=Call((Arguments(),)),
         begins=("to=", "assistant", "<|constrain|>"),
     ),
     ends=("<|return|>", "<|call|>", "<|endoftext|>"),
@@ -69,7 +56,6 @@ BEAM = Format(
         calls=r"to=(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis",
         content="",
-        body=Call((_RFL,)),
         begins=("to=", "assistant", "<|constrain|>"),
     ),
     ends=("<|return|>", "<|call|>", "<|endoftext|>"),
@@ -99,7 +85,6 @@ MUSE = Format(
         calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]",
         reasoning=r"to=self\b",
         content="",
-        body=_ATEM_CALLS,
         begins=("to=", "assistant"),
     ),
     ends=("<|eot|>", "<|end_of_text|>"),
@@ -124,7 +109,6 @@ INKLING = Format(
         calls=r"<\|content_invoke_tool_json\|>$",
         reasoning=r"<\|content_thinking\|>$",
         content="",
-        body=_INKLING_CALL,
     ),
     ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
 )
@@ -141,7 +125,6 @@ FUNCTIONARY_32 = Format(
         calls=r">>>(?P<name>(?!all\n)[\w.-]+)\n$",
         reasoning=r"(?!)",
         content=r">>>all\n$",
-        body=Call((Arguments(),)),
         inside=r"[\w.-]*",
     ),
     ends=("<|eot_id|>", "<|eom_id|>"),

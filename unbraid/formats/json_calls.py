@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import (
-    Arguments,
-    Between,
-    Call,
-    CallIds,
-    CallList,
-    Calls,
-    Either,
-    Format,
-    JsonCall,
-    Name,
-)
+from ..core.grammar import Between, Call, CallIds, CallList, Calls, Either, Format, Name
+from ..core.notations import Arguments, JsonCall
 from .hermes import HERMES, TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
 from .think import THINK_TAGS

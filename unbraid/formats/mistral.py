@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import (
-    Arguments,
-    Between,
-    Call,
-    CallId,
-    CallIds,
-    CallList,
-    Calls,
-    Either,
-    Format,
-    JsonCall,
-    Maybe,
-    Name,
-)
+from ..core.grammar import Between, Call, CallId, CallIds, CallList, Calls, Either, Format, Maybe, Name
+from ..core.notations import Arguments, JsonCall
 
 _LIST = CallList(Call((JsonCall(),)), open="[", separator=", ", close="]")
 _NAMED = Call((Name(), Maybe("[CALL_ID]", (CallId(),), written=False), Maybe("[ARGS]"), Arguments()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Arguments, Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
+from ..core.grammar import Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
+from ..core.notations import Arguments
 from .think import THINK_TAGS
 
 _KIMI_CALL = Call(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList, Calls, Either, Format, Name, PythonArguments
+from ..core.grammar import Call, CallList, Calls, Either, Format, Name
+from ..core.notations import PythonArguments
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
 from .think import THINK_TAGS
 

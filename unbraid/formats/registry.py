@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
 from ..errors import UnbraidError, UnknownFormat
 
 _formats: dict[str, Format] = {}
@@ -16,15 +14,9 @@ _names: dict[str, str] = {}
 _aliases: dict[str, tuple[str, ...]] = {}
 
 
-def register(format: Format, *aliases: str) -> Format:
-    """Make a format known by its name and by others. The grammar is checked here."""
-    for variant in (format, *(variant for _, variant in format.versions)):
-        compile_format(variant, None)
-    return add(format, *aliases)
-
-
 def add(format: Format, *aliases: str) -> Format:
-    """The same for the formats of this package, which the laws have tested: they are made ready when they are used."""
+    """Make a format known by its name and by others, without checking it: `unbraid.register` does that. The formats of
+    this package are checked by the tests, so that importing them stays fast."""
     keys = {_key(name): name for name in (format.name, *aliases)}
     for key, name in keys.items():
         if _names.get(key, format.name) != format.name:
@@ -47,6 +39,8 @@ def find(name: str) -> Format:
     if key in _names:
         format = _formats[_names[key]]
         return replace(_with_suffix(format, suffix), name=f"{format.name}:{suffix}") if suffix else format
+    import difflib  # only needed here, and slow to load
+
     near = [_formats[_names[one]].name for one in difflib.get_close_matches(key, _names, n=5, cutoff=0.5)]
     near = list(dict.fromkeys(near))
     hint = f"did you mean {', '.join(near)}? " if near else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList, JsonCall
+from ..core.grammar import Call, CallList
+from ..core.notations import JsonCall
 
 NAMED_OBJECT = JsonCall(arguments=("arguments", "parameters"))
 """`{"name": …, "arguments": {…}}`."""

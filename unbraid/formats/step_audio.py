@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Arguments, Call, Calls, Format, Name, SpeechMarkup
+from ..core.grammar import Call, Calls, Format, Name, SpeechMarkup
+from ..core.notations import Arguments
 from .think import THINK_TAGS
 
 STEP_AUDIO_2 = Format(

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import (
-    Between,
-    Call,
-    CallList,
-    Calls,
-    Either,
-    ElementArguments,
-    Format,
-    Maybe,
-    Name,
-    TaggedArguments,
-)
+from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name
+from ..core.notations import ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
 from .shapes import NAMED_OBJECT
 from .think import THINK_TAGS
@@ -185,7 +175,7 @@ MINICPM_5 = Format(
                 Name(),
                 '">',
                 Maybe("<arguments>", written=False),
-                TaggedArguments(open='<param name="{key}">', close="</param>", escaped=True),
+                XmlArguments(open='<param name="{key}">', close="</param>"),
                 Maybe("</arguments>", written=False),
             )
         ),

@@ -8,6 +8,7 @@ from typing import Any
 from ..constraints import Constraint, constraint
 from ..core.grammar import Format
 from ..core.machine.compiler import compile_format
+from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from ..errors import InvalidTools
@@ -166,4 +167,4 @@ def _constraint(
 
 def _opens(service: Service, prompt: str | tuple[int, ...]) -> bool:
     """Whether the prompt ends where a strand begins."""
-    return bool(compile_format(service.format, service.vocabulary).open_after(prompt)[0])
+    return bool(read_end(compile_format(service.format, service.vocabulary), prompt).strands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ...core.grammar import ElementArguments
+from ...core.notations import ElementArguments
 from ...core.notations.elements import is_element_name
 from ...schema import patterns
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside

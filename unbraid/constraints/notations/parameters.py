@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from string import ascii_letters, digits
 from typing import Any, cast
 
-from ...core.grammar import TaggedArguments
 from ...core.machine.markers import split_whitespace
-from ...core.notations import xml_text
-from ...core.notations.object_writer import escape
+from ...core.notations import TaggedArguments, xml_text
+from ...core.notations.json_text import escape
 from ...errors import InvalidTools
 from ...schema import patterns
 from ...schema.kinds import kinds_of

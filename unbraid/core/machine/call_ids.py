@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Any
 
 from ..grammar import CallIds
@@ -19,7 +19,7 @@ class IdSource:
 
     def __init__(self, style: CallIds, seed: int | None) -> None:
         self._style = style
-        self._seed = secrets.randbits(192) if seed is None else seed
+        self._seed = int.from_bytes(os.urandom(24), "big") if seed is None else seed
         self._made = 0
         self._used: set[str] = set()
 

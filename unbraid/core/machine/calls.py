@@ -1,121 +1,84 @@
-"""Reading calls: the steps that a grammar of calls is laid out as."""
+"""Between the markers of calls: the frame that every state of a call stands on.
+
+A grammar of calls is laid out as a short list of steps (`steps.py`; `call_compiler.py` makes the list). The state of
+the frame is the number of the next step. A call that breaks is given up at its own end, or where the next one begins,
+so that one broken call does not take the others with it.
+"""
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, Protocol, Self
 
-from ...errors import InvalidFormat
-from .. import diagnostics
-from ..grammar import JsonCall, NameInId
-from ..notations.bare import OPENERS, BareArgumentsFrame
-from ..notations.elements import ElementArgumentsFrame, ElementRule
-from ..notations.json import JsonCallFrame, push_arguments
-from ..notations.python import PythonArgumentsFrame
-from ..notations.tagged import TaggedArgumentsFrame, TagRule, after_words
-from ..notations.xml import EscapedArgumentsFrame
-from .frames import MARKUP, NAME, TEXT, Frame, Malformed
-from .markers import Markers
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .program import CallsRule
+from .machine import CallsState, Frame, Machine
+from .markers import Marker, Markers
+from .pending_call import MARKUP, TEXT
+from .scopes import innermost
 
 NEXT, LAST = "next call", "end of a call"
 """The strands of what a further call of a list begins with, and of what a call ends with."""
-
-# Nothing that could be markup of the call around it, or a stand-in for a token.
-_word = re.compile(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*").match
-_space = re.compile(r"\s*").match
-_number = re.compile(r"\d+").fullmatch
-_closing_bracket = re.compile(r"[}\]]").match
-
-
-def check_ends_word(literal: str) -> None:
-    """A name ends where its characters do: what follows it must not look like more of it."""
-    if literal.strip() and _word(literal.strip()[0]).end():  # type: ignore[union-attr]
-        raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
-
-
-def is_word(name: str) -> bool:
-    """Whether a name can stand among markup as it is."""
-    return bool(name) and _word(name).end() == len(name)  # type: ignore[union-attr]
 
 
 class Step(Protocol):
     """One instruction for reading calls."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        """As `Frame.step`; a step that is done moves `frame.at`."""
+        """As `Frame.step`. A step that is done moves `frame.at`."""
 
 
-class PendingCall:
-    """The call that is being read. Until it is accepted or rejected, all of it is held back."""
+class StepWithFrame(Step, Protocol):
+    """A step that pushes a frame of its own."""
 
-    __slots__ = (
-        "accepted",
-        "complete",
-        "flawed",
-        "has_arguments",
-        "held",
-        "held_size",
-        "id",
-        "index",
-        "name",
-        "pending",
-        "pending_at",
-        "raw",
-        "rejected",
-    )
-
-    def __init__(self) -> None:
-        self.index = -1
-        self.name = ""
-        self.id = ""
-        self.accepted = False
-        self.rejected = False
-        self.has_arguments = False
-        self.complete = False
-        self.flawed = False
-        """Whether one of its arguments, where they come one by one, is not sound JSON."""
-        self.pending: list[str] = []
-        """The pieces of an argument that may still be read in two ways; they follow each other without a gap."""
-        self.pending_at = 0
-        self.held: list[tuple[int, str, str, int, int]] = []
-        """Role, text, value, start and end of each piece."""
-        self.held_size = 0
-        self.raw: list[str] = []
-
-    def save(self) -> list[Any]:
-        values = [getattr(self, slot) for slot in self.__slots__]
-        return [list(value) if isinstance(value, list) else value for value in values]
-
-    @classmethod
-    def load(cls, saved: list[Any]) -> PendingCall:
-        call = cls()
-        for slot, value in zip(cls.__slots__, saved, strict=True):
-            setattr(call, slot, list(value) if isinstance(value, list) else value)
-        call.held = [tuple(piece) for piece in call.held]  # type: ignore[misc]  # JSON knows no tuples
-        return call
+    def frame(self, markers: Markers) -> Frame: ...
 
 
-class CallsFrame(Frame):
+@dataclass(slots=True, eq=False, repr=False)
+class CallsRule:
+    """Where calls stand, in one scope, and the steps that read them."""
+
+    strand: str
+    steps: tuple[Step, ...]
+    close: Marker | None
+    closers: Markers
+    """All that closes the calls."""
+    close_required: bool
+    bare: bool
+    """Whether they begin without a marker."""
+    again: int
+    """The step that a further call of a list begins with, where it can be told by what it begins with; otherwise -1."""
+    markers: Markers
+    """All that can end a malformed call in this scope."""
+
+    def frame(self) -> CallsFrame:
+        return CallsFrame(self)
+
+
+class CallsFrame(CallsState):
     """Inside the markers of calls: which step comes next."""
 
     kind = "calls"
-    __slots__ = ("accepted", "at", "markers", "rule", "skipping")
+    saved = ("strand", "at", "accepted", "skipping")
+    __slots__ = ("at", "rule", "skipping", "strand")
 
-    def __init__(self, rule: CallsRule, markers: Markers) -> None:
+    def __init__(self, rule: CallsRule) -> None:
         self.rule = rule
-        self.markers = markers
-        """All that can end a call that is malformed."""
+        self.strand = rule.strand
+        self.markers = rule.markers
         self.at = 0
         self.accepted = False
-        """Whether a call has been accepted here. If not, none of the markup here was markup."""
         self.skipping = False
         """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
+
+    @property
+    def bare(self) -> bool:
+        return self.rule.bare
+
+    def entered(self, machine: Machine) -> None:
+        machine.calls = self
+
+    def left(self, machine: Machine) -> None:
+        machine.calls = None
 
     def step(self, machine: Machine) -> bool:
         if self.skipping:
@@ -129,7 +92,8 @@ class CallsFrame(Frame):
             return
         machine.leave_calls()
         if self.rule.close is not None:
-            machine.expect_orphan_closer(self.rule.close)
+            # What it closes was taken for text, and so will it be.
+            innermost(machine).orphan_closer = self.rule.close.key
 
     def _skip(self, machine: Machine) -> bool:
         markers = self.markers
@@ -142,7 +106,7 @@ class CallsFrame(Frame):
             machine.end_call()
             machine.take(end - machine.position, TEXT)
         marker = None if found is None else markers.which(found)
-        if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.rule.strand):
+        if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, found.end() - found.start())
         elif found is not None and marker is not None and marker.strand == LAST:
             machine.take(found.end() - found.start(), TEXT)
@@ -162,366 +126,12 @@ class CallsFrame(Frame):
         machine.trail = self.rule.close.trail if self.accepted else ""
         machine.leave_calls()
 
-    def save(self) -> list[Any]:
-        return [self.rule.strand, self.at, self.accepted, self.skipping]
+    def begun(self) -> Frame:
+        step: StepWithFrame = self.rule.steps[self.at - 1]  # type: ignore[assignment]  # the one that pushed a frame
+        return step.frame(self.markers)
 
     @classmethod
-    def load(cls, saved: list[Any], rule: CallsRule, markers: Markers) -> CallsFrame:
-        frame = cls(rule, markers)
-        frame.at, frame.accepted, frame.skipping = saved
-        return frame
-
-
-# --- Steps ---------------------------------------------------------------------------------------------------------
-
-
-def _comes_after_space(machine: Machine, key: str) -> int | None:
-    """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
-    told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
-    buffer, start = machine.buffer, machine.position
-    begin = _space(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-    if begin - start > machine.limits.name:
-        return 0
-    rest = buffer[begin : begin + len(key)]
-    if rest == key:
-        return begin + len(key) - start
-    return None if not machine.at_end and key.startswith(rest) else 0
-
-
-def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
-    """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
-    not `key`: there what should come is missing."""
-    machine.skip_space()
-    rest = machine.buffer[machine.position : machine.position + len(key)]
-    if rest != key:
-        return None if not machine.at_end and key.startswith(rest) else False
-    markers = frame.markers
-    marker = markers.at(machine.buffer, machine.position)
-    if marker is not None and markers.which(marker).key != key:
-        raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
-    return None if pending and not machine.at_end else True
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
-
-    key: str
-    otherwise: int = -1
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.key)
-        if comes is None:
-            return False
-        if comes:
-            machine.take(len(self.key), MARKUP)
-            frame.at += 1
-        elif self.otherwise >= 0:
-            frame.at = self.otherwise
-        else:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """Go on at `at` if these words come next, otherwise with the next step. Nothing is taken."""
-
-    words: tuple[str, ...]
-    at: int
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.words[0])
-        if comes and len(self.words) > 1:
-            end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
-            comes = None if end is None and not machine.at_end else end is not None and end >= 0
-        if comes is None:
-            return False
-        frame.at = self.at if comes else frame.at + 1
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Jump:
-    at: int
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        frame.at = self.at
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class ReadWord:
-    """The call's name or id: characters up to whitespace or punctuation. It is known once something follows it."""
-
-    field: str
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        machine.skip_space()
-        buffer, start, most = machine.buffer, machine.position, machine.limits.name
-        end = _word(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        if end - start > most:
-            raise Malformed(diagnostics.TOO_LONG, f"a tool call whose {self.field} is longer than {most} characters")
-        if end == len(buffer) and not machine.at_end:
-            return False
-        if end == start or end == len(buffer):
-            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {self.field}")
-        self.read(machine, buffer[start:end])
-        frame.at += 1
-        return True
-
-    def read(self, machine: Machine, word: str) -> None:
-        setattr(machine.call, self.field, word)
-        machine.take(len(word), NAME if self.field == "name" else MARKUP)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadNamespaced(ReadWord):
-    """The call's name, without what stands before it where that makes it one of the tools'."""
-
-    def read(self, machine: Machine, word: str) -> None:
-        name = word.rpartition(".")[2]
-        if machine.knows(word) or not machine.knows(name):
-            name = word
-        machine.call.name = name
-        if head := len(word) - len(name):
-            machine.take(head, MARKUP)
-        machine.take(len(name), NAME)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadNameInId(ReadWord):
-    """The call's id, with its name in it."""
-
-    node: NameInId
-
-    def read(self, machine: Machine, word: str) -> None:
-        node = self.node
-        head = len(node.before) if word.startswith(node.before) else 0
-        name, after, number = word[head:].rpartition(node.after)
-        numbered = bool(after) and bool(_number(number))
-        machine.call.name = name if numbered else word[head:]
-        machine.call.id = word if numbered and head else ""
-        if head:
-            machine.take(head, MARKUP)
-        machine.take(len(machine.call.name), NAME)
-        if numbered:
-            machine.take(len(after + number), MARKUP)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOrdinal(ReadWord):
-    """The call's number, which says nothing."""
-
-    def read(self, machine: Machine, word: str) -> None:
-        machine.take(len(word), MARKUP)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadArguments:
-    """The arguments as one JSON object; none at all where a marker, or what follows them, comes instead. Here a named
-    call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
-
-    opens: ClassVar = ("{", '"')
-    following: str = ""
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        machine.skip_space()
-        marker = frame.markers.matches_at(machine.buffer, machine.position)
-        if not marker and self.following:
-            after = _comes_after_space(machine, self.following)
-            marker = bool(after) or (None if after is None else marker)
-        if marker:
-            machine.accept_call()
-            machine.no_arguments()
-        elif machine.buffer.startswith(self.opens, machine.position):
-            machine.accept_call()
-            self.begin(machine, frame)
-        elif marker is None and not machine.at_end:
-            return False
-        else:
-            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
-        frame.at += 1
-        return True
-
-    def begin(self, machine: Machine, frame: CallsFrame) -> None:
-        push_arguments(machine, frame.markers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBare(ReadArguments):
-    """The arguments as one object with bare keys."""
-
-    opens: ClassVar = OPENERS
-    quotes: Markers
-
-    def begin(self, machine: Machine, frame: CallsFrame) -> None:
-        open = machine.buffer[machine.position]
-        machine.take(1, MARKUP)
-        machine.push(BareArgumentsFrame(self.quotes, frame.markers, open))
-
-
-class ReadNotation(ABC):
-    """Arguments that are no JSON. What stands before them has shown that this is a call; so it starts here."""
-
-    __slots__ = ()
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        machine.accept_call()
-        machine.push(self.frame(frame.markers))
-        frame.at += 1
-        return True
-
-    @abstractmethod
-    def frame(self, markers: Markers) -> Frame:
-        """What reads them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTagged(ReadNotation):
-    """Arguments between tags."""
-
-    rule: TagRule
-
-    def frame(self, markers: Markers) -> Frame:
-        kind = EscapedArgumentsFrame if self.rule.escaped else TaggedArgumentsFrame
-        return kind(self.rule, markers)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadElements(ReadNotation):
-    """Arguments as elements."""
-
-    rule: ElementRule
-
-    def frame(self, markers: Markers) -> Frame:
-        return ElementArgumentsFrame(self.rule, markers)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPython(ReadNotation):
-    """Arguments in Python's notation."""
-
-    def frame(self, markers: Markers) -> Frame:
-        return PythonArgumentsFrame(markers)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadJsonCall:
-    node: JsonCall
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        machine.push(JsonCallFrame(self.node, frame.markers))
-        frame.at += 1
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class EndCall:
-    """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        if machine.call.complete or not machine.call.accepted or frame.rule.close is None:
-            machine.end_call()
-        frame.at += 1
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class NextInList:
-    """After a call in a list: another one, which is read from step `again` on, or the end of the list."""
-
-    separator: str
-    close: tuple[str, ...]
-    """The words that end the list, where there are any."""
-    first: str
-    """What each call begins with, where that is known."""
-    again: int
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        if not self.close:
-            return self._open_end(machine, frame)
-        further = _next_is(machine, frame, self.separator or self.first)
-        if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
-            return False
-        size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
-        if size is None:
-            return False
-        if size:
-            if further:
-                machine.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
-            machine.take(size, MARKUP)
-            frame.at += 1
-        elif further:
-            self._begin(machine, frame)
-            if self.separator:
-                machine.take(len(self.separator), MARKUP)
-        else:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
-        return True
-
-    def _end_comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
-        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
-        start = machine.position
-        end = after_words(machine.buffer, start, words, machine.limits.name)
-        if end is None:
-            return 0 if machine.at_end else None
-        return max(end - start, 0)
-
-    def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
-        """The list ends where no other call comes."""
-        if self.separator or self.first:
-            size = _comes_after_space(machine, self.separator or self.first)
-            if size is None:
-                return False
-            more = bool(size)
-        else:
-            end = _space(machine.buffer, machine.position).end()  # type: ignore[union-attr]  # an empty match always exists
-            short = end - machine.position <= machine.limits.name
-            closes = frame.rule.closers.matches_at(machine.buffer, end)
-            if short and (closes is None or end == len(machine.buffer)) and not machine.at_end:
-                return False
-            more = short and not closes and end < len(machine.buffer)
-        if not more:
-            frame.at += 1
-            return True
-        self._begin(machine, frame)
-        machine.skip_space()
-        machine.take(len(self.separator), MARKUP)
-        return True
-
-    def _begin(self, machine: Machine, frame: CallsFrame) -> None:
-        # From here on it is the next call's: if that is no call, the separator is text as well.
-        machine.begin_call()
-        frame.at = self.again
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The closing marker, where the format has one. The call itself has ended before."""
-
-    def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        close = frame.rule.close
-        if close is None:
-            machine.leave_calls()
-            return True
-        if frame.rule.close_required:
-            machine.skip_space()
-        closers, position = frame.rule.closers, machine.position
-        if found := closers.at(machine.buffer, position):
-            frame.close(machine, found.end() - position)
-        elif not machine.at_end and closers.safe_end(machine.buffer, position) == position:
-            return False
-        elif not frame.rule.close_required:
-            machine.leave_calls()
-        elif _closing_bracket(machine.buffer, position) and not close.key.startswith(machine.buffer[position]):
-            # A bracket too many is what models get wrong most often; before the closing marker it is never text.
-            machine.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
-            machine.take(1, MARKUP)
-        else:
-            machine.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
-            if machine.at_end and closers.safe_end(machine.buffer, position) == position:
-                machine.take(len(machine.buffer) - position, MARKUP)  # the output was cut off inside of the marker
-            frame.give_up(machine)
-        return True
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        rule = innermost(machine).rule.calls[saved["strand"]]
+        assert isinstance(rule, CallsRule)
+        return cls(rule)

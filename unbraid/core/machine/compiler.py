@@ -1,4 +1,9 @@
-"""From a format to the program that reads it."""
+"""Compiles a format to the program that reads it.
+
+Markers become search patterns, calls become steps, and each scope gets the markers that mean something in it: the
+openers of what is not open yet and the closers of what is. With a vocabulary, tags in markers that are its tokens
+become placeholders (`program.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,13 @@ from typing import cast
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
 from ..vocabulary import Vocabulary
-from . import calls
 from .call_compiler import CallSteps
+from .calls import LAST, NEXT, CallsRule
 from .headers import HeaderRule
 from .markers import Marker, Markers, Role, split_whitespace
-from .program import CallsRule, Code, CodeSearch, Program, ScopeRule
+from .out_of_band import Code, CodeSearch
+from .program import Program
+from .scopes import ScopeRule
 
 _FIRST_PLACEHOLDER = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
@@ -67,16 +74,18 @@ class _Builder:
         tools = {CALLS: format.tools} if format.tools is not None else {}
         tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
         headers = format.headers
-        if headers is not None and tools:
+        headed = set(pairs) & {"reasoning"}
+        if headers is not None and (body := _body_of_message(format.tools, headers)) is not None:
             # A header has shown already that calls come.
-            tools = {CALLS: grammar.Calls("", headers.body, headers.ends[0], close_written=False)}
+            tools = {CALLS: grammar.Calls("", body, headers.ends[0], close_written=False)}
+            headed.add(CALLS)
         steps = {strand: CallSteps(self.key, node) for strand, node in tools.items()}
         for strand, node in tools.items():
             opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
             pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)
         if headers is not None:
             # Whatever ends a message ends what it holds.
-            for strand in set(pairs) & {"reasoning", CALLS}:
+            for strand in headed:
                 pairs[strand] = (), tuple(self._marker("close", strand, text) for text in headers.ends)
             program.headers = self._headers(headers)
         keys = [open.key for opens, _ in pairs.values() for open in opens]
@@ -86,20 +95,20 @@ class _Builder:
         program.ends = {
             token for token, key in program.token_placeholders.items() if key in {end.key for end in self.ends}
         }
-        for strand, node in tools.items():
-            closers = pairs[strand][1]
-            program.calls[strand] = CallsRule(
+        self.calls = {
+            strand: CallsRule(
                 strand=strand,
                 steps=tuple(steps[strand].steps),
-                close=closers[0] if closers else None,
-                closers=Markers(closers),
+                close=next(iter(pairs[strand][1]), None),
+                closers=Markers(pairs[strand][1]),
                 close_required=node.close_written,
                 bare=node.bare,
                 again=steps[strand].again,
+                markers=Markers(()),  # each scope has its own
             )
-        self.inner = {
-            strand: {calls.NEXT: [builder.first], calls.LAST: builder.lasts} for strand, builder in steps.items()
+            for strand, node in tools.items()
         }
+        self.inner = {strand: {NEXT: [builder.first], LAST: builder.lasts} for strand, builder in steps.items()}
         program.content = self._scope(("content",), pairs)
 
     def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
@@ -108,7 +117,7 @@ class _Builder:
         openers = [open for name, (opens, _) in pairs.items() if name not in strands for open in opens]
         if "reasoning" in strands:
             # There models try out what they will say: without a marker, nothing shows that they say it.
-            openers = [open for open in openers if open.strand not in self.program.calls or not self._bare(open)]
+            openers = [open for open in openers if open.strand not in self.calls or not self._bare(open)]
         ends = list(self.ends)
         if self.program.headers is not None and format.headers is not None:
             ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
@@ -126,21 +135,25 @@ class _Builder:
         others = [close for name, (_, closes) in pairs.items() if name not in strands for close in closes]
         strays = [replace(close, lead="") for close in others if close.key not in known]
         # In the middle of a call a bracket is a bracket.
-        stops = [marker for marker in admitted if not (marker.strand in self.program.calls and self._bare(marker))]
+        stops = [marker for marker in admitted if not (marker.strand in self.calls and self._bare(marker))]
         opens, closes = pairs.get(strands[-1], ((), ()))
-        inner = [name for name in pairs if name not in strands and name not in self.program.calls]
+        inner = [name for name in pairs if name not in strands and name not in self.calls]
         return ScopeRule(
             strand=strands[-1],
             markers=Markers(admitted),
-            calls_markers={name: self._calls_markers(name, [*stops, *pairs[name][1]]) for name in self.program.calls},
             strays=Markers(strays),
             all_markers=Markers([*admitted, *strays]),
-            again=Markers(opens),
             opens=opens,
             closes=closes,
+            openers=Markers(opens),
             # Speech may end with the output; reasoning should have been closed.
             close_required=strands[-1] == "reasoning",
             inner={name: self._scope((*strands, name), pairs) for name in inner},
+            calls={
+                name: replace(rule, markers=self._calls_markers(name, [*stops, *pairs[name][1]]))
+                for name, rule in self.calls.items()
+            },
+            header=self.program.headers,
         )
 
     def _headers(self, node: grammar.Headers) -> HeaderRule:
@@ -161,11 +174,11 @@ class _Builder:
         return list(dict.fromkeys(key for key in (*rule.opens, *rule.closes) if key.strip()))
 
     def _bare(self, marker: Marker) -> bool:
-        return marker.role == "open" and self.program.calls[marker.strand].bare
+        return marker.role == "open" and self.calls[marker.strand].bare
 
     def _calls_markers(self, strand: str, stops: list[Marker]) -> Markers:
         """What calls stop at. What begins a further call of their list opens no other calls."""
-        further = self.inner[strand][calls.NEXT]
+        further = self.inner[strand][NEXT]
         inner = self._inner_markers(strand, [stop for stop in stops if stop.role != "open" or stop.key not in further])
         known = {marker.key for marker in inner}
         return Markers([*(stop for stop in stops if stop.key not in known), *inner])
@@ -259,6 +272,17 @@ class _Builder:
             )
         for number, (text, seconds) in enumerate(times.items()):
             program.codes[timeless + 1 + number] = (seconds, text)
+
+
+def _body_of_message(tools: grammar.Calls | None, headers: grammar.Headers) -> grammar.CallsBody | None:
+    """What a message with calls holds after its header; None where calls do not stand in messages of their own."""
+    if tools is None or tools.open.endswith(headers.closes):
+        return None if tools is None else tools.body
+    parts = tools.body.parts if isinstance(tools.body, grammar.Call) else ()
+    for at, part in enumerate(parts, 1):
+        if isinstance(part, str) and part.endswith(headers.closes):
+            return grammar.Call(parts[at:])
+    return None
 
 
 def pieces(marker: str, is_token: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:

@@ -1,28 +1,35 @@
-"""Messages inside the output, each with a header that says what it is: whose turn, on which channel, to whom."""
+"""Headers: output that is a sequence of messages, each with a header that says what the message is.
+
+Models write headers in many ways, and get them wrong in more. So a header is held until it ends, and then told by three
+patterns: calls, reasoning or content follow. What cannot be a header is text. The prompt may have begun one.
+
+The format's `reasoning`, `answer` and `tools` say how a header is written, its patterns how it is recognised. These are
+two descriptions of one thing; `unbraid.register` and the laws check that they agree.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
 
 from .. import diagnostics
-from .frames import MARKUP, TEXT, Frame
+from .machine import Frame, Machine
 from .markers import Markers
-
-if TYPE_CHECKING:
-    from .machine import Machine
+from .pending_call import MARKUP, TEXT
+from .scopes import back_to_content, enter, innermost
 
 CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HeaderRule:
-    """How headers are told."""
+    """How headers are recognised."""
 
+    bare: ClassVar = False
     opens: tuple[str, ...]
     """What a header begins with, as it is looked for,"""
     closes: tuple[str, ...]
@@ -37,6 +44,10 @@ class HeaderRule:
     """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
     """Which strand follows, by the first pattern that is found."""
+
+    def frame(self, before: str = "") -> Frame:
+        """The state inside a header, of which the prompt has written `before`."""
+        return HeaderFrame(self, before)
 
     def close_at(self, text: str, start: int, end: int) -> tuple[int, int]:
         """Where the nearest close begins and ends; -1 where none comes."""
@@ -54,6 +65,7 @@ class HeaderFrame(Frame):
     """Inside a header. Nothing of it goes out before it is whole: until then it may be text."""
 
     kind = "header"
+    saved = ("before",)
     __slots__ = ("before", "rule")
 
     def __init__(self, rule: HeaderRule, before: str = "") -> None:
@@ -82,7 +94,7 @@ class HeaderFrame(Frame):
             self._give_up(machine, f"a header that says nothing known: {header[:80]!r}")
             return True
         machine.pop()
-        machine.begin_message(strand)
+        _begin_message(machine, strand)
         if strand == CALLS and found is not None and "name" in found.re.groupindex:
             self._take_named(machine, found, end - start)
         else:
@@ -123,5 +135,19 @@ class HeaderFrame(Frame):
         if size > end:
             machine.take(size - end, MARKUP)
 
-    def save(self) -> list[Any]:
-        return [self.before]
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        rule = innermost(machine).rule.header
+        assert isinstance(rule, HeaderRule)
+        return cls(rule)
+
+
+def _begin_message(machine: Machine, strand: str) -> None:
+    """A header says what comes. What came before is over."""
+    back_to_content(machine)
+    content = innermost(machine).rule
+    if strand in content.calls:
+        machine.push(content.calls[strand].frame())
+        machine.begin_call()
+    elif strand in content.inner:
+        enter(machine, content.inner[strand])

@@ -1,31 +1,80 @@
-"""Text and the markers in it: the frames for content, reasoning and speech."""
+"""Text and the markers in it: the frames for content, reasoning and speech.
+
+A scope is a stretch of text in one strand. Its rule says which markers mean something there: the openers of what is not
+open yet, and the closers of what is. The nearest marker decides. So nesting needs no order, an inner scope that was
+never closed ends with the outer one, and the stack cannot grow without bound. All other closers close nothing; they are
+text, and only reported.
+
+A scope does not know what calls and headers are. Its rule holds something that makes their frame (`Opens`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from .. import diagnostics
-from .frames import MARKUP, TEXT, Frame
-from .markers import Markers
-from .program import ScopeRule
+from ..events import Event
+from .machine import Frame, Machine
+from .markers import Marker, Markers
+from .pending_call import MARKUP, TEXT
 
-if TYPE_CHECKING:
-    from ..events import Event
-    from .machine import Machine
+
+class Opens(Protocol):
+    """What a marker can open besides another scope."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether its marker is the beginning of it, and not markup."""
+
+    def frame(self) -> Frame: ...
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ScopeRule:
+    """A stretch of text in one strand, inside certain others, and the markers that mean something there."""
+
+    strand: str
+    markers: Markers
+    strays: Markers
+    """Closers that close nothing here. They are text, and only watched for."""
+    all_markers: Markers
+    """Both together."""
+    opens: tuple[Marker, ...]
+    closes: tuple[Marker, ...]
+    openers: Markers
+    """`opens`, to be looked for."""
+    close_required: bool
+    """Whether the output should not end without a closer."""
+    inner: Mapping[str, ScopeRule]
+    """The scopes that can open in this one, by strand."""
+    calls: Mapping[str, Opens]
+    """The calls that can begin in it, likewise."""
+    header: Opens | None
+    """The header that can."""
 
 
 class ScopeFrame(Frame):
     """Text of one strand, up to the nearest marker."""
 
     kind = "scope"
-    __slots__ = ("orphan_closer", "rule", "tail")
+    saved = ("strand", "tail", "orphan_closer")
+    __slots__ = ("orphan_closer", "rule", "strand", "tail")
 
-    def __init__(self, rule: ScopeRule, tail: str = "", orphan_closer: str = "") -> None:
+    def __init__(self, rule: ScopeRule) -> None:
         self.rule = rule
-        self.tail = tail
-        """The end of the text so far, as far as it may begin a stray marker."""
-        self.orphan_closer = orphan_closer
-        """The closing marker of a call that was no call: text, like the call, and no surprise."""
+        self.strand = rule.strand
+        self.tail = ""
+        """The end of the text so far, as far as it may begin a stray closer."""
+        self.orphan_closer = ""
+        """The closer of a call that was no call: text, like the call, and no surprise."""
+
+    def entered(self, machine: Machine) -> None:
+        machine.open_strand(self.strand)
+
+    def left(self, machine: Machine) -> None:
+        machine.close_strand()
 
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
@@ -46,13 +95,48 @@ class ScopeFrame(Frame):
                 machine.take(end - machine.position, TEXT)
         if found is not None:
             self.tail = ""
-            machine.on_marker(markers.which(found), found.end() - found.start())
+            self._on_marker(machine, markers.which(found), found.end() - found.start())
             return True
-        return machine.at_end and machine.end_scope()
+        if not machine.at_end or len(machine.stack) == 1:
+            return False
+        pop_unclosed(machine)
+        return True
+
+    def _on_marker(self, machine: Machine, marker: Marker, size: int) -> None:
+        """A marker opens something, closes something, or only ends what is open."""
+        if marker.role == "open":
+            self._open(machine, marker, size)
+            return
+        if marker.role == "header":
+            assert self.rule.header is not None
+            machine.push(self.rule.header.frame())
+            return
+        if marker.role == "answer":
+            # What opens the answer ends the reasoning.
+            back_to_content(machine)
+        elif marker.role == "close":
+            while machine.strands[-1] != marker.strand:
+                pop_unclosed(machine)
+        machine.take(size, MARKUP)
+        machine.trail = marker.trail
+        if marker.role == "close":
+            machine.pop()
+
+    def _open(self, machine: Machine, marker: Marker, size: int) -> None:
+        calls = self.rule.calls.get(marker.strand)
+        if calls is not None:
+            machine.push(calls.frame())
+            machine.begin_call()
+            if calls.bare:
+                return
+        machine.take(size, MARKUP)
+        if calls is None:
+            enter(machine, self.rule.inner[marker.strand])
+        machine.trail = marker.trail
 
     def _strays_in(self, text: str) -> list[tuple[str, int]]:
-        """The closing markers in `text` that close nothing, and where in it each ends. Nothing is held back for them: a
-        marker may have begun in text that has already gone out."""
+        """The closers in `text` that close nothing, and where in it each ends. Nothing is held back for them: one may
+        have begun in text that has already gone out."""
         strays = self.rule.strays
         if not self.tail and strays.absent(text):
             return []
@@ -70,28 +154,57 @@ class ScopeFrame(Frame):
         start, machine.offset = machine.offset, machine.offset + len(text)
         return machine.text_event(text, start, machine.offset)
 
-    def save(self) -> list[Any]:
-        return [self.rule.strand, self.tail, self.orphan_closer]
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        """The scope at the bottom of the stack stands there from the start."""
+        return cls(innermost(machine).rule.inner[saved["strand"]])
 
 
 class RepeatedOpenerFrame(Frame):
     """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
 
-    kind = "again"
-    __slots__ = ("markers",)
+    kind = "repeated_opener"
+    __slots__ = ("openers",)
 
-    def __init__(self, markers: Markers) -> None:
-        self.markers = markers
+    def __init__(self, openers: Markers) -> None:
+        self.openers = openers
 
     def step(self, machine: Machine) -> bool:
-        found = self.markers.at(machine.buffer, machine.position)
+        found = self.openers.at(machine.buffer, machine.position)
         if found is not None:
             machine.take(found.end() - found.start(), MARKUP)
-            machine.trail = self.markers.which(found).trail
-        elif not machine.at_end and self.markers.safe_end(machine.buffer, machine.position) == machine.position:
+            machine.trail = self.openers.which(found).trail
+        elif not machine.at_end and self.openers.safe_end(machine.buffer, machine.position) == machine.position:
             return False
         machine.pop()
         return True
 
-    def save(self) -> list[Any]:
-        return []
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(innermost(machine).rule.openers)
+
+
+def innermost(machine: Machine) -> ScopeFrame:
+    """The innermost scope."""
+    return next(frame for frame in reversed(machine.stack) if isinstance(frame, ScopeFrame))
+
+
+def enter(machine: Machine, rule: ScopeRule) -> None:
+    """Open a scope inside the innermost one."""
+    machine.push(ScopeFrame(rule))
+    if rule.strand == "speech":
+        machine.sections += 1
+
+
+def back_to_content(machine: Machine) -> None:
+    """All that is open is over."""
+    while len(machine.stack) > 1:
+        pop_unclosed(machine)
+
+
+def pop_unclosed(machine: Machine) -> None:
+    """The frame on top is over, and no marker has closed it."""
+    frame = machine.stack[-1]
+    if isinstance(frame, ScopeFrame) and frame.rule.close_required:
+        machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
+    machine.pop()

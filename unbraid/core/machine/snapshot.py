@@ -1,127 +1,118 @@
-"""A parser's state as plain values, and back."""
+"""A machine's state as plain values, and back.
+
+Every frame names the attributes that make up its state (`Frame.saved`); all else follows from the format and from what
+stands below the frame. So saving and restoring are written once, here. The values are those that JSON has, and three
+kinds of objects of the notations, each under a key of its own.
+
+A snapshot is for the same version of unbraid, and a parser with the same arguments.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ...errors import InvalidSnapshot
-from ..notations.bare import BareArgumentsFrame
-from ..notations.elements import ElementArgumentsFrame, LeafFrame
-from ..notations.json import JsonCallFrame, QuotedArgumentsFrame, ValueFrame
-from ..notations.python import PythonArgumentsFrame
-from ..notations.tagged import ArgumentFrame, PythonArgumentFrame, TaggedArgumentsFrame, TaggedValueFrame
-from ..notations.xml import EscapedArgumentsFrame, EscapedValueFrame
-from .calls import CallsFrame, PendingCall, ReadBare, ReadElements, ReadJsonCall, ReadTagged
-from .frames import Frame
-from .headers import HeaderFrame
-from .scopes import RepeatedOpenerFrame, ScopeFrame
+from ..limits import Limits
+from ..notations.json_scanner import JsonScanner
+from ..notations.object_writer import ObjectWriter
+from .driver import Driver
+from .machine import Frame
+from .pending_call import PendingCall
 
-if TYPE_CHECKING:
-    from .machine import Machine
-
-_VERSION = 1
-_PLAIN_STATE = (
-    "trail",
-    "_finished",
-    "offset",
-    "_code_tail",
-    "reading_call",
-    "_call_count",
-    "_speech_count",
-    "_started",
-    "_stray_audio",
+_VERSION = 2
+_STATE = (
+    *("trail", "offset", "gaps", "reading_call", "call_count", "sections", "stray_audio"),
+    *("code_tail", "started", "finished"),
 )
 
 
-def save(machine: Machine) -> dict[str, Any]:
+def save(driver: Driver) -> dict[str, Any]:
     return {
         "version": _VERSION,
-        "format": machine.format.name,
-        "buffer": machine.buffer[machine.position :],
-        "frames": [[frame.kind, *frame.save()] for frame in machine.stack],
-        "call": machine.call.save(),
-        "ids": machine._ids.save(),
-        "detokenizer": machine._detokenizer.save() if machine._detokenizer else None,
-        "gaps": [list(gap) for gap in machine._gaps],
-        **{name: getattr(machine, name) for name in _PLAIN_STATE},
+        "format": driver.format.name,
+        "buffer": driver.buffer[driver.position :],
+        "frames": [{"kind": frame.kind, **_values(frame, frame.saved)} for frame in driver.stack],
+        "call": _values(driver.call, PendingCall.__slots__),
+        "ids": driver.ids.save(),
+        "detokenizer": driver.detokenizer.save() if driver.detokenizer else None,
+        **_values(driver, _STATE),
     }
 
 
-def load(machine: Machine, snapshot: dict[str, Any]) -> None:
+def load(driver: Driver, snapshot: dict[str, Any]) -> None:
     if not isinstance(snapshot, dict):
         raise InvalidSnapshot(f"a snapshot is a dict, not {type(snapshot).__name__}")
-    if snapshot.get("version") != _VERSION or snapshot.get("format") != machine.format.name:
+    if snapshot.get("version") != _VERSION or snapshot.get("format") != driver.format.name:
         raise InvalidSnapshot(
-            f"not a snapshot of a parser for {machine.format.name!r}: it says format {snapshot.get('format')!r}, "
+            f"not a snapshot of a parser for {driver.format.name!r}: it says format {snapshot.get('format')!r}, "
             f"version {snapshot.get('version')!r}"
         )
-    if snapshot.get("detokenizer") is not None and machine._detokenizer is None:
+    if snapshot.get("detokenizer") is not None and driver.detokenizer is None:
         raise InvalidSnapshot("this snapshot is of a parser that read token ids: restore it with the same tokenizer")
     try:
-        _load(machine, snapshot)
+        _load(driver, snapshot)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, StopIteration) as error:
         raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
 
 
-def _load(machine: Machine, snapshot: dict[str, Any]) -> None:
-    if machine._detokenizer is not None:
+def _load(driver: Driver, snapshot: dict[str, Any]) -> None:
+    if driver.detokenizer is not None:
         if snapshot["detokenizer"] is None:
-            machine.set_up(None)
+            driver.set_up(None)
         else:
-            machine._detokenizer.load(snapshot["detokenizer"])
-    for name in _PLAIN_STATE:
-        setattr(machine, name, snapshot[name])
-    machine.buffer, machine.position = snapshot["buffer"], 0
-    machine._gaps = [list(gap) for gap in snapshot["gaps"]]
-    machine._ids.load(snapshot["ids"])
-    machine.call = PendingCall.load(snapshot["call"])
-    machine.stack, machine._calls = [], None
-    for kind, *saved in snapshot["frames"]:
-        machine.push(_frame(machine, kind, saved))
-    machine.choose_fast_path()
+            driver.detokenizer.load(snapshot["detokenizer"])
+    driver.buffer, driver.position = snapshot["buffer"], 0
+    driver.ids.load(snapshot["ids"])
+    driver.call = PendingCall()
+    _restore(driver.call, PendingCall.__slots__, snapshot["call"], driver.limits)
+    content, *frames = snapshot["frames"]
+    while len(driver.stack) > 1:
+        driver.pop()
+    _restore(driver.stack[0], driver.stack[0].saved, content, driver.limits)
+    for saved in frames:
+        frame = Frame.registry[saved["kind"]].resume(driver, saved)
+        _restore(frame, frame.saved, saved, driver.limits)
+        driver.push(frame)
+    _restore(driver, _STATE, snapshot, driver.limits)
+    driver.choose_fast_path()
 
 
-def _frame(machine: Machine, kind: str, saved: list[Any]) -> Frame:
-    """A frame, from what it saved and from what stands below it."""
-    program, limits = machine._program, machine.limits
-    if kind == "scope":
-        strand, *rest = saved
-        return ScopeFrame(machine.scope().inner[strand] if machine.stack else program.content, *rest)
-    if kind == "header":
-        assert program.headers is not None
-        return HeaderFrame(program.headers, *saved)
-    if kind == "again":
-        return RepeatedOpenerFrame(machine.scope().again)
-    if kind == "quoted":
-        return QuotedArgumentsFrame.load(saved, limits)
-    if kind == "calls":
-        strand, *rest = saved
-        return CallsFrame.load(rest, program.calls[strand], machine.scope().calls_markers[strand])
-    assert machine._calls is not None
-    markers = machine._calls.markers
-    if kind == "value":
-        return ValueFrame.load(saved, limits, markers)
-    if kind == "python":
-        return PythonArgumentsFrame.load(saved, markers)
-    step = machine._calls.rule.steps[machine._calls.at - 1]
-    if kind == "json_call":
-        assert isinstance(step, ReadJsonCall)
-        return JsonCallFrame.load(saved, step.node, markers)
-    if kind == "bare":
-        assert isinstance(step, ReadBare)
-        return BareArgumentsFrame.load(saved, step.quotes, markers)
-    assert isinstance(step, ReadTagged | ReadElements)
-    if kind == "argument":
-        return ArgumentFrame.load(saved, limits, step.rule.value.ends)
-    if kind == "python_argument":
-        return PythonArgumentFrame.load(saved, step.rule.value.ends)
-    if values := _VALUES.get(kind):
-        return values.load(saved, step.rule.value, limits)
-    if isinstance(step, ReadElements):
-        assert kind == "elements"
-        return ElementArgumentsFrame.load(saved, step.rule, markers)
-    return _TAGGED[kind].load(saved, step.rule, markers)
+def _values(of: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: encode(getattr(of, name)) for name in names}
 
 
-_VALUES = {frame.kind: frame for frame in (TaggedValueFrame, EscapedValueFrame, LeafFrame)}
-_TAGGED = {frame.kind: frame for frame in (TaggedArgumentsFrame, EscapedArgumentsFrame)}
+def _restore(what: object, names: Iterable[str], saved: dict[str, Any], limits: Limits) -> None:
+    for name in names:
+        setattr(what, name, decode(saved[name], limits))
+
+
+def encode(value: Any) -> Any:
+    """A value of a frame as one that JSON can hold."""
+    if isinstance(value, list | tuple):
+        return [encode(item) for item in value]
+    if isinstance(value, frozenset):
+        return {"set": sorted(value)}
+    if isinstance(value, ObjectWriter):
+        return {"keys": value.keys()}
+    if isinstance(value, JsonScanner):
+        return {"scanner": _values(value, JsonScanner.saved)}
+    return value
+
+
+def decode(value: Any, limits: Limits) -> Any:
+    """The other way round."""
+    if isinstance(value, list):
+        return [decode(item, limits) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, state),) = value.items()
+    if kind == "set":
+        return frozenset(state)
+    if kind == "keys":
+        return ObjectWriter(state)
+    if kind != "scanner":
+        raise ValueError(f"no value of a kind {kind!r}")
+    scanner = JsonScanner(limits)
+    _restore(scanner, JsonScanner.saved, state, limits)
+    return scanner

@@ -1,20 +1,32 @@
-"""Arguments as one object with bare keys and quotes of its own, turned into JSON as they arrive."""
+"""Bare-key notation: one object with unquoted keys and quotes of its own, `{key:<quote>text<quote>,n:1}`.
+
+The quotes say what is a string, save where a model leaves them out: then what is no number and no word is one, and so
+is all that the tool's schema says is. Where the model falls into JSON or Python, their quotes are read as well. Where
+the object breaks, its text is passed on as it is, and any marker ends it.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
 
 from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
 from ..events import Event
-from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
-from ..machine.markers import Markers
-from .object_writer import ObjectWriter, escape, is_number, may_become_number, quote
+from ..machine.calls import CallsFrame, Step
+from ..machine.machine import Frame, Machine
+from ..machine.markers import Marker, Markers
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import ReadObject
+from ..machine.words import space_end
+from ..message import ToolCall
+from .base import CallNotation, Place
+from .json_text import Number, decode, escape, is_number, may_become_number, members, quote
+from .object_writer import ObjectWriter
 from .python_values import WORDS, string_as_json, string_run
-
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
 # between other quotes, more of bare text that is one; anything, since it broke.
@@ -26,7 +38,6 @@ OPENERS = ("{", "(")
 _COLONS, _OTHER_QUOTES = ":=", "\"'"
 """its sign after a name, and its quotes, or those of JSON."""
 
-_space = re.compile(r"\s*").match
 _key = re.compile(r"[^:=,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
 _text = {"{": re.compile(r"[^,}\]]*").match, "(": re.compile(r"[^,})\]]*").match}
 
@@ -41,13 +52,60 @@ def _unquoted(key: str) -> str:
     return key[1:-1] if len(key) > 1 and key[0] == key[-1] and key[0] in _OTHER_QUOTES else key
 
 
+@dataclass(frozen=True, slots=True)
+class BareArguments(CallNotation):
+    """The arguments as one object whose keys stand bare, and whose strings stand raw between quotes of their own:
+    `{key:<quote>text<quote>,n:1}`."""
+
+    quote: str
+
+    def step(self, place: Place) -> Step:
+        return ReadBare(place.following, Markers([Marker("close", "", place.key(self.quote))]))
+
+    def write(self, call: ToolCall, number: int) -> str:
+        quote = self.quote
+
+        def key(text: str) -> str:
+            return text if is_bare_key(text) else quote + text + quote
+
+        def written(value: object) -> str:
+            if isinstance(value, dict):
+                return "{" + ",".join(f"{key(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+            if isinstance(value, list):
+                return "[" + ",".join(map(written, value)) + "]"
+            if isinstance(value, str):
+                return str(value) if isinstance(value, Number) else quote + value + quote
+            # The template writes true and false as JSON does, and None as Python.
+            return "None" if value is None else json.dumps(value)
+
+        arguments = members(call.arguments)
+        return "{" + ",".join(f"{key(name)}:{written(decode(value))}" for name, value in arguments.items()) + "}"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadBare(ReadObject):
+    """Begins the arguments."""
+
+    opens: ClassVar = OPENERS
+    quotes: Markers
+
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        bracket = machine.buffer[machine.position]
+        machine.take(1, MARKUP)
+        machine.push(BareArgumentsFrame(self.quotes, frame.markers, bracket))
+
+    def frame(self, markers: Markers) -> Frame:
+        return BareArgumentsFrame(self.quotes, markers)
+
+
 class BareArgumentsFrame(Frame):
     """`{key:value, …}`. Where that breaks, all is passed on as it is, and any marker ends it."""
 
     kind = "bare"
-    __slots__ = ("keys", "lead", "markers", "only_text", "open", "other_quote", "quotes", "state")
+    saved = ("keys", "lead", "only_text", "open", "other_quote", "state")
+    __slots__ = (*saved, "markers", "quotes")
 
-    def __init__(self, quotes: Markers, markers: Markers, open: str) -> None:
+    def __init__(self, quotes: Markers, markers: Markers, open: str = "{") -> None:
         self.quotes = quotes
         """What a string stands between."""
         self.markers = markers
@@ -72,7 +130,7 @@ class BareArgumentsFrame(Frame):
         machine.skip_space()
         buffer, at = machine.buffer, machine.position
         if at == len(buffer):
-            return wait(machine)
+            return machine.needs_more()
         quoted, marker = self.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
         if (quoted is None or marker is None) and not machine.at_end:
             return False
@@ -148,11 +206,11 @@ class BareArgumentsFrame(Frame):
         else:
             begin = start
             stop = end = _key.match(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        colon = _space(buffer, end).end()  # type: ignore[union-attr]
+        colon = space_end(buffer, end)
         if stop - begin > most or colon - end > most:
             return self._break(machine, f"a name longer than {most} characters", diagnostics.TOO_LONG)
         if colon == len(buffer):
-            return wait(machine)
+            return machine.needs_more()
         if buffer[colon] not in _COLONS:
             return self._break(machine, f"'{buffer[colon]}' where ':' should be")
         key = machine.spell(buffer[begin:stop]) if quoted else _unquoted(buffer[begin:stop].rstrip())
@@ -174,7 +232,7 @@ class BareArgumentsFrame(Frame):
         if end > start:
             machine.take(end - start, ARGUMENTS, escape(machine.spell(buffer[start:end])))
         if found is None:
-            return wait(machine)
+            return machine.needs_more()
         machine.take(found.end() - end, ARGUMENTS, '"')
         self.state = _NEXT
         return True
@@ -196,7 +254,7 @@ class BareArgumentsFrame(Frame):
         if found is not None:
             return self._break(machine, f"a string without {self.other_quote} at its end")
         if not buffer.startswith(self.other_quote, end):
-            return wait(machine)
+            return machine.needs_more()
         machine.take(1, ARGUMENTS, '"')
         self.state = _NEXT
         return True
@@ -266,21 +324,15 @@ class BareArgumentsFrame(Frame):
         if end > start:
             machine.take(end - start, ARGUMENTS)
         if found is None:
-            return wait(machine)
+            return machine.needs_more()
         machine.pop()
         machine.call.has_arguments = True
         return True
 
-    def save(self) -> list[Any]:
-        return [self.keys.save(), self.open, self.state, self.lead, self.only_text, self.other_quote]
-
     @classmethod
-    def load(cls, saved: list[Any], quotes: Markers, markers: Markers) -> BareArgumentsFrame:
-        keys, open, *rest = saved
-        frame = cls(quotes, markers, open)
-        frame.keys = ObjectWriter(keys)
-        frame.state, frame.lead, frame.only_text, frame.other_quote = rest
-        return frame
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())
 
 
 def quoted_size(quotes: Markers, buffer: str, at: int) -> int:

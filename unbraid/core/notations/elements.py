@@ -1,24 +1,31 @@
-"""Arguments as elements, one inside another, turned into JSON as they arrive."""
+"""Element notation: arguments as nested elements, `<city>Paris</city>`, turned into JSON as they arrive.
+
+An element that holds others is an array if the schema says so, or if the first of them is an item, and an object
+otherwise. The text of one that holds none is a value between tags (`tagged.py`), by what the schema says at that depth.
+A closing tag closes the innermost element, whatever its name.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, cast
 
 from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
 from .. import diagnostics
-from ..grammar import ElementArguments
-from ..machine.frames import ARGUMENTS, MARKUP, Frame, Malformed
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Marker, Markers
-from .object_writer import ObjectWriter, quote
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import BeginNotation
+from ..machine.words import space_end
+from ..message import ToolCall
+from .base import CallNotation, Place
+from .json_text import as_json, decode, members, quote
+from .object_writer import ObjectWriter
 from .tagged import TaggedValueFrame, ValueRule
 
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
-
-_space = re.compile(r"\s*").match
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
 _CLOSERS = {"{": "}", "[": "]"}
 _LEAF = "leaf"
@@ -29,7 +36,42 @@ def is_element_name(key: str) -> bool:
     return bool(_name.fullmatch(key))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class ElementArguments(CallNotation):
+    """The arguments as elements that have their names. An object holds an element for each of its members, an array one
+    for each item; a string is its bare characters, anything else JSON. An empty array or object is an empty element."""
+
+    mark: str
+    """What stands before every tag."""
+    item: str = "item"
+    """The name of an array's elements."""
+
+    def step(self, place: Place) -> Step:
+        begin = place.key(self.mark + "<")
+        close = Marker("close", "", begin)
+        ends = Markers([close])
+        following = Markers(Marker("end", "", key) for key in place.ends)
+        rule = ElementRule(begin, self.item, ValueRule(close, ends, ends), following)
+        return BeginNotation(lambda markers: ElementArgumentsFrame(rule, markers))
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return "".join(self._element(key, decode(value)) for key, value in members(call.arguments).items())
+
+    def _element(self, name: str, value: object) -> str:
+        inside = ""
+        if isinstance(value, str):
+            inside = str(value)
+        elif isinstance(value, list):
+            inside = "".join(self._element(self.item, item) for item in value)
+        elif isinstance(value, dict) and all(map(is_element_name, value)) and next(iter(value), "") != self.item:
+            inside = "".join(self._element(key, item) for key, item in value.items())
+        # What elements cannot say, and what is empty, is JSON: as a text it reads as what it is.
+        if not inside and not isinstance(value, str):
+            inside = as_json(value)
+        return f"{self.mark}<{name}>{inside}{self.mark}</{name}>"
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ElementRule:
     """The tags of elements."""
 
@@ -42,16 +84,7 @@ class ElementRule:
     """What may come after the last argument."""
 
 
-def element_rule(node: ElementArguments, find: Callable[[str], str], following: list[str]) -> ElementRule:
-    """`find` says what to look for to find a marker. `following` is what may come after the last argument, as it is
-    looked for."""
-    begin = find(node.mark + "<")
-    close = Marker("close", "", begin)
-    ends = Markers([close])
-    return ElementRule(begin, node.item, ValueRule(close, ends, ends), Markers(Marker("end", "", k) for k in following))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Tag:
     closing: bool
     name: str
@@ -74,6 +107,7 @@ class ElementArgumentsFrame(Frame):
     mean, and a grammar cannot hold a model to a name that no schema knows."""
 
     kind = "elements"
+    saved = ("holds", "keys", "names")
     __slots__ = ("holds", "keys", "markers", "names", "rule", "schemas")
 
     def __init__(self, rule: ElementRule, markers: Markers) -> None:
@@ -156,7 +190,7 @@ class ElementArgumentsFrame(Frame):
     def _look_inside(self, machine: Machine) -> bool:
         """What an element holds: others, text or nothing."""
         start = machine.position
-        at = _space(machine.buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        at = space_end(machine.buffer, start)
         short = at - start <= machine.limits.name
         tag = self._tag(machine, at) if short else None
         if tag is None and short and self._may_be_tag(machine, at):
@@ -231,12 +265,7 @@ class ElementArgumentsFrame(Frame):
         self.keys.end(machine)
         return True
 
-    def save(self) -> list[Any]:
-        return [self.keys.save(), list(self.names), list(self.holds)]
-
     @classmethod
-    def load(cls, saved: list[Any], rule: ElementRule, markers: Markers) -> ElementArgumentsFrame:
-        frame = cls(rule, markers)
-        keys, names, holds = saved
-        frame.keys, frame.names, frame.holds = ObjectWriter(keys), list(names), list(holds)
-        return frame
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())

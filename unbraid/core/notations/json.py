@@ -1,28 +1,58 @@
-"""The JSON in calls: arguments, and calls that are JSON objects themselves."""
+"""JSON notation: the arguments as one JSON object, passed through as it is.
+
+`JsonScanner` checks the object strictly while it passes by. Where it breaks, brackets and quotes are still followed,
+and any marker ends it; the call ends as not complete, with its arguments as the model wrote them. Only inside a string
+is a marker data: `[TOOL_CALLS]` where a value should be is the next call, not an array.
+
+Some models write the object as a JSON string. Then what the string says is passed on.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
-from ..grammar import JsonCall
 from ..limits import Limits
-from ..machine.frames import ARGUMENTS, MARKUP, NAME, Frame, Malformed, wait
+from ..machine.calls import CallsFrame, Step
+from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Markers
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import ReadObject
+from ..message import ToolCall
+from .base import CallNotation, Place
 from .json_scanner import JsonScanner
 
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
-
-_string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
 _plain = re.compile(r'[^"\\]*').match
 _escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match
 _partial_escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
-_decode = json.JSONDecoder(strict=False).decode
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments(CallNotation):
+    """The arguments as one JSON object, passed through as they are."""
+
+    is_json: ClassVar = True
+
+    def step(self, place: Place) -> Step:
+        return ReadArguments(place.following)
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return call.arguments
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadArguments(ReadObject):
+    """Begins the arguments."""
+
+    opens: ClassVar = ("{", '"')
+
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        push_arguments(machine, frame.markers)
 
 
 class ValueFrame(Frame):
@@ -32,6 +62,7 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
+    saved: ClassVar[tuple[str, ...]] = ("depth", "escaped", "lenient", "quoted", "role", "scanner")
     __slots__ = ("depth", "escaped", "lenient", "markers", "quoted", "role", "scanner")
 
     def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
@@ -97,7 +128,7 @@ class ValueFrame(Frame):
         if over:
             self._finish(machine)
             return True
-        return wait(machine)
+        return machine.needs_more()
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
@@ -130,23 +161,18 @@ class ValueFrame(Frame):
             at = mark.end()
         return limit, False
 
-    def save(self) -> list[Any]:
-        return [self.scanner.save(), self.role, self.lenient, self.depth, self.quoted, self.escaped]
-
     @classmethod
-    def load(cls, saved: list[Any], limits: Limits, markers: Markers) -> ValueFrame:
-        scanner, role, *rest = saved
-        frame = cls(limits, role, markers)
-        frame.scanner = JsonScanner.load(scanner, limits, markers.like_json)
-        frame.lenient, frame.depth, frame.quoted, frame.escaped = rest
-        return frame
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cls(machine.limits, ARGUMENTS, machine.calls.markers)
 
 
 class QuotedArgumentsFrame(Frame):
     """Arguments that the model wrote as a JSON string: what the string says is passed on."""
 
     kind = "quoted"
-    __slots__ = ("empty", "opened", "scanner")
+    saved = ("empty", "opened", "scanner")
+    __slots__ = saved
 
     def __init__(self, scanner: JsonScanner) -> None:
         self.scanner = scanner
@@ -167,7 +193,7 @@ class QuotedArgumentsFrame(Frame):
             self._check(buffer[start:end])
             machine.take(end - start, ARGUMENTS)
         elif start == len(buffer):
-            return wait(machine)
+            return machine.needs_more()
         elif buffer[start] == '"':
             machine.take(1, MARKUP)
             self._finish(machine)
@@ -220,14 +246,9 @@ class QuotedArgumentsFrame(Frame):
             machine.report(self.scanner.error, self.scanner.message)
         finish_arguments(machine, self.scanner)
 
-    def save(self) -> list[Any]:
-        return [self.scanner.save(), self.opened, self.empty]
-
     @classmethod
-    def load(cls, saved: list[Any], limits: Limits) -> QuotedArgumentsFrame:
-        frame = cls(JsonScanner.load(saved[0], limits))
-        frame.opened, frame.empty = saved[1:]
-        return frame
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(JsonScanner(machine.limits))
 
 
 def push_arguments(machine: Machine, markers: Markers) -> None:
@@ -249,131 +270,3 @@ def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
         machine.report(diagnostics.ARGUMENTS_NOT_OBJECT, "a tool call's arguments are not a JSON object")
     elif not scanner.done and not scanner.error:
         machine.report(diagnostics.MALFORMED_JSON, "a tool call's arguments end too early")
-
-
-class JsonCallFrame(Frame):
-    """A call as one JSON object. Name and arguments may come in either order."""
-
-    kind = "json_call"
-    __slots__ = ("key", "markers", "node", "state")
-
-    _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
-    _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
-
-    def __init__(self, node: JsonCall, markers: Markers) -> None:
-        self.node = node
-        self.markers = markers
-        self.state = self._OPEN
-        self.key = ""
-
-    def step(self, machine: Machine) -> bool:
-        machine.skip_space()
-        if machine.position == len(machine.buffer):
-            return wait(machine)
-        char, state = machine.buffer[machine.position], self.state
-        if (state, char) in self._MOVES:
-            machine.take(1, MARKUP)
-            self.state = self._MOVES[state, char]
-        elif state == self._VALUE:
-            return self._value(machine, char)
-        elif char == '"' and state in (self._FIRST_KEY, self._KEY):
-            string = self._whole_string(machine)
-            if string is None:
-                return False
-            self.key, self.state = _unquote(machine.spell(string)), self._COLON
-            if machine.is_guess and self.key not in self._known():
-                raise Malformed(diagnostics.UNEXPECTED_KEY, "an object that is no call")
-            machine.take(len(string), MARKUP)
-        elif char == "}" and state in (self._FIRST_KEY, self._KEY, self._NEXT):
-            if state == self._KEY:
-                machine.report(diagnostics.MALFORMED_CALL, "a comma too many in a tool call")
-            self._end(machine)
-        else:
-            raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")
-        return True
-
-    def _value(self, machine: Machine, char: str) -> bool:
-        call, key = machine.call, self.key
-        if key == self.node.name and not call.name:
-            if char != '"':
-                raise Malformed(diagnostics.MALFORMED_CALL, "a tool call whose name is not a string")
-            string = self._whole_string(machine)
-            if string is None:
-                return False
-            call.name = _unquote(machine.spell(string))
-            machine.take(1, MARKUP)
-            machine.take(len(string) - 2, NAME)
-            machine.take(1, MARKUP)
-            # Many an answer has a name, and few have arguments too.
-            if not machine.is_guess or call.has_arguments or not machine.may_call(call.name):
-                machine.accept_call()
-        elif key in self.node.arguments and not call.has_arguments and char != "n":
-            if call.name and not call.accepted:
-                machine.accept_call()
-            call.has_arguments = True
-            push_arguments(machine, self.markers)
-        elif key == self.node.id and char == '"' and not call.id and not call.accepted:
-            string = self._whole_string(machine)
-            if string is None:
-                return False
-            call.id = _unquote(machine.spell(string))
-            machine.take(len(string), MARKUP)
-        else:
-            # An id that comes too late, arguments that are null, or something that does not belong here.
-            known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
-            if key not in known:
-                machine.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
-            machine.push(ValueFrame(machine.limits, MARKUP, self.markers))
-        self.state = self._NEXT
-        return True
-
-    def _known(self) -> set[str]:
-        node = self.node
-        return {node.name, node.id, *node.arguments, *node.ignored}
-
-    def _end(self, machine: Machine) -> None:
-        if not machine.call.name:
-            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
-        if not machine.call.accepted and not machine.call.rejected:
-            if not machine.knows(machine.call.name):
-                raise Malformed(diagnostics.MALFORMED_CALL, "an object that is no call")
-            machine.accept_call()
-        machine.take(1, MARKUP)
-        machine.pop()
-        if not machine.call.has_arguments:
-            machine.no_arguments()
-
-    def _whole_string(self, machine: Machine) -> str | None:
-        """The string that comes next, with its quotes; None when more input is needed. It is a name or a key: a line
-        break or a marker in it shows that its end is missing."""
-        buffer, start, most = machine.buffer, machine.position, machine.limits.name + 2
-        end = _string_so_far(buffer, start).end()  # type: ignore[union-attr]  # a quote comes
-        closed = buffer.startswith('"', end)
-        if end + closed - start > most:
-            raise Malformed(diagnostics.TOO_LONG, f"a name or key of a tool call longer than {most - 2} characters")
-        broken = not closed and end < len(buffer) and buffer[end:] != "\\"
-        if broken or self.markers.find(buffer, start, end) is not None:
-            raise Malformed(diagnostics.MALFORMED_CALL, "a name or key of a tool call that does not end")
-        if closed:
-            return buffer[start : end + 1]
-        if machine.at_end:
-            raise Malformed(diagnostics.UNFINISHED_CALL, "")
-        return None
-
-    def save(self) -> list[Any]:
-        return [self.state, self.key]
-
-    @classmethod
-    def load(cls, saved: list[Any], node: JsonCall, markers: Markers) -> JsonCallFrame:
-        frame = cls(node, markers)
-        frame.state, frame.key = saved
-        return frame
-
-
-def _unquote(string: str) -> str:
-    try:
-        text = str(_decode(string)) if "\\" in string else string[1:-1]
-        text.encode()  # half a surrogate pair is no text
-    except ValueError:
-        raise Malformed(diagnostics.MALFORMED_CALL, "a tool call with a broken escape in a name or key") from None
-    return text

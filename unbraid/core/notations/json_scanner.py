@@ -7,7 +7,8 @@ far the value goes. Its whole state is a handful of plain values, however much h
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from .. import diagnostics
 from ..limits import Limits
@@ -20,7 +21,16 @@ _STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
 _whitespace = re.compile(r"[ \t\n\r]*").match
 # Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
 _CHARS = r"[ !#-\[\]-\U0010ffff]*+"
-_in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
+
+
+def _compile_in_string(text: str, position: int) -> re.Match[str] | None:
+    """Compiled when first used, since that takes longer than importing all else here."""
+    global _in_string
+    _in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
+    return _in_string(text, position)
+
+
+_in_string: Callable[[str, int], re.Match[str] | None] = _compile_in_string
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')
@@ -35,22 +45,12 @@ class JsonScanner:
     """Scans one value. `error` is set where the value breaks; `flaw` where it is not quite JSON, but its end can still
     be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
 
-    __slots__ = (
-        "_hex",
-        "_in_key",
-        "_limits",
-        "_scalar",
-        "_stack",
-        "_state",
-        "_wary",
-        "done",
-        "error",
-        "flaw",
-        "is_object",
-        "message",
-        "missing",
-        "paused",
+    saved = (
+        *("_hex", "_in_key", "_scalar", "_state", "_wary", "open"),
+        *("done", "error", "flaw", "is_object", "message", "missing", "paused"),
     )
+    """All of its state but the limits."""
+    __slots__ = ("_limits", *saved)
 
     def __init__(self, limits: Limits, wary: frozenset[str] = frozenset()) -> None:
         self._limits = limits
@@ -59,7 +59,8 @@ class JsonScanner:
         is to say that they are not."""
         self.paused = False
         self._state = _VALUE
-        self._stack: list[str] = []
+        self.open = ""
+        """The brackets that are open."""
         self._in_key = False
         self._hex = 0
         self._scalar = ""
@@ -74,11 +75,6 @@ class JsonScanner:
     @property
     def in_string(self) -> bool:
         return self._state in (_STRING, _ESCAPE, _HEX)
-
-    @property
-    def open(self) -> str:
-        """The brackets that are open."""
-        return "".join(self._stack)
 
     def scan(self, text: str, position: int) -> int:
         """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
@@ -173,11 +169,11 @@ class JsonScanner:
         """A character outside strings and scalars. False where it does not belong there."""
         state = self._state
         if state == _NEXT:
-            inside = self._stack[-1]
+            inside = self.open[-1]
             if char == ",":
                 self._state = _KEY if inside == "{" else _VALUE
             elif (char == "}" and inside == "{") or (char == "]" and inside == "["):
-                self._stack.pop()
+                self.open = self.open[:-1]
                 self._state = self._after_value()
             else:
                 return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ',' or the end of '{inside}' should be")
@@ -189,21 +185,21 @@ class JsonScanner:
             if char == '"':
                 self._state, self._in_key = _STRING, True
             elif char == "}" and state == _FIRST_KEY:
-                self._stack.pop()
+                self.open = self.open[:-1]
                 self._state = self._after_value()
             else:
                 return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a key should be")
         elif char == '"':
             self._state, self._in_key = _STRING, False
         elif char == "{" or char == "[":
-            if len(self._stack) >= self._limits.depth:
+            if len(self.open) >= self._limits.depth:
                 return self._break(diagnostics.TOO_DEEP, f"arguments nest deeper than {self._limits.depth}")
-            if not self._stack:
+            if not self.open:
                 self.is_object = char == "{"
-            self._stack.append(char)
+            self.open += char
             self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
         elif char == "]" and state == _FIRST_ITEM:
-            self._stack.pop()
+            self.open = self.open[:-1]
             self._state = self._after_value()
         elif char in _SCALAR_STARTS:
             self._state, self._scalar = _SCALAR, ""
@@ -212,7 +208,7 @@ class JsonScanner:
         return True
 
     def _after_value(self) -> int:
-        self.done = not self._stack
+        self.done = not self.open
         return _DONE if self.done else _NEXT
 
     def _end_scalar(self) -> bool:
@@ -226,16 +222,3 @@ class JsonScanner:
         self.missing = _MISSING.get(self._state, "")
         self._state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
         return False
-
-    def save(self) -> list[Any]:
-        problems = [self.flaw, self.error, self.message]
-        return [self._state, self.open, self._in_key, self._hex, self._scalar, self.is_object, *problems]
-
-    @classmethod
-    def load(cls, saved: list[Any], limits: Limits, wary: frozenset[str] = frozenset()) -> JsonScanner:
-        scanner = cls(limits, wary)
-        scanner._state, stack, scanner._in_key, scanner._hex, scanner._scalar, *rest = saved
-        scanner.is_object, scanner.flaw, scanner.error, scanner.message = rest
-        scanner._stack = list(stack)
-        scanner.done = scanner._state == _DONE
-        return scanner

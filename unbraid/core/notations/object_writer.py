@@ -1,31 +1,15 @@
-"""Arguments that the model writes in another notation, passed on as one JSON object, the way `json.dumps` writes it."""
+"""Writes the arguments of another notation as one JSON object, key by key, as `json.dumps` writes it."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
-
-quote = json.JSONEncoder(ensure_ascii=False).encode
-"""A string as JSON."""
-is_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
-"""Whether a text is a number in JSON, or may yet become one."""
-may_become_number = re.compile(
-    r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?"
-).fullmatch
-
-
-def escape(text: str) -> str:
-    """Text as it stands inside a JSON string."""
-    return quote(text)[1:-1]
+from ..machine.machine import Machine
+from .json_text import quote
 
 
 class ObjectWriter:
-    """The keys of the object so far."""
+    """One JSON object, and the keys that it has so far."""
 
     __slots__ = ("_seen",)
 
@@ -48,5 +32,5 @@ class ObjectWriter:
         machine.call.has_arguments = True
         machine.call.complete = not machine.call.flawed
 
-    def save(self) -> list[str]:
+    def keys(self) -> list[str]:
         return list(self._seen)

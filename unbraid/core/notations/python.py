@@ -1,19 +1,30 @@
-"""Arguments as Python writes them, turned into JSON as they arrive."""
+"""Python notation: arguments as in a Python call, `key=value, …`, turned into JSON as they arrive.
+
+Python's literals say themselves what they are, so no schema is needed. Where something other than a literal comes, the
+arguments are broken: only brackets and quotes are followed from there on, the text is passed on as it is, and any
+marker ends it. `python_values.py` has the literals.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 from .. import diagnostics
 from ..events import Event
-from ..machine.frames import ARGUMENTS, MARKUP, Frame, wait
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine
 from ..machine.markers import Markers
-from .object_writer import ObjectWriter, escape, quote
-from .python_values import scalar_as_json, string_as_json, string_run
-
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import BeginNotation
+from ..machine.words import run_of, space_end
+from ..message import ToolCall
+from .base import CallNotation, Place
+from .json_text import escape, members, quote
+from .object_writer import ObjectWriter
+from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
 # or a string, more of a string.
@@ -23,10 +34,20 @@ _CALL = "c"
 """The outermost level: the arguments themselves, up to the bracket that closes the call."""
 _CLOSERS = {_CALL: ")", "(": ")", "[": "]", "{": "}"}
 
-_space = re.compile(r"\s*").match
-_name = re.compile(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*").match
-_scalar = re.compile(r"[\w.+-]*").match
+_name_end = run_of(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*")
+_scalar_end = run_of(r"[\w.+-]*")
 _unescaped = re.compile(r"""[^"'\\]*""").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class PythonArguments(CallNotation):
+    """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
+
+    def step(self, place: Place) -> Step:
+        return BeginNotation(PythonArgumentsFrame)
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return ", ".join(f"{key}={as_python(value)}" for key, value in members(call.arguments).items())
 
 
 class PythonArgumentsFrame(Frame):
@@ -34,19 +55,8 @@ class PythonArgumentsFrame(Frame):
     any marker ends it."""
 
     kind = "python"
-    __slots__ = (
-        "depth",
-        "escaped",
-        "in_key",
-        "keys",
-        "lead",
-        "lenient",
-        "markers",
-        "open",
-        "positional",
-        "quotes",
-        "state",
-    )
+    saved = ("depth", "escaped", "in_key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
+    __slots__ = (*saved, "markers")
 
     def __init__(self, markers: Markers) -> None:
         self.markers = markers
@@ -77,7 +87,7 @@ class PythonArgumentsFrame(Frame):
         machine.skip_space()
         buffer, at = machine.buffer, machine.position
         if at == len(buffer):
-            return wait(machine)
+            return machine.needs_more()
         char = buffer[at]
         if char in self.markers.like_json:
             # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
@@ -122,13 +132,13 @@ class PythonArgumentsFrame(Frame):
     def _argument(self, machine: Machine, char: str) -> bool:
         """An argument begins: with its name, or, where the schema says in which order names come, with its value."""
         buffer, start, most = machine.buffer, machine.position, machine.limits.name
-        stop = _name(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        after = _space(buffer, stop).end()  # type: ignore[union-attr]
+        stop = _name_end(buffer, start)
+        after = space_end(buffer, stop)
         if stop > start:
             if after - start > most:
                 return self._break(machine, f"a name longer than {most} characters", diagnostics.TOO_LONG)
             if after == len(buffer):
-                return wait(machine)
+                return machine.needs_more()
             if buffer[after] == "=":
                 machine.take(after + 1 - start, ARGUMENTS, self.keys.begin(machine, buffer[start:stop]))
                 self.state = VALUE
@@ -155,12 +165,12 @@ class PythonArgumentsFrame(Frame):
             self._write(machine, 1, "{" if char == "{" else "[")
             self.open, self.state = self.open + char, ITEM
             return True
-        stop = _scalar(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        stop = _scalar_end(buffer, start)
         if stop - start > machine.limits.number:
             most = machine.limits.number
             return self._break(machine, f"a number has more than {most} characters", diagnostics.TOO_LONG)
         if stop == len(buffer):
-            return wait(machine)
+            return machine.needs_more()
         scalar = scalar_as_json(buffer[start:stop])
         if scalar is None:
             return self._break(machine, f"'{buffer[start : max(stop, start + 1)][:40]}' where a literal should be")
@@ -194,7 +204,7 @@ class PythonArgumentsFrame(Frame):
             else:
                 machine.take(end - start, MARKUP)
         if not buffer.startswith(self.quotes, end):
-            return wait(machine)
+            return machine.needs_more()
         machine.take(len(self.quotes), ARGUMENTS, '"')
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
         return True
@@ -217,7 +227,7 @@ class PythonArgumentsFrame(Frame):
             machine.pop()
             machine.call.has_arguments = True
             return True
-        return wait(machine)
+        return machine.needs_more()
 
     def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
         """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""
@@ -250,17 +260,7 @@ class PythonArgumentsFrame(Frame):
             at = mark.end()
         return limit, False
 
-    def save(self) -> list[Any]:
-        return [self.keys.save(), *(getattr(self, name) for name in _PLAIN_STATE)]
-
     @classmethod
-    def load(cls, saved: list[Any], markers: Markers) -> Self:
-        frame = cls(markers)
-        keys, *values = saved
-        frame.keys = ObjectWriter(keys)
-        for name, value in zip(_PLAIN_STATE, values, strict=True):
-            setattr(frame, name, value)
-        return frame
-
-
-_PLAIN_STATE = [name for name in PythonArgumentsFrame.__slots__ if name not in ("keys", "markers")]
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .object_writer import escape, quote
+from .json_text import escape, quote
 
 WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 """Models write JSON's words too."""
@@ -32,7 +32,15 @@ def _runs(quotes: str) -> Callable[..., re.Match[str] | None]:
     return re.compile(rf"(?:[^{char}\\]++|{_ESCAPE}{quoted})*+", re.DOTALL).match
 
 
-string_run = {quotes: _runs(quotes) for quotes in ("'", '"', "'''", '"""')}
+class _Runs(dict[str, Callable[..., re.Match[str] | None]]):
+    """The patterns by their quotes, each compiled when first used."""
+
+    def __missing__(self, quotes: str) -> Callable[..., re.Match[str] | None]:
+        self[quotes] = _runs(quotes)
+        return self[quotes]
+
+
+string_run = _Runs()
 """What of a string, by its quotes, can be read so far: characters and whole escapes."""
 
 
@@ -82,3 +90,17 @@ def _piece_as_json(piece: re.Match[str]) -> str:
         return escape(text)
     # Half of a surrogate pair is no character. In JSON the two halves are one, as the model means them.
     return f"\\u{code:04x}" if 0xD800 <= code < 0xE000 else escape(chr(code))
+
+
+_words = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub
+_escapes = re.compile(r"\\.").sub
+_AS_PYTHON = {"true": "True", "false": "False", "null": "None"}
+
+
+def as_python(value: str) -> str:
+    """JSON as a literal of Python. But for three words and one escape, the one is the other."""
+    return _words(lambda word: _AS_PYTHON.get(word.group()) or _escapes(_python_escape, word.group()), value)
+
+
+def _python_escape(escape: re.Match[str]) -> str:
+    return "/" if escape.group() == r"\/" else escape.group()

@@ -1,32 +1,43 @@
-"""Arguments between tags: each value is told from the tool's schema and its own text, and passed on as JSON."""
+"""Tagged notation: each argument between tags of its own, `<parameter=key>value</parameter>`, turned into JSON.
+
+The text alone does not say what a value is: `3` may be a number or a string. The tool's schema does
+(`unbraid/schema/kinds.py`), or the tag itself (`type="number"`). A string goes out character by character; an array or
+an object as it is, read as JSON or as Python writes it. Where the schema admits strings and something else, or says
+nothing, the value is JSON if all of it is and a string otherwise; it waits only as long as it can be either, which its
+first character mostly tells.
+
+A value ends at its closing tag. Models forget that, so the next tag and the end of the call end it as well, with a
+diagnostic. `xml.py` is the same with entities and CDATA sections in it, `elements.py` nests.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self, cast
 
 from ...errors import InvalidFormat
-from ...schema.kinds import STRING, kinds_of
+from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..events import Event
-from ..grammar import TaggedArguments
-from ..limits import Limits
-from ..machine.frames import ARGUMENTS, MARKUP, PENDING, Frame, Malformed, wait
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Marker, Markers, split_whitespace
+from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
+from ..machine.steps import BeginNotation
+from ..machine.words import after_words, run_of
+from ..message import ToolCall
+from .base import CallNotation, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
-from .object_writer import ObjectWriter, escape, is_number, may_become_number
+from .json_text import escape, is_number, may_become_number, members
+from .object_writer import ObjectWriter
 from .python import ITEM, VALUE, PythonArgumentsFrame
-from .xml_text import AMPERSAND, SECTION_OPEN
 
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
-
-_space = re.compile(r"\s*").match
-_word = re.compile(r"\w*").match
-_said = re.compile(r"[^\"'<>\x00-\x1f\ud800-\udfff]*").match
+_word_end = run_of(r"\w*")
+_said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
 _json_space = " \t\n\r"
 
 _STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
@@ -38,7 +49,43 @@ _ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class TaggedArguments(CallNotation):
+    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON, or as
+    Python's literals where the tool's schema leaves no string."""
+
+    open: str
+    """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""
+    close: str
+    kind: str = ""
+    """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The words, and the kinds of JSON value that each stands for."""
+
+    escaped: ClassVar[bool] = False
+    """Whether keys and values are XML."""
+
+    def step(self, place: Place) -> Step:
+        rule = tag_rule(self, place)
+        return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return "".join(self._argument(key, value) for key, value in members(call.arguments).items())
+
+    def _argument(self, key: str, value: str) -> str:
+        """An argument between its tags. `value` is JSON."""
+        kind = kind_of(json.loads(value))
+        words = [word for word, kinds in self.kinds if kind in kinds]
+        key, text = self._encoded(key, json.loads(value) if kind == STRING else value)
+        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "").replace("{key}", key)
+        return open + text + self.close
+
+    def _encoded(self, key: str, text: str) -> tuple[str, str]:
+        """A key and the text of its value as they stand in the tags."""
+        return key, text
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ValueRule:
     """What ends a value."""
 
@@ -49,14 +96,14 @@ class ValueRule:
     """That, and what else means something in its text."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TagRule:
     """The tags around each argument."""
 
     before: tuple[str, ...]
     """The words of the opening tag before the key; whitespace between words is as it comes."""
-    key: Callable[[str, int], re.Match[str] | None]
-    """Finds the key: up to what ends it."""
+    key_end: Callable[[str, int], int]
+    """Where a key ends."""
     after_key: tuple[str, ...]
     """Its words after the key."""
     kind: tuple[tuple[str, ...], tuple[str, ...]] | None
@@ -68,15 +115,13 @@ class TagRule:
     trail: str
     """Whitespace after it that belongs to it."""
     value: ValueRule
-    escaped: bool
-    """Whether keys and values are XML."""
     following: Markers
     """What may come after the last argument."""
 
 
-def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[str]) -> TagRule:
-    """Lay out the tags. `find` says what to look for to find a marker. `following` is what may come after the last
-    argument, as it is looked for."""
+def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -> TagRule:
+    """Lay out the tags. `watched` is what else means something in the text of a value."""
+    find, following = place.key, place.ends
 
     def words(text: str) -> tuple[str, ...]:
         return tuple(map(find, text.split()))
@@ -96,46 +141,31 @@ def tag_rule(node: TaggedArguments, find: Callable[[str], str], following: list[
     # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
     next = find(opening.strip())
     ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((next, *following)))]
-    escapes = [Marker("open", "", text) for text in (SECTION_OPEN, AMPERSAND)] if node.escaped else []
-    value = ValueRule(close, Markers(ends), Markers([*ends, *escapes]))
+    value = ValueRule(close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]))
     return TagRule(
         before,
-        re.compile(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*").match,
+        run_of(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*"),
         after_key,
         kind,
         {word: frozenset(kinds) for word, kinds in node.kinds},
         after,
         rest[len(rest.rstrip()) :],
         value,
-        node.escaped,
         Markers(Marker("end", "", text) for text in following),
     )
-
-
-def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
-    """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
-    the text ends before that can be told."""
-    for word in words:
-        begin = _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
-        rest = text[begin : begin + len(word)]
-        if begin - at > most or not word.startswith(rest):
-            return -1
-        if rest != word:
-            return None
-        at = begin + len(word)
-    return at
 
 
 class TaggedArgumentsFrame(Frame):
     """Between the arguments: the next one's tag comes, or the end."""
 
     kind = "tagged"
+    saved = ("keys",)
     __slots__ = ("keys", "markers", "rule")
 
-    def __init__(self, rule: TagRule, markers: Markers, keys: ObjectWriter | None = None) -> None:
+    def __init__(self, rule: TagRule, markers: Markers) -> None:
         self.rule = rule
         self.markers = markers
-        self.keys = keys or ObjectWriter()
+        self.keys = ObjectWriter()
 
     def step(self, machine: Machine) -> bool:
         machine.skip_space()
@@ -147,12 +177,12 @@ class TaggedArgumentsFrame(Frame):
         stop = end = None
         kinds: frozenset[str] | None = None
         if begin is not None:
-            stop = rule.key(buffer, begin).end()  # type: ignore[union-attr]  # an empty match always exists
+            stop = rule.key_end(buffer, begin)
             if stop - begin > most:
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
             end, kinds = self._after_key(buffer, stop, most)
         if end is None:
-            return wait(machine)
+            return machine.needs_more()
         if end == -1:
             words = " ".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
@@ -180,13 +210,13 @@ class TaggedArgumentsFrame(Frame):
             if said is None:
                 return None, None
             if said >= 0:
-                stop = _said(buffer, said).end()  # type: ignore[union-attr]  # an empty match always exists
+                stop = _said_end(buffer, said)
                 if stop - said > most:
                     return -1, None
                 if stop == len(buffer):
                     return None, None
                 # Of `array[string]`, the first word.
-                kinds = rule.kinds.get(_word(buffer, said, stop).group().lower())  # type: ignore[union-attr]
+                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower())
                 end = after_words(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
             end = after_words(buffer, end, rule.after, most)
@@ -204,12 +234,10 @@ class TaggedArgumentsFrame(Frame):
         self.keys.end(machine)
         return True
 
-    def save(self) -> list[Any]:
-        return [self.keys.save()]
-
     @classmethod
-    def load(cls, saved: list[Any], rule: TagRule, markers: Markers) -> Self:
-        return cls(rule, markers, ObjectWriter(saved[0]))
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())
 
 
 class ArgumentFrame(ValueFrame):
@@ -235,6 +263,10 @@ class ArgumentFrame(ValueFrame):
         if scanner.flaw or not scanner.done:
             machine.call.flawed = True
 
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.limits, ARGUMENTS, _value_below(machine).rule.ends)
+
 
 class PythonArgumentFrame(PythonArgumentsFrame):
     """The rest of an array or an object that goes on as Python writes it."""
@@ -257,6 +289,10 @@ class PythonArgumentFrame(PythonArgumentsFrame):
         machine.call.flawed = True
         return True
 
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(_value_below(machine).rule.ends)
+
 
 # What is known of a value so far.
 _NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _AS_IS = range(6)
@@ -267,6 +303,7 @@ class TaggedValueFrame(Frame):
     its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
 
     kind = "tagged_value"
+    saved: ClassVar[tuple[str, ...]] = ("kinds", "scalar", "scanner", "size", "state")
     __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
 
     def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
@@ -454,14 +491,13 @@ class TaggedValueFrame(Frame):
             machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
             machine.skip_space()
 
-    def save(self) -> list[Any]:
-        scanner = None if self.scanner is None else self.scanner.save()
-        return [sorted(self.kinds), self.state, self.scalar, scanner, self.size]
-
     @classmethod
-    def load(cls, saved: list[Any], rule: ValueRule, limits: Limits) -> Self:
-        kinds, state, scalar, scanner, size = saved
-        frame = cls(rule, frozenset(kinds))
-        frame.state, frame.scalar, frame.size = state, scalar, size
-        frame.scanner = None if scanner is None else JsonScanner.load(scanner, limits)
-        return frame
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
+
+
+def _value_below(machine: Machine) -> TaggedValueFrame:
+    """The value whose array or object is on top."""
+    below = machine.stack[-1]
+    assert isinstance(below, TaggedValueFrame)
+    return below

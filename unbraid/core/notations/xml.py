@@ -1,41 +1,60 @@
-"""Arguments between tags whose text is XML: entities and sections are read as they arrive."""
+"""XML notation: arguments between tags, whose keys and values are XML text.
+
+Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `tagged.py`.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 from .. import diagnostics
-from ..limits import Limits
-from ..machine.frames import MARKUP, PENDING
+from ..machine.calls import Step
+from ..machine.machine import Machine
 from ..machine.markers import Marker, Markers
+from ..machine.pending_call import MARKUP, PENDING
+from ..machine.steps import BeginNotation
+from .base import Place
 from .json_scanner import JsonScanner
-from .tagged import TaggedArgumentsFrame, TaggedValueFrame, ValueRule
-from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, entity
-
-if TYPE_CHECKING:
-    from ..machine.machine import Machine
+from .tagged import TaggedArguments, TaggedArgumentsFrame, TaggedValueFrame, ValueRule, tag_rule
+from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, encode, encode_attribute, entity
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
 
 
-class EscapedArgumentsFrame(TaggedArgumentsFrame):
+@dataclass(frozen=True, slots=True)
+class XmlArguments(TaggedArguments):
+    """Arguments between tags, with entities and CDATA sections in them."""
+
+    escaped: ClassVar = True
+
+    def step(self, place: Place) -> Step:
+        rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
+        return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
+
+    def _encoded(self, key: str, text: str) -> tuple[str, str]:
+        return encode_attribute(key), encode(text)
+
+
+class XmlArgumentsFrame(TaggedArgumentsFrame):
     """Between such arguments."""
 
-    kind = "escaped"
+    kind = "xml"
     __slots__ = ()
 
     def _key(self, written: str) -> str:
         return decode(written)
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
-        return EscapedValueFrame(self.rule.value, kinds)
+        return XmlValueFrame(self.rule.value, kinds)
 
 
-class EscapedValueFrame(TaggedValueFrame):
+class XmlValueFrame(TaggedValueFrame):
     """One value. Only an entity, and what begins or ends a section, waits until it is whole."""
 
-    kind = "escaped_value"
+    kind = "xml_value"
+    saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "in_section")
     __slots__ = ("in_section",)
 
     def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
@@ -94,13 +113,3 @@ class EscapedValueFrame(TaggedValueFrame):
             if problem:
                 self._is_no_json(machine, problem)
         super()._finish(machine, found)
-
-    def save(self) -> list[Any]:
-        return [*super().save(), self.in_section]
-
-    @classmethod
-    def load(cls, saved: list[Any], rule: ValueRule, limits: Limits) -> Self:
-        *rest, in_section = saved
-        frame = super().load(rest, rule, limits)
-        frame.in_section = in_section
-        return frame

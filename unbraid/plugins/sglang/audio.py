@@ -17,6 +17,7 @@ import unbraid
 from unbraid.core.events import Event, Markup, SpeechAudio, SpeechText
 from unbraid.core.grammar import Format
 from unbraid.core.machine.compiler import compile_format
+from unbraid.core.machine.prompt_end import opened_at_end
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.retokenize import is_whole, spell
 from unbraid.errors import UnbraidError
@@ -59,7 +60,7 @@ class AudioParser:
 
     def is_tts_output(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt leaves the model inside of speech, so that its output begins with what is spoken."""
-        return "speech" in self._program.opened_at_end(prompt_ids)[0]
+        return "speech" in opened_at_end(self._program, prompt_ids).strands
 
     def extract_tts_content_nonstreaming(
         self, output_token_ids: Iterable[int], is_tts_ta4_output: bool = False

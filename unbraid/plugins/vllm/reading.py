@@ -11,6 +11,7 @@ from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolC
 from ...core.grammar import Format
 from ...core.machine.compiler import compile_format
 from ...core.machine.program import Program
+from ...core.machine.prompt_end import read_end
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser
@@ -57,7 +58,7 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
     end: str | Sequence[int] = prompt
     if vocabulary is None:
         end = str(tokenizer.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False))
-    if format.reasoning is None or program_of(format, vocabulary).open_after(end)[0]:
+    if format.reasoning is None or read_end(program_of(format, vocabulary), end).strands:
         return end
     marks = ReasoningMarks(format, vocabulary or DecodedTokens(tokenizer))
     return format.reasoning.open if marks.last(prompt)[0] == "open" else end

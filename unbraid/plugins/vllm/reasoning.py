@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ...core.events import Content, Diagnostic, Event, Markup, Reasoning
 from ...core.grammar import Format
-from ...core.machine.machine import Machine
+from ...core.machine.driver import Driver
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser
 
@@ -91,15 +91,15 @@ class ReasoningTokens:
     """Counts the tokens of the reasoning, its markers aside."""
 
     def __init__(self, format: Format, vocabulary: Vocabulary, prompt: str | Sequence[int] | None) -> None:
-        self._machine = Machine(format, vocabulary=vocabulary, prompt=prompt, keep_raw=False)
+        self._machine = Driver(format, vocabulary=vocabulary, prompt=prompt, keep_raw=False)
         self._seen = self._count = 0
 
     def count(self, ids: Sequence[int]) -> int:
         """Of all ids so far. vLLM asks again as they come; those that were counted are not looked at once more."""
         for token in ids[self._seen :]:
-            before = self._machine.scope().strand
+            before = self._machine.strands[-1]
             self._machine.feed_tokens((token,))
-            self._count += before == self._machine.scope().strand == "reasoning"
+            self._count += before == self._machine.strands[-1] == "reasoning"
         self._seen = len(ids)
         return self._count
 

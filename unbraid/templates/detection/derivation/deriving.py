@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, JsonCall, Ordinal
+from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, Ordinal
+from ....core.notations import JsonCall
 from ....formats import all_formats
 from ..affixes import first_mark, first_tag, last_tag, shared_end, shared_start
 from ..evidence import Evidence, Shown

@@ -10,20 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ....core.grammar import (
-    Arguments,
-    Between,
-    Call,
-    CallList,
-    CallPart,
-    Calls,
-    Format,
-    JsonCall,
-    Maybe,
-    Name,
-    TaggedArguments,
-)
+from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, Maybe, Name
 from ....core.machine.compiler import compile_format
+from ....core.notations import Arguments, JsonCall, TaggedArguments
 from ....errors import InvalidFormat
 from ..errors import DetectionError
 from .literal_patterns import SPACE, Group, Item, read_pattern

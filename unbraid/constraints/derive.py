@@ -1,14 +1,15 @@
-"""Random texts out of a constraint's own language, node by node: what every dialect must accept.
+"""Derives random texts from a constraint's language, node by node.
 
-Walks through masks show that nothing is accepted that should not be; these show that nothing is refused.
+Every dialect must accept each of them, and the parser must read it without a diagnostic. Walks through token masks show
+that nothing is accepted that should not be; these texts show that nothing is refused. Free text is made of what is
+nearly one of its forbidden words.
 """
 
 from __future__ import annotations
 
 import random
 
-from unbraid.constraints import schema_grammar as schema_nodes
-from unbraid.constraints.language import (
+from .language import (
     Chars,
     Choice,
     Json,
@@ -22,19 +23,17 @@ from unbraid.constraints.language import (
     TextExcept,
     Token,
 )
-from unbraid.constraints.schema_grammar import SchemaNodes
+from .schema_grammar import SchemaNodes
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
 _DEEP, _DEEPEST = 60, 150
-# Spellings that llguidance's own JSON does not know; each value has another.
-_UNKNOWN = (schema_nodes._UNICODE, schema_nodes._EXPONENT)
 
 
 class Derivation:
-    """Derives texts from a language."""
+    """Derives texts from a language. `avoid` are nodes that are never chosen."""
 
-    def __init__(self, language: Language, random: random.Random) -> None:
-        self._root, self._random = language.root, random
+    def __init__(self, language: Language, random: random.Random, avoid: tuple[Node, ...] = ()) -> None:
+        self._root, self._random, self._avoid = language.root, random, avoid
         self._schemas = SchemaNodes()
         for node in language.nodes():
             if isinstance(node, Json):
@@ -74,9 +73,9 @@ class Derivation:
             case Sequence(items):
                 return "".join(map(self._text, items))
             case Choice(items):
-                return self._text(chance.choice([item for item in items if item not in _UNKNOWN]))
+                return self._text(chance.choice([item for item in items if item not in self._avoid]))
             case Repeat(item, least, most):
-                more = 0 if self._depth > _DEEP or node in _UNKNOWN else chance.choice([0, 1, 1, 2, 4])
+                more = 0 if self._depth > _DEEP or node in self._avoid else chance.choice([0, 1, 1, 2, 4])
                 times = chance.randint(least, least + more if most is None else min(most, least + more))
                 return "".join(self._text(item) for _ in range(times))
             case Lexeme(item):

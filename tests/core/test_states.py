@@ -1,0 +1,122 @@
+"""The table of states says what the machine does: no transition is missing from it, and none in it is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid import Format
+from unbraid.core.machine import states
+from unbraid.core.machine.machine import Frame, Machine
+
+from ..support import strategies
+from .write_machine import DOCUMENT, document
+
+Transition = tuple[str, str]
+TABLE = {("start", kind) for kind in states.START} | {
+    (kind, opened) for kind, state in states.STATES.items() for opened in state.opens
+}
+
+CITY = [{"name": "f", "parameters": {"properties": {"a": {"type": "array"}}}}]
+EXAMPLES: dict[Transition, tuple[str, str, str]] = {
+    ("start", "scope"): ("qwen3", "", ""),
+    ("start", "header"): ("harmony", "<|start|>assistant", ""),
+    ("start", "repeated_opener"): ("qwen3", "<think>\n", ""),
+    ("scope", "scope"): ("qwen3", "", "<think>"),
+    ("scope", "header"): ("harmony", "x", "<|start|>"),
+    ("scope", "calls"): ("qwen3", "", "<tool_call>"),
+    ("header", "scope"): ("harmony", "", "<|channel|>analysis<|message|>"),
+    ("header", "calls"): ("harmony", "", "<|channel|>commentary to=functions.f<|message|>"),
+    ("calls", "value"): ("mistral-v11", "", "[TOOL_CALLS]f{"),
+    ("calls", "quoted"): ("mistral-v11", "", '[TOOL_CALLS]f"{'),
+    ("calls", "json_call"): ("hermes", "", "<tool_call>{"),
+    ("calls", "tagged"): ("qwen3-coder", "", "<tool_call><function=f>"),
+    ("calls", "xml"): ("minicpm-5", "", '<function name="f"><param'),
+    ("calls", "elements"): ("minimax-m3", "", ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">'),
+    ("calls", "python"): ("pythonic", "", "[f("),
+    ("calls", "bare"): ("gemma-4", "", "<|tool_call>call:f{"),
+    ("json_call", "value"): ("hermes", "", '<tool_call>{"name": "f", "arguments": {'),
+    ("json_call", "quoted"): ("hermes", "", '<tool_call>{"name": "f", "arguments": "'),
+    ("tagged", "tagged_value"): ("qwen3-coder", "", "<tool_call><function=f><parameter=b>"),
+    ("tagged_value", "argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>["),
+    ("xml", "xml_value"): ("minicpm-5", "", '<function name="f"><param name="b">'),
+    ("elements", "leaf"): (
+        "minimax-m3",
+        "",
+        ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<b>x',
+    ),
+    ("leaf", "argument"): (
+        "minimax-m3",
+        "",
+        ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>[1',
+    ),
+    ("argument", "python_argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['"),
+    ("python_argument", "argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['x' y"),
+}
+"""For each transition a format, the end of a prompt, and an output that makes it."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> Iterator[set[Transition]]:
+    """The transitions that machines make while it is in use."""
+    found: set[Transition] = set()
+    running: list[str] = []
+    push = Machine.push
+
+    def watched(step: Callable[[Any, Machine], bool]) -> Callable[[Any, Machine], bool]:
+        def run(self: Frame, machine: Machine) -> bool:
+            running.append(self.kind)
+            try:
+                return step(self, machine)
+            finally:
+                running.pop()
+
+        return run
+
+    def watched_push(self: Machine, frame: Frame) -> None:
+        found.add((running[-1] if running else "start", frame.kind))
+        push(self, frame)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Machine, "push", watched_push)
+        for frame in Frame.registry.values():
+            if "step" in vars(frame):
+                patch.setattr(frame, "step", watched(frame.step))
+        yield found
+
+
+def test_every_frame_is_in_the_table() -> None:
+    assert set(Frame.registry) == set(states.STATES)
+
+
+def test_every_transition_has_an_example() -> None:
+    assert set(EXAMPLES) == TABLE
+
+
+@pytest.mark.parametrize("transition", EXAMPLES, ids=" to ".join)
+def test_the_transition_happens(seen: set[Transition], transition: Transition) -> None:
+    format, prompt, output = EXAMPLES[transition]
+    seen.clear()
+    unbraid.parser(format, tools=CITY, prompt=prompt).feed(output)
+    assert transition in seen
+
+
+@pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
+@given(data=st.data())
+def test_no_other_transition_happens(seen: set[Transition], format: Format, data: st.DataObject) -> None:
+    text = data.draw(strategies.hostile(format))
+    prompt = data.draw(st.sampled_from(["", "<think>\n", "<tts_start>", format.prompt]))
+    seen.clear()
+    parser = unbraid.parser(format, prompt=prompt, tools=data.draw(st.sampled_from([None, strategies.TYPED_TOOLS])))
+    parser.feed(text)
+    parser.finish()
+    assert seen <= TABLE
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document()

@@ -1,0 +1,361 @@
+"""Random texts of each notation, for the laws: one generator for each, in the table at the end.
+
+A generator derives all the ways in which a model may write some arguments, says which arguments the notation can write
+at all, and has bits of hostile text of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from hypothesis import strategies as st
+
+from unbraid import Format, ToolCall
+from unbraid.core import grammar, notations
+from unbraid.core.notations import xml_text
+from unbraid.core.notations.bare import is_bare_key
+from unbraid.core.notations.elements import is_element_name
+from unbraid.schema.kinds import kind_of
+
+TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
+"""The arguments of the tools that the laws use, and their types."""
+N = TypeVar("N", bound=grammar.Notation)
+SPACE = st.sampled_from(["", "", " ", "\n"])
+
+
+def strings_in(node: object) -> Iterator[str]:
+    """Every literal in a grammar."""
+    if isinstance(node, str):
+        if node:
+            yield node
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from strings_in(item)
+    elif is_dataclass(node):
+        for item in fields(node):
+            yield from strings_in(getattr(node, item.name))
+
+
+def nodes_in(node: object) -> Iterator[object]:
+    """Every node of a grammar."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from nodes_in(item)
+    elif is_dataclass(node):
+        yield node
+        for item in fields(node):
+            yield from nodes_in(getattr(node, item.name))
+
+
+def cuts(draw: st.DrawFn, text: str) -> list[str]:
+    """`text` in pieces."""
+    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+
+
+def strings_of(value: object) -> Iterator[str]:
+    """The strings in a value, its keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value:
+            yield from strings_of(inner)
+        if isinstance(value, dict):
+            yield from strings_of(list(value.values()))
+
+
+def reads_otherwise(value: object, ends: list[str], typed: bool = False) -> bool:
+    """Whether a value between tags reads back as another, where no schema, nor the tag, says what it is."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if any(end in text for end in ends):
+        return True
+    if typed:
+        return False
+    try:
+        return isinstance(value, str) and not isinstance(json.loads(text), str)
+    except ValueError:
+        return False
+
+
+class Generator(ABC, Generic[N]):
+    """What the laws need to know about a notation."""
+
+    keys: ClassVar[str] = r"(?s:.*)"
+    """The keys that it can write, as a pattern."""
+
+    def __init__(self, node: N) -> None:
+        self.node = node
+
+    @abstractmethod
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        """The arguments of `call`, written in one of the ways there are. `marker` may take whitespace off a marker."""
+
+    def ends(self, format: Format) -> list[str]:
+        """What ends a string argument that stands in the text as it is, and so cannot stand in it."""
+        return []
+
+    def can_name(self, key: str, ends: list[str]) -> bool:
+        """Whether it can write this key."""
+        return not any(end in key for end in ends)
+
+    def can_say(self, value: object, ends: list[str]) -> bool:
+        """Whether it can write this value so that it reads back, with no schema to help."""
+        return not any(end in text for text in strings_of(value) for end in ends)
+
+    @property
+    def hostile(self) -> list[str]:
+        """Bits of text that are hard to read."""
+        return []
+
+    @property
+    def escapes(self) -> list[str]:
+        """What stands for something else in the text of a value."""
+        return []
+
+    @property
+    def longest_wait(self) -> int | None:
+        """How many characters may be held back inside a call; None for no more than a literal of the grammar."""
+        return None
+
+
+class Json(Generator[notations.Arguments]):
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
+
+
+class JsonCall(Generator[notations.JsonCall]):
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        node = self.node
+        written = json.dumps(call.arguments) if draw(st.booleans()) else call.arguments
+        pairs = [(node.name, json.dumps(call.name)), (draw(st.sampled_from(node.arguments)), written)]
+        pairs += draw(st.sampled_from([[], [(node.id, json.dumps(call.id))]]))
+        pairs += draw(st.sampled_from([[], [(key, '"function"') for key in node.ignored]]))
+        space = draw(st.sampled_from(["", " ", "\n  "]))
+        inside = ",".join(f'{space}"{key}":{space}{value}' for key, value in draw(st.permutations(pairs)))
+        return "{" + inside + space + "}"
+
+
+class Tagged(Generator[notations.TaggedArguments]):
+    keys = r"[^<>\x00-\x1f]*"
+
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        return "".join(self._argument(draw, key, value, marker) for key, value in json.loads(call.arguments).items())
+
+    def _argument(self, draw: st.DrawFn, key: str, value: object, marker: Callable[[str], str]) -> str:
+        node = self.node
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
+        open = node.open if text[:1].isspace() else marker(node.open)
+        close = node.close if not text or text[-1].isspace() else marker(node.close)
+        key, text = self._encoded(draw, key, text)
+        words = [word for word, kinds in node.kinds if kind_of(value) in kinds]
+        kind = node.kind.format(draw(st.sampled_from(words))) if words else ""
+        open = open.replace("{kind}", kind).replace("{key}", key)
+        return open + text + close + draw(st.sampled_from(["", "\n", "  "]))
+
+    def _encoded(self, draw: st.DrawFn, key: str, text: str) -> tuple[str, str]:
+        return key, text
+
+    def ends(self, format: Format) -> list[str]:
+        assert format.tools is not None
+        node = self.node
+        found = [node.close, node.open.partition("{key}")[0].split()[0], format.tools.close]
+        for call in nodes_in(format.tools):
+            if isinstance(call, grammar.Call) and node in call.parts:
+                found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
+        return [text.strip() for text in found if text.strip()]
+
+    def can_name(self, key: str, ends: list[str]) -> bool:
+        return self.node.open.partition("{key}")[2].replace("{kind}", "").strip()[0] not in key
+
+    def can_say(self, value: object, ends: list[str]) -> bool:
+        return not reads_otherwise(value, ends, typed=bool(self.node.kinds))
+
+    @property
+    def hostile(self) -> list[str]:
+        tags = [self.node.open.replace("{key}", key) for key in [*TYPES, "x"]]
+        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", *self.escapes]
+        return [*tags, *tags, self.node.close, self.node.close, *bits]
+
+
+class Xml(Tagged):
+    def _encoded(self, draw: st.DrawFn, key: str, text: str) -> tuple[str, str]:
+        return xml_text.encode_attribute(key), draw(xml_texts(text))
+
+    def ends(self, format: Format) -> list[str]:
+        return []
+
+    def can_name(self, key: str, ends: list[str]) -> bool:
+        return True
+
+    @property
+    def hostile(self) -> list[str]:
+        return [*super().hostile, "&amp", "&#6", "5;", "&#xD800;", xml_text.SECTION_OPEN, "]]", "&"]
+
+    @property
+    def escapes(self) -> list[str]:
+        return [xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
+
+
+@st.composite
+def xml_texts(draw: st.DrawFn, text: str) -> str:
+    """A text as XML may write it."""
+    pieces = []
+    for piece in draw(st.composite(cuts)(text)):
+        ways = [xml_text.encode(piece), xml_text.encode_attribute(piece), "".join(f"&#{ord(c)};" for c in piece)]
+        ways.append("".join(f"&#x{ord(c):X};" for c in piece))
+        pieces.append(draw(st.sampled_from(ways)))
+    return "".join(pieces)
+
+
+class Elements(Generator[notations.ElementArguments]):
+    keys = r"(?!/)[^<>\"\x00-\x1f]*"
+
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        return "".join(draw(elements(self.node, *pair)) for pair in json.loads(call.arguments).items())
+
+    def ends(self, format: Format) -> list[str]:
+        return [self.node.mark]
+
+    def can_name(self, key: str, ends: list[str]) -> bool:
+        return True
+
+    def can_say(self, value: object, ends: list[str]) -> bool:
+        return not any(reads_otherwise(leaf, ends) for leaf in strings_of(value))
+
+    @property
+    def hostile(self) -> list[str]:
+        node = self.node
+        tags = [f"{node.mark}<{sign}{key}>" for key in [*TYPES, "x", node.item] for sign in ("", "/")]
+        return [*tags, *tags, node.mark, f"{node.mark}<", "True", "None", "[1, ", ' "a"]', "12", "{}\n", ">"]
+
+
+@st.composite
+def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value: Any) -> str:
+    """A value as elements may say it."""
+    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
+    if isinstance(value, str):
+        return open + value + close
+    if isinstance(value, list) and value:
+        return open + space + "".join(draw(elements(node, node.item, item)) for item in value) + close
+    if isinstance(value, dict) and value and all(map(is_element_name, value)) and next(iter(value)) != node.item:
+        return open + space + "".join(draw(elements(node, key, item)) for key, item in value.items()) + close
+    return open + json.dumps(value, ensure_ascii=False) + close
+
+
+class Python(Generator[notations.PythonArguments]):
+    keys = r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+"
+
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        space = draw(st.sampled_from(["", " ", "\n"]))
+        values = json.loads(call.arguments)
+        items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
+        return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
+
+    @property
+    def hostile(self) -> list[str]:
+        keys = [f"{key}=" for key in [*TYPES, "x"]]
+        bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
+        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
+
+    @property
+    def longest_wait(self) -> int:
+        return 1
+
+
+@st.composite
+def python_literals(draw: st.DrawFn, value: Any) -> str:
+    """A value as Python may write it."""
+    comma = st.sampled_from([", ", ",", " ,\n"])
+    last = draw(st.sampled_from(["", "", ",", " , "]))
+    if isinstance(value, str):
+        quotes = draw(st.sampled_from(["'", '"', "'''", '"""']))
+        plain = draw(st.booleans())
+        return quotes + "".join(_python_char(char, quotes, plain) for char in value) + quotes
+    if isinstance(value, list):
+        items = draw(comma).join(draw(python_literals(item)) for item in value)
+        open, close = draw(st.sampled_from([("[", "]"), ("(", ")")]))
+        return f"{open}{items}{last if value else ''}{close}"
+    if isinstance(value, dict):
+        pairs = [f"{draw(python_literals(key))}: {draw(python_literals(item))}" for key, item in value.items()]
+        return "{" + draw(comma).join(pairs) + (last if value else "") + "}"
+    if value is None or isinstance(value, bool):
+        return draw(st.sampled_from([repr(value), json.dumps(value)]))
+    if isinstance(value, int):
+        return draw(st.sampled_from([str(value), f"{value:_}", hex(value), f"{value:+}"]))
+    return json.dumps(value)
+
+
+def _python_char(char: str, quotes: str, plain: bool) -> str:
+    if char in "\\'\"":
+        return "\\" + char
+    if plain and (char >= " " or (len(quotes) == 3 and char == "\n")):
+        return char
+    return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\U{ord(char):08X}"
+
+
+class Bare(Generator[notations.BareArguments]):
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        return draw(bare_values(self.node, json.loads(call.arguments)))
+
+    def ends(self, format: Format) -> list[str]:
+        return [self.node.quote]
+
+    @property
+    def hostile(self) -> list[str]:
+        quote = self.node.quote
+        keys = [f"{key}:" for key in [*TYPES, "x", ""]]
+        bits = ["call:f{", "{a:", "}", "}", "[", "]", ", ", "tru", "True", "None", "-1.5", "00", "Paris", " x ", "f("]
+        return [*keys, *keys, *bits, quote, quote, f"{quote}k{quote}:"]
+
+
+@st.composite
+def bare_values(draw: st.DrawFn, node: notations.BareArguments, value: Any) -> str:
+    """A value as an object with bare keys may hold it."""
+    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    last = draw(st.sampled_from(["", "", f"{space},"])) if value else ""
+    if isinstance(value, dict):
+        pairs = [
+            f"{space}{draw(bare_keys(node, key))}{space}:{space}{draw(bare_values(node, item))}"
+            for key, item in value.items()
+        ]
+        return "{" + f"{space},".join(pairs) + f"{last}{space}}}"
+    if isinstance(value, list):
+        return "[" + f"{space},{space}".join(draw(bare_values(node, item)) for item in value) + f"{last}{space}]"
+    if isinstance(value, str):
+        return node.quote + value + node.quote
+    return draw(st.sampled_from(["None", "null"])) if value is None else json.dumps(value)
+
+
+def bare_keys(node: notations.BareArguments, key: str) -> st.SearchStrategy[str]:
+    quoted = node.quote + key + node.quote
+    return st.sampled_from([key, quoted]) if is_bare_key(key) else st.just(quoted)
+
+
+GENERATORS: dict[type, type[Generator[Any]]] = {
+    notations.Arguments: Json,
+    notations.JsonCall: JsonCall,
+    notations.TaggedArguments: Tagged,
+    notations.XmlArguments: Xml,
+    notations.ElementArguments: Elements,
+    notations.PythonArguments: Python,
+    notations.BareArguments: Bare,
+}
+"""To test a notation of your own, add its generator here. The laws find it by the formats that use it."""
+
+
+def generator_of(node: grammar.Notation) -> Generator[Any]:
+    return GENERATORS[type(node)](node)
+
+
+def notation_of(format: Format) -> Generator[Any] | None:
+    """How arguments are written, where they are not JSON."""
+    for node in nodes_in(format.tools):
+        if isinstance(node, grammar.Notation) and not isinstance(node, notations.Arguments | notations.JsonCall):
+            return generator_of(node)
+    return None

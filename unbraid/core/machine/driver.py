@@ -1,0 +1,233 @@
+"""Feeds the machine: text, token ids and audio codes in, events out.
+
+The driver compiles the format, starts the machine where the prompt leaves off, and turns each kind of input into
+characters of the buffer: text as it is, a token that is a marker into its placeholder, other tokens into their text
+once a character is whole. Codes go past the buffer (`out_of_band.py`).
+
+A parser with a vocabulary may still be fed text: then the tokenizer only told the version of the format, and markers
+are found in the text. That is decided by the first input, and cannot change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ...errors import UnbraidError
+from .. import diagnostics
+from ..events import Event
+from ..grammar import Format
+from ..limits import Limits
+from ..tools import Tools
+from ..vocabulary import Vocabulary
+from .compiler import compile_format
+from .detokenizer import Detokenizer
+from .machine import Machine
+from .out_of_band import emit_code, join_audio
+from .program import Program
+from .prompt_end import read_end
+from .scopes import RepeatedOpenerFrame, ScopeFrame, enter, innermost
+
+_LIMITS = Limits()
+
+
+class Driver(Machine):
+    """Reads one response. `unbraid.Parser` is the door to it, and explains the options."""
+
+    def __init__(
+        self,
+        format: Format,
+        *,
+        tools: Tools | None = None,
+        emit_unknown: bool = False,
+        vocabulary: Vocabulary | None = None,
+        prompt: str | Sequence[int] | None = None,
+        separate_reasoning: bool = True,
+        keep_raw: bool = True,
+        markup: bool = False,
+        limits: Limits = _LIMITS,
+        seed: int | None = None,
+    ) -> None:
+        if vocabulary is not None:
+            format = format.for_version(vocabulary.version)
+        super().__init__(
+            call_ids=format.call_ids,
+            tools=tools,
+            emit_unknown=emit_unknown,
+            keep_raw=keep_raw,
+            markup=markup,
+            limits=limits,
+            seed=seed,
+        )
+        self._prompt = format.prompt if prompt is None else prompt
+        self._whole_format = format
+        self.format = format if separate_reasoning else format.without_reasoning()
+        self._vocabulary = vocabulary
+        self.code_tail = ""
+        """The beginning of what may become a code, in text."""
+        self.started = False
+        self.finished = False
+        self.fast_path: Callable[[Machine, str], Event | None] | None = None
+        """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
+        self.set_up(vocabulary)
+
+    def set_up(self, vocabulary: Vocabulary | None) -> None:
+        """Get ready for the ids of a vocabulary, or for text."""
+        self._program: Program = compile_format(self.format, vocabulary)
+        self.spellings = self._program.spellings
+        self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
+        self.sections = 0
+        self.stack, self.strands = [], []
+        self.push(ScopeFrame(self._program.content))
+        # The prompt may end with a marker of the reasoning even where that is left in the content.
+        same = self.format is self._whole_format
+        self._start(self._program if same else compile_format(self._whole_format, vocabulary))
+        self.choose_fast_path()
+
+    def _start(self, program: Program) -> None:
+        """Begin where the prompt leaves off."""
+        prompt = self._prompt
+        inside: list[str] = []
+        if not isinstance(prompt, str) and program.vocabulary is None and self._vocabulary is not None:
+            # Ids could have come, and text does: then the prompt's markers are text as well.
+            inside = read_end(compile_format(self.format, self._vocabulary), prompt).strands
+            prompt = Detokenizer(self._vocabulary).text(prompt, {})
+        end = read_end(program, prompt)
+        if end.header:
+            assert self._program.headers is not None
+            self.push(self._program.headers.frame(end.header))
+            return
+        strands = end.strands or inside
+        for strand in strands:
+            scope = innermost(self).rule
+            if strand in scope.inner:
+                enter(self, scope.inner[strand])
+        if not strands or strands[-1] == self.strands[-1]:
+            self.trail = end.trail
+            if strands:
+                self.push(RepeatedOpenerFrame(innermost(self).rule.openers))
+
+    # --- Input -----------------------------------------------------------------------------------------------------
+
+    def feed(self, text: str) -> list[Event]:
+        """Parse the next piece of text, cut anywhere."""
+        if self.finished:
+            self._refuse()
+        if not isinstance(text, str):
+            raise UnbraidError(f"feed takes text, not {type(text).__name__}; token ids go to feed_tokens")
+        if self.detokenizer is not None:
+            if self.started:
+                raise UnbraidError("this parser has been fed token ids: it cannot go on with text")
+            self.set_up(None)
+        self.started = True
+        if self._program.code_search is None:
+            self._push(text)
+        else:
+            self._push_with_codes(text)
+        return self._collect()
+
+    def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
+        """Parse the next token ids."""
+        if self.finished:
+            self._refuse()
+        detokenizer = self.detokenizer
+        if detokenizer is None:
+            if self._vocabulary is not None:
+                raise UnbraidError("this parser has been fed text: it cannot go on with token ids")
+            raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
+        program = self._program
+        placeholders, codes = program.token_placeholders, program.codes
+        text: list[str] = []
+        for token in ids:
+            self.started = True
+            if token in codes:
+                self._push("".join(text))
+                text.clear()
+                if self.stack[-1].in_string:
+                    self._push(detokenizer.flush() + codes[token][1])
+                else:
+                    emit_code(self, *codes[token])
+            elif token in placeholders:
+                # A marker ends a character that was cut off; audio does not.
+                text.append(detokenizer.flush())
+                if token in program.ends:
+                    self._push("".join(text))
+                    text.clear()
+                    self._close_all()
+                text.append(placeholders[token])
+            else:
+                piece = detokenizer.decode(token)
+                if piece is None:
+                    self._push("".join(text))
+                    text.clear()
+                    self.report(diagnostics.UNKNOWN_TOKEN, f"token {token} is not in the vocabulary")
+                    piece = detokenizer.flush() + "\ufffd"
+                text.append(piece)
+        self._push("".join(text))
+        return self._collect()
+
+    def finish(self) -> list[Event]:
+        """The output is over: emit what is still held back and close what is open."""
+        if self.finished:
+            self._refuse()
+        if self.detokenizer is not None:
+            self._push(self.detokenizer.flush())
+        self._push(self.code_tail)
+        self.code_tail = ""
+        self._close_all()
+        self.finished = True
+        return self._collect()
+
+    def _refuse(self) -> None:
+        raise UnbraidError("the parser is finished: make a new one for the next response")
+
+    # --- Running ---------------------------------------------------------------------------------------------------
+
+    def _push(self, text: str) -> None:
+        if not text:
+            return
+        if self.position < len(self.buffer):
+            text = self.buffer[self.position :] + text
+        self.buffer = text
+        self.position = 0
+        self.run()
+
+    def _push_with_codes(self, text: str) -> None:
+        """Text that may have codes in it. What is text and what is a code depends on where it stands, so the text
+        before a code is parsed first."""
+        search = self._program.code_search
+        assert search is not None
+        text = self.code_tail + text
+        at = 0
+        while found := search.find(text, at):
+            self._push(text[at : found.start()])
+            is_code, code = search.code(found.group())
+            if is_code and search.admitted(self):
+                emit_code(self, code, found.group())
+            else:
+                self._push(found.group())
+            at = found.end()
+        held = search.unfinished(text, at)
+        self._push(text[at:held])
+        self.code_tail = text[held:]
+        if self.code_tail and not search.admitted(self):
+            self._push(self.code_tail)
+            self.code_tail = ""
+
+    def _close_all(self) -> None:
+        """Nothing more comes, or nothing more that could belong to what is open."""
+        self.at_end = True
+        self.run()
+        self.at_end = False
+
+    def _collect(self) -> list[Event]:
+        events, self.out = self.out, []
+        if self.sections:
+            events = join_audio(events)
+        self.choose_fast_path()
+        return events
+
+    def choose_fast_path(self) -> None:
+        """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
+        text_only = self.detokenizer is None and self._program.code_search is None
+        on_its_own = not self.trail and self.position == len(self.buffer) and not self.finished
+        self.fast_path = self.stack[-1].fast_path if text_only and on_its_own else None

@@ -1,0 +1,100 @@
+"""Out of band: audio codes in speech, and the language and times in a transcript.
+
+Such pieces go out when they come, and the text around them goes on as if they were not there. With one text token to
+four audio tokens, `</think>` and even single characters have audio in their middle. Only inside a JSON string is a code
+data.
+
+Text before a code may still be held back when the code goes out. `Machine.gaps` remembers where the code stood, so that
+the spans of the text are right when it follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .. import diagnostics
+from ..events import Diagnostic, Event, Language, Markup, SpeechAudio, Timestamp
+from .machine import Machine
+
+Code = int | str | float | None
+"""What stands out of band: an audio code, a language, a time, or None for what means nothing."""
+
+
+class CodeSearch:
+    """Finds codes where there is only text: `<audio_17>`, `<|de|>`."""
+
+    __slots__ = ("_codes", "_prefixes", "_starts", "everywhere", "find")
+
+    def __init__(self, codes: Mapping[str, Code], pattern: str, everywhere: bool) -> None:
+        self._codes = codes
+        self._prefixes = {text[:n] for text in codes for n in range(1, len(text))}
+        self._starts = {text[0] for text in codes}
+        self.everywhere = everywhere
+        """Not only in speech."""
+        self.find = re.compile(pattern).search
+        """What looks like a code; `code` says whether it is one."""
+
+    def code(self, text: str) -> tuple[bool, Code]:
+        """Whether `text` is a code at all, and which one."""
+        return text in self._codes, self._codes.get(text)
+
+    def unfinished(self, text: str, start: int) -> int:
+        """Where a code begins that `text` ends inside of; the end of the text if there is none."""
+        begin = max(text.rfind(char, start) for char in self._starts)
+        return begin if begin >= 0 and text[begin:] in self._prefixes else len(text)
+
+    def admitted(self, machine: Machine) -> bool:
+        """Whether a code can come where the machine stands now."""
+        return (self.everywhere or "speech" in machine.strands) and not machine.stack[-1].in_string
+
+
+def emit_code(machine: Machine, code: Code, text: str) -> None:
+    """Send out a code. Text before it that is held back goes on after it."""
+    gaps = machine.gaps
+    held = len(machine.spell(machine.buffer[machine.position :]))
+    start = machine.offset + held + sum(length for _, length in gaps)
+    end = start + len(text)
+    if not held and not gaps:
+        machine.offset = end
+    elif gaps and sum(gaps[-1]) == start:
+        gaps[-1][1] += len(text)
+    else:
+        gaps.append([start, len(text)])
+    if code is None:
+        if machine.show_markup:
+            machine.out.append(Markup(text, start, end))
+    elif isinstance(code, str):
+        machine.out.append(Language(code, start, end))
+    elif isinstance(code, float):
+        machine.out.append(Timestamp(code, start, end))
+    else:
+        if "speech" not in machine.strands:
+            if not machine.stray_audio:
+                machine.stray_audio = True
+                machine.out.append(Diagnostic(diagnostics.STRAY_AUDIO, "audio outside speech", start, start))
+            machine.sections = machine.sections or 1
+        machine.out.append(SpeechAudio((code,), machine.sections - 1, start, end))
+
+
+def join_audio(events: list[Event]) -> list[Event]:
+    """One event for each run of codes."""
+    joined: list[Event] = []
+    run: list[SpeechAudio] = []
+
+    def end_run() -> None:
+        if run:
+            codes = tuple(code for event in run for code in event.codes)
+            joined.append(SpeechAudio(codes, run[0].section, run[0].start, run[-1].end))
+            run.clear()
+
+    for event in events:
+        if not isinstance(event, SpeechAudio):
+            end_run()
+            joined.append(event)
+            continue
+        if run and (run[-1].section, run[-1].end) != (event.section, event.start):
+            end_run()
+        run.append(event)
+    end_run()
+    return joined

@@ -1,0 +1,328 @@
+"""The steps that a grammar of calls is laid out as: what must come next, what may, and what is read.
+
+Each step looks at the buffer and either is done, and moves `frame.at`, or needs more input and has changed nothing. The
+jumps are absolute: the whole state of a call in progress is one number. The arguments are read by frames of their own,
+one kind for each notation (`core/notations`); `BeginNotation` pushes them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .. import diagnostics
+from ..grammar import NameInId
+from .calls import CallsFrame
+from .machine import Frame, Machine, Malformed
+from .markers import Markers
+from .pending_call import MARKUP, NAME
+from .words import after_words, space_end, word_end
+
+_number = re.compile(r"\d+").fullmatch
+_closing_bracket = re.compile(r"[}\]]").match
+
+
+def _comes_after_space(machine: Machine, key: str) -> int | None:
+    """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
+    told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
+    buffer, start = machine.buffer, machine.position
+    begin = space_end(buffer, start)
+    if begin - start > machine.limits.name:
+        return 0
+    rest = buffer[begin : begin + len(key)]
+    if rest == key:
+        return begin + len(key) - start
+    return None if not machine.at_end and key.startswith(rest) else 0
+
+
+def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
+    """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
+    not `key`: there what should come is missing."""
+    machine.skip_space()
+    rest = machine.buffer[machine.position : machine.position + len(key)]
+    if rest != key:
+        return None if not machine.at_end and key.startswith(rest) else False
+    markers = frame.markers
+    marker = markers.at(machine.buffer, machine.position)
+    if marker is not None and markers.which(marker).key != key:
+        raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
+    pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
+    return None if pending and not machine.at_end else True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Literal:
+    """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
+
+    key: str
+    otherwise: int = -1
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        comes = _next_is(machine, frame, self.key)
+        if comes is None:
+            return False
+        if comes:
+            machine.take(len(self.key), MARKUP)
+            frame.at += 1
+        elif self.otherwise >= 0:
+            frame.at = self.otherwise
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Branch:
+    """Go on at `at` if these words come next, otherwise with the next step. Nothing is taken."""
+
+    words: tuple[str, ...]
+    at: int
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        comes = _next_is(machine, frame, self.words[0])
+        if comes and len(self.words) > 1:
+            end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
+            comes = None if end is None and not machine.at_end else end is not None and end >= 0
+        if comes is None:
+            return False
+        frame.at = self.at if comes else frame.at + 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Jump:
+    at: int
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        frame.at = self.at
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadWord:
+    """The call's name or id: characters up to whitespace or punctuation. It is known once something follows it."""
+
+    field: str
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name
+        end = word_end(buffer, start)
+        if end - start > most:
+            raise Malformed(diagnostics.TOO_LONG, f"a tool call whose {self.field} is longer than {most} characters")
+        if end == len(buffer) and not machine.at_end:
+            return False
+        if end == start or end == len(buffer):
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without {self.field}")
+        self.read(machine, buffer[start:end])
+        frame.at += 1
+        return True
+
+    def read(self, machine: Machine, word: str) -> None:
+        setattr(machine.call, self.field, word)
+        machine.take(len(word), NAME if self.field == "name" else MARKUP)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadNamespaced(ReadWord):
+    """The call's name, without what stands before it where that makes it one of the tools'."""
+
+    def read(self, machine: Machine, word: str) -> None:
+        name = word.rpartition(".")[2]
+        if machine.knows(word) or not machine.knows(name):
+            name = word
+        machine.call.name = name
+        if head := len(word) - len(name):
+            machine.take(head, MARKUP)
+        machine.take(len(name), NAME)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadNameInId(ReadWord):
+    """The call's id, with its name in it."""
+
+    node: NameInId
+
+    def read(self, machine: Machine, word: str) -> None:
+        node = self.node
+        head = len(node.before) if word.startswith(node.before) else 0
+        name, after, number = word[head:].rpartition(node.after)
+        numbered = bool(after) and bool(_number(number))
+        machine.call.name = name if numbered else word[head:]
+        machine.call.id = word if numbered and head else ""
+        if head:
+            machine.take(head, MARKUP)
+        machine.take(len(machine.call.name), NAME)
+        if numbered:
+            machine.take(len(after + number), MARKUP)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadOrdinal(ReadWord):
+    """The call's number, which says nothing."""
+
+    def read(self, machine: Machine, word: str) -> None:
+        machine.take(len(word), MARKUP)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadObject(ABC):
+    """Arguments as one object between brackets; none at all where a marker, or what follows them, comes instead. Here a
+    named call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
+
+    opens: ClassVar[tuple[str, ...]]
+    """What the object begins with."""
+    following: str
+    """What comes after the arguments, as it is looked for; empty where that is not known."""
+
+    @abstractmethod
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        """Push the frame that reads them."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        marker = frame.markers.matches_at(machine.buffer, machine.position)
+        if not marker and self.following:
+            after = _comes_after_space(machine, self.following)
+            marker = bool(after) or (None if after is None else marker)
+        if marker:
+            machine.accept_call()
+            machine.no_arguments()
+        elif machine.buffer.startswith(self.opens, machine.position):
+            machine.accept_call()
+            self.begin(machine, frame)
+        elif marker is None and not machine.at_end:
+            return False
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
+        frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BeginNotation:
+    """Push the frame of a notation. What stands before it has shown that this is a call; so it starts here, unless its
+    name comes later (`named` is False)."""
+
+    frame: Callable[[Markers], Frame]
+    named: bool = True
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if self.named:
+            machine.accept_call()
+        machine.push(self.frame(frame.markers))
+        frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class EndCall:
+    """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if machine.call.complete or not machine.call.accepted or frame.rule.close is None:
+            machine.end_call()
+        frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class NextInList:
+    """After a call in a list: another one, which is read from step `again` on, or the end of the list."""
+
+    separator: str
+    close: tuple[str, ...]
+    """The words that end the list, where there are any."""
+    first: str
+    """What each call begins with, where that is known."""
+    again: int
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if not self.close:
+            return self._open_end(machine, frame)
+        further = _next_is(machine, frame, self.separator or self.first)
+        if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
+            return False
+        size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
+        if size is None:
+            return False
+        if size:
+            if further:
+                machine.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
+            machine.take(size, MARKUP)
+            frame.at += 1
+        elif further:
+            self._begin(machine, frame)
+            if self.separator:
+                machine.take(len(self.separator), MARKUP)
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
+        return True
+
+    def _end_comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
+        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
+        start = machine.position
+        end = after_words(machine.buffer, start, words, machine.limits.name)
+        if end is None:
+            return 0 if machine.at_end else None
+        return max(end - start, 0)
+
+    def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
+        """The list ends where no other call comes."""
+        if self.separator or self.first:
+            size = _comes_after_space(machine, self.separator or self.first)
+            if size is None:
+                return False
+            more = bool(size)
+        else:
+            end = space_end(machine.buffer, machine.position)
+            short = end - machine.position <= machine.limits.name
+            closes = frame.rule.closers.matches_at(machine.buffer, end)
+            if short and (closes is None or end == len(machine.buffer)) and not machine.at_end:
+                return False
+            more = short and not closes and end < len(machine.buffer)
+        if not more:
+            frame.at += 1
+            return True
+        self._begin(machine, frame)
+        machine.skip_space()
+        machine.take(len(self.separator), MARKUP)
+        return True
+
+    def _begin(self, machine: Machine, frame: CallsFrame) -> None:
+        # From here on it is the next call's: if that is no call, the separator is text as well.
+        machine.begin_call()
+        frame.at = self.again
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Close:
+    """The closing marker, where the format has one. The call itself has ended before."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        close = frame.rule.close
+        if close is None:
+            machine.leave_calls()
+            return True
+        if frame.rule.close_required:
+            machine.skip_space()
+        closers, position = frame.rule.closers, machine.position
+        if found := closers.at(machine.buffer, position):
+            frame.close(machine, found.end() - position)
+        elif not machine.at_end and closers.safe_end(machine.buffer, position) == position:
+            return False
+        elif not frame.rule.close_required:
+            machine.leave_calls()
+        elif _closing_bracket(machine.buffer, position) and not close.key.startswith(machine.buffer[position]):
+            # A bracket too many is what models get wrong most often; before the closing marker it is never text.
+            machine.report(diagnostics.MALFORMED_CALL, "a closing bracket too many after a tool call")
+            machine.take(1, MARKUP)
+        else:
+            machine.report(diagnostics.UNCLOSED, f"a tool call without '{close.key}'")
+            if machine.at_end and closers.safe_end(machine.buffer, position) == position:
+                machine.take(len(machine.buffer) - position, MARKUP)  # the output was cut off inside of the marker
+            frame.give_up(machine)
+        return True

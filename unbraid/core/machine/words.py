@@ -1,0 +1,51 @@
+"""Words in markup: names and ids, and tags whose inner whitespace is as it comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...errors import InvalidFormat
+
+
+def run_of(pattern: str) -> Callable[[str, int], int]:
+    """Where the longest run of `pattern` that begins at a position ends. The pattern must match nothing, too."""
+    match: Callable[[str, int], re.Match[str] | None] | None = None
+
+    def end(text: str, at: int) -> int:
+        nonlocal match
+        if match is None:  # compiled when first used, so that importing stays fast
+            match = re.compile(pattern).match
+        return match(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+
+    return end
+
+
+space_end = run_of(r"\s*")
+# Nothing that could be markup of the call around it, or a placeholder for a token.
+word_end = run_of(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
+
+
+def is_word(name: str) -> bool:
+    """Whether a name can stand among markup as it is."""
+    return bool(name) and word_end(name, 0) == len(name)
+
+
+def check_ends_word(literal: str) -> None:
+    """A name ends where its characters do: what follows it must not look like more of it."""
+    if literal.strip() and word_end(literal.strip()[0], 0):
+        raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
+
+
+def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
+    the text ends before that can be told."""
+    for word in words:
+        begin = space_end(text, at)
+        rest = text[begin : begin + len(word)]
+        if begin - at > most or not word.startswith(rest):
+            return -1
+        if rest != word:
+            return None
+        at = begin + len(word)
+    return at

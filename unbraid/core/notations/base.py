@@ -1,0 +1,52 @@
+"""What a notation is: a way to write the arguments of a call, or the whole call.
+
+A notation is one module here. It has the grammar's node for it (a subclass of `CallNotation`), which says how the
+notation is read (`step`) and written (`write`), and the frames that read it. Its constraint is the module of the same
+name in `unbraid/constraints/notations`. CONTRIBUTING.md has the steps to add one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..grammar import Notation
+from ..machine.calls import Step
+from ..message import ToolCall
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Place:
+    """Where in a call a notation stands, for the step that reads it."""
+
+    key: Callable[[str], str]
+    """What to look for to find a text: the text, with placeholders for the tags in it that are tokens."""
+    following: str
+    """The key of what comes next in the call; empty where that is not a literal."""
+    close: str
+    """The key of what closes the calls; empty where nothing does."""
+
+    @property
+    def ends(self) -> list[str]:
+        """The keys of all that may come after the arguments."""
+        return [key for key in (self.following, self.close) if key]
+
+
+class CallNotation(Notation, ABC):
+    """A node of the grammar that stands for arguments, or for a whole call."""
+
+    __slots__ = ()
+    is_json: ClassVar[bool] = False
+    """Whether the arguments are one JSON object, passed through as it is."""
+    begins: ClassVar[str] = ""
+    """What every call in this notation begins with, where that is known."""
+
+    @abstractmethod
+    def step(self, place: Place) -> Step:
+        """The step that reads it."""
+
+    @abstractmethod
+    def write(self, call: ToolCall, number: int) -> str:
+        """The text of a call's arguments. `number` counts the calls of the message."""

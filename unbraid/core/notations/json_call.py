@@ -1,0 +1,175 @@
+"""JSON notation for a whole call: one object with the name and the arguments in it, in any order.
+
+Until the name is known nothing goes out. Where no marker says that a call comes (`Calls.bare`), an object with other
+keys is an answer and no call, and many an answer has a name: it is a call from where its arguments come.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+from .. import diagnostics
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine, Malformed
+from ..machine.markers import Markers
+from ..machine.pending_call import MARKUP, NAME
+from ..machine.steps import BeginNotation
+from ..message import ToolCall
+from .base import CallNotation, Place
+from .json import ValueFrame, push_arguments
+
+_string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
+_decode = json.JSONDecoder(strict=False).decode
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCall(CallNotation):
+    """The whole call as one JSON object, its keys in any order."""
+
+    name: str = "name"
+    arguments: tuple[str, ...] = ("arguments",)
+    """The keys that may hold the arguments; the first is the one that is written."""
+    id: str = "id"
+    id_first: bool = False
+    """Whether the model numbers its calls, and writes the number first."""
+    ignored: tuple[str, ...] = ("type",)
+    """Keys that are often there and say nothing."""
+
+    begins: ClassVar = "{"
+
+    def step(self, place: Place) -> Step:
+        return BeginNotation(lambda markers: JsonCallFrame(self, markers), named=False)
+
+    def write(self, call: ToolCall, number: int) -> str:
+        name = json.dumps(call.name, ensure_ascii=False)
+        id = f'"{self.id}": "{call.id or number}", ' if self.id_first else ""
+        return f'{{{id}"{self.name}": {name}, "{self.arguments[0]}": {call.arguments}}}'
+
+
+class JsonCallFrame(Frame):
+    """A call as one JSON object. Name and arguments may come in either order."""
+
+    kind = "json_call"
+    saved = ("key", "state")
+    __slots__ = ("key", "markers", "node", "state")
+
+    _OPEN, _FIRST_KEY, _KEY, _COLON, _VALUE, _NEXT = range(6)
+    _MOVES: ClassVar = {(_OPEN, "{"): _FIRST_KEY, (_COLON, ":"): _VALUE, (_NEXT, ","): _KEY}
+
+    def __init__(self, node: JsonCall, markers: Markers) -> None:
+        self.node = node
+        self.markers = markers
+        self.state = self._OPEN
+        self.key = ""
+
+    def step(self, machine: Machine) -> bool:
+        machine.skip_space()
+        if machine.position == len(machine.buffer):
+            return machine.needs_more()
+        char, state = machine.buffer[machine.position], self.state
+        if (state, char) in self._MOVES:
+            machine.take(1, MARKUP)
+            self.state = self._MOVES[state, char]
+        elif state == self._VALUE:
+            return self._value(machine, char)
+        elif char == '"' and state in (self._FIRST_KEY, self._KEY):
+            string = self._whole_string(machine)
+            if string is None:
+                return False
+            self.key, self.state = _unquote(machine.spell(string)), self._COLON
+            if machine.is_guess and self.key not in self._known():
+                raise Malformed(diagnostics.UNEXPECTED_KEY, "an object that is no call")
+            machine.take(len(string), MARKUP)
+        elif char == "}" and state in (self._FIRST_KEY, self._KEY, self._NEXT):
+            if state == self._KEY:
+                machine.report(diagnostics.MALFORMED_CALL, "a comma too many in a tool call")
+            self._end(machine)
+        else:
+            raise Malformed(diagnostics.MALFORMED_CALL, f"'{char}' does not belong in a tool call here")
+        return True
+
+    def _value(self, machine: Machine, char: str) -> bool:
+        call, key = machine.call, self.key
+        if key == self.node.name and not call.name:
+            if char != '"':
+                raise Malformed(diagnostics.MALFORMED_CALL, "a tool call whose name is not a string")
+            string = self._whole_string(machine)
+            if string is None:
+                return False
+            call.name = _unquote(machine.spell(string))
+            machine.take(1, MARKUP)
+            machine.take(len(string) - 2, NAME)
+            machine.take(1, MARKUP)
+            # Many an answer has a name, and few have arguments too.
+            if not machine.is_guess or call.has_arguments or not machine.may_call(call.name):
+                machine.accept_call()
+        elif key in self.node.arguments and not call.has_arguments and char != "n":
+            if call.name and not call.accepted:
+                machine.accept_call()
+            call.has_arguments = True
+            push_arguments(machine, self.markers)
+        elif key == self.node.id and char == '"' and not call.id and not call.accepted:
+            string = self._whole_string(machine)
+            if string is None:
+                return False
+            call.id = _unquote(machine.spell(string))
+            machine.take(len(string), MARKUP)
+        else:
+            # An id that comes too late, arguments that are null, or something that does not belong here.
+            known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
+            if key not in known:
+                machine.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
+            machine.push(ValueFrame(machine.limits, MARKUP, self.markers))
+        self.state = self._NEXT
+        return True
+
+    def _known(self) -> set[str]:
+        node = self.node
+        return {node.name, node.id, *node.arguments, *node.ignored}
+
+    def _end(self, machine: Machine) -> None:
+        if not machine.call.name:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
+        if not machine.call.accepted and not machine.call.rejected:
+            if not machine.knows(machine.call.name):
+                raise Malformed(diagnostics.MALFORMED_CALL, "an object that is no call")
+            machine.accept_call()
+        machine.take(1, MARKUP)
+        machine.pop()
+        if not machine.call.has_arguments:
+            machine.no_arguments()
+
+    def _whole_string(self, machine: Machine) -> str | None:
+        """The string that comes next, with its quotes; None when more input is needed. It is a name or a key: a line
+        break or a marker in it shows that its end is missing."""
+        buffer, start, most = machine.buffer, machine.position, machine.limits.name + 2
+        end = _string_so_far(buffer, start).end()  # type: ignore[union-attr]  # a quote comes
+        closed = buffer.startswith('"', end)
+        if end + closed - start > most:
+            raise Malformed(diagnostics.TOO_LONG, f"a name or key of a tool call longer than {most - 2} characters")
+        broken = not closed and end < len(buffer) and buffer[end:] != "\\"
+        if broken or self.markers.find(buffer, start, end) is not None:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a name or key of a tool call that does not end")
+        if closed:
+            return buffer[start : end + 1]
+        if machine.at_end:
+            raise Malformed(diagnostics.UNFINISHED_CALL, "")
+        return None
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())
+
+
+def _unquote(string: str) -> str:
+    try:
+        text = str(_decode(string)) if "\\" in string else string[1:-1]
+        text.encode()  # half a surrogate pair is no text
+    except ValueError:
+        raise Malformed(diagnostics.MALFORMED_CALL, "a tool call with a broken escape in a name or key") from None
+    return text

@@ -1,0 +1,69 @@
+"""JSON as text: strings quoted, numbers told, and objects taken apart without losing how their values were written."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ...errors import UnbraidError
+
+quote = json.JSONEncoder(ensure_ascii=False).encode
+"""A string as JSON."""
+is_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+"""Whether a text is a number in JSON, or may yet become one."""
+may_become_number = re.compile(
+    r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?"
+).fullmatch
+
+
+def escape(text: str) -> str:
+    """Text as it stands inside a JSON string."""
+    return quote(text)[1:-1]
+
+
+class Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+decode = json.JSONDecoder(parse_int=Number, parse_float=Number).decode
+"""A JSON text as Python's values, with the numbers as they are written."""
+
+
+def as_json(value: object) -> str:
+    """JSON, with the numbers as they were written."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quote(key)}: {as_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
+
+
+def members(arguments: str) -> dict[str, str]:
+    """The values of a JSON object, each as the JSON it is written as."""
+    try:
+        if not isinstance(json.loads(arguments), dict):
+            raise ValueError("no JSON object")
+    except (ValueError, RecursionError) as problem:
+        raise UnbraidError(f"arguments that this format cannot write: {arguments[:40]!r} ({problem})") from None
+    found: dict[str, str] = {}
+    raw_decode = json.JSONDecoder(strict=False).raw_decode
+    at = _skip(arguments, _skip(arguments, 0) + 1)
+    while arguments[at] != "}":
+        key, end = raw_decode(arguments, at)
+        start = _skip(arguments, _skip(arguments, end) + 1)
+        _, end = raw_decode(arguments, start)
+        found[key] = arguments[start:end]
+        at = _skip(arguments, end)
+        if arguments[at] == ",":
+            at = _skip(arguments, at + 1)
+    return found
+
+
+_space = re.compile(r"[ \t\n\r]*").match
+
+
+def _skip(text: str, at: int) -> int:
+    """Past the whitespace."""
+    return _space(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
