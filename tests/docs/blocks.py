@@ -26,7 +26,7 @@ from ..support.places import ROOT
 
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 RUN = ("python", "console")
-DATA = ("text", "json", "toml", "jinja")
+DATA = ("text", "json", "toml", "jinja", "mermaid")
 """What a block may hold that is not run. `text` after a block that is run is what that block prints."""
 ELSEWHERE = ("checkout", "gpu", "network", "sglang", "vllm")
 """What is not here when the tests run."""
