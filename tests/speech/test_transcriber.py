@@ -27,11 +27,11 @@ from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transc
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.sessions import Runtime
-from unbraid.templates.prompt.encoding import encoder
+from unbraid.templates import encoder
 from unbraid.tokens import vocabulary
 
-from ..support.in_loop import until
 from ..support.real_speech import recording
+from ..support.waiting import until
 from .whisper.test_tokens import released
 from .whisper.whisper_models import WORDS, files, tokenizer, tokens
 

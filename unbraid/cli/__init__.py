@@ -1,4 +1,8 @@
-"""The command `unbraid`."""
+"""The command `unbraid`.
+
+Each subcommand is a module with `SUMMARY`, `configure` for its arguments and `run`. What it needs beyond the core, it
+imports when it runs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _arguments(argv)
         code: int = arguments.run(arguments)
-        # Here and not at exit, so that a reader who has gone away is noticed while it can still be handled.
+        # Here and not at exit, so that a closed pipe is noticed while it can still be handled.
         sys.stdout.flush()
         return code
     except UnbraidError as error:
@@ -58,7 +62,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _write_utf8() -> None:
-    """Output is UTF-8 whatever the locale. What UTF-8 cannot hold (bytes in a file name that are none) is escaped."""
+    """Write UTF-8 whatever the locale. Bytes in a file name that are not UTF-8 are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,4 +1,8 @@
-"""Packages unpacked: zip files (wheels) and tarballs, never outside of the folder that they are for."""
+"""Archives unpacked safely: wheels (zip files) and tarballs, never outside of their folder.
+
+Archives come from package registries, so their names are hostile input: absolute paths, `..`, drive letters and links
+are the known ways to write elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from .errors import ModelError
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The plain files of `archive`, under `folder`. Links and devices are left out; a name that leads out of the
-    folder refuses the whole archive."""
+    """Unpack the plain files of `archive` into `folder`. Links and devices are left out. A name that leads out of the
+    folder is an error for the whole archive."""
     folder.mkdir(parents=True)
     try:
         if archive.suffix in (".whl", ".zip"):

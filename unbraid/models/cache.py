@@ -1,4 +1,8 @@
-"""The folder where models are kept, and how things get there: whole or not at all, and by one process at a time."""
+"""The cache of downloads. Entries are atomic: whole or absent, and made by one process at a time.
+
+`keep` makes a new entry under a temporary name beside its place and renames it when it is complete. A file lock keeps
+two processes from doing the work twice; where there are no such locks (Windows) the rename alone keeps entries whole.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 def cache_folder() -> Path:
-    """Where models are kept: UNBRAID_CACHE, or `unbraid` in the user's cache folder."""
+    """The cache's folder: UNBRAID_CACHE, or `unbraid` in the user's cache folder."""
     named = os.environ.get("UNBRAID_CACHE")
     if named:
         return Path(named).expanduser()
@@ -37,8 +41,8 @@ def _user_cache() -> Path:
 
 
 def keep(place: Path, make: Callable[[Path], None]) -> Path:
-    """The file or folder `place`. If it is not there, `make` makes it under the name that it is given, and only what
-    is whole is moved to `place`."""
+    """The file or folder `place`. If it is missing, `make` is called with a temporary path, and what it made is moved
+    to `place` when it returns."""
     if place.exists():
         return place
     try:
@@ -64,13 +68,13 @@ def _move(made: Path, place: Path) -> None:
     try:
         os.replace(made, place)
     except OSError:
-        if not place.exists():  # where there are no locks, another process may have been faster all the same
+        if not place.exists():  # without locks, another process may have been faster
             raise
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Held by one process at a time, where the system has such locks; they end with the process."""
+    """Held by one process at a time. The system releases the lock if the process dies."""
     with path.open("a") as file:
         _lock(file)
         yield
@@ -78,7 +82,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _lock(file: IO[str]) -> None:
     if sys.platform == "win32":
-        return  # what is moved is whole anyway: two processes only do the work twice
+        return  # the rename keeps entries whole: two processes only do the work twice
     import fcntl
 
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -91,7 +95,7 @@ def sha256(path: Path) -> str:
 
 
 def join(parts: list[Path], into: Path) -> None:
-    """One file from several, one after the other."""
+    """Concatenate files into one."""
     with into.open("wb") as target:
         for part in parts:
             with part.open("rb") as source:

@@ -1,4 +1,4 @@
-"""What can go wrong with model files."""
+"""The error of model files."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ..errors import UnbraidError
 
 
 class ModelError(UnbraidError):
-    """A model's files cannot be had or read; the message says which, and what to do."""
+    """A model's files cannot be found, downloaded or read; the message says which, and what to do."""

@@ -1,7 +1,8 @@
-"""What a GGUF file says of its model, read from its header.
+"""GGUF headers: the metadata of a llama.cpp model file.
 
-Written here because it is little: the `gguf` package does it too, but brings numpy, and reads the tensors as well. The
-header is looked through once; values are made when they are asked for.
+The `gguf` package reads them too, but needs numpy and indexes the tensors; 150 lines are less. The header is scanned
+once for the places of its values. A value is decoded when it is asked for, since a vocabulary has 100,000 entries. The
+file is hostile input: every length is checked against the file's size.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from .errors import ModelError
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_DEEPEST = 4
+_MOST_NESTED = 4
 
 
 class Gguf(Mapping[str, Any]):
-    """The key-value pairs of a GGUF file's header; those that are asked for often have properties."""
+    """The key-value pairs of a GGUF file's header. The usual ones are properties."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,9 +32,9 @@ class Gguf(Mapping[str, Any]):
             raise ModelError(f"{path} cannot be read: {error}") from error
         self._values: dict[str, Any] = {}
         try:
-            self._places = self._look_through()
+            self._places = self._scan()
         except (struct.error, UnicodeDecodeError, IndexError, KeyError, OverflowError) as error:
-            raise ModelError(f"the header of {path} is damaged ({error!r}): get the file again") from error
+            raise ModelError(f"the header of {path} is damaged ({error!r}): download the file again") from error
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._values:
@@ -49,27 +50,27 @@ class Gguf(Mapping[str, Any]):
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The model's name."""
         return str(self.get("general.name") or self.path.stem)
 
     @property
     def context_length(self) -> int | None:
-        """How many tokens the model was made for."""
+        """The context length that the model was trained for."""
         return cast("int | None", self.get(f"{self.get('general.architecture')}.context_length"))
 
     @property
     def chat_template(self) -> str | None:
-        """The template in the file."""
+        """The chat template, if the file has one."""
         return cast("str | None", self.get("tokenizer.chat_template"))
 
     @property
     def bos(self) -> int | None:
-        """The token that begins a prompt, where the model has one that is to be written."""
+        """The token to put before every prompt, if the model wants one."""
         return self._token("bos") if self.get("tokenizer.ggml.add_bos_token", self._adds_bos) else None
 
     @property
     def ends(self) -> frozenset[int]:
-        """The tokens that the file says end the output; llama.cpp knows more of them by their names."""
+        """The tokens that end the output, according to the file. llama.cpp recognises more of them by name."""
         return frozenset(token for name in ("eos", "eot", "eom") if (token := self._token(name)) is not None)
 
     @property
@@ -79,7 +80,7 @@ class Gguf(Mapping[str, Any]):
     def _token(self, name: str) -> int | None:
         return cast("int | None", self.get(f"tokenizer.ggml.{name}_token_id"))
 
-    def _look_through(self) -> dict[str, tuple[int, int]]:
+    def _scan(self) -> dict[str, tuple[int, int]]:
         magic, version, _, pairs = struct.unpack_from("<4sIQQ", self._data, 0)
         if magic != b"GGUF":
             raise ModelError(f"{self.path} is not a GGUF file")
@@ -104,7 +105,7 @@ class Gguf(Mapping[str, Any]):
         return self._data[at + 8 : end].decode("utf-8", "replace"), end
 
     def _after(self, kind: int, at: int, depth: int = 0) -> int:
-        """Where the value that is at `at` ends."""
+        """Where the value at `at` ends."""
         if kind in _SCALARS:
             return at + struct.calcsize("<" + _SCALARS[kind])
         (length,) = struct.unpack_from("<Q", self._data, at if kind == _STRING else at + 4)
@@ -112,7 +113,7 @@ class Gguf(Mapping[str, Any]):
             raise IndexError(f"{length} items at {at}")
         if kind == _STRING:
             return at + 8 + int(length)
-        if kind != _ARRAY or depth > _DEEPEST:
+        if kind != _ARRAY or depth > _MOST_NESTED:
             raise IndexError(f"a value of type {kind} at {at}")
         (item,) = struct.unpack_from("<I", self._data, at)
         at += 12

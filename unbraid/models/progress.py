@@ -1,4 +1,7 @@
-"""How far a download is."""
+"""Progress of a download, measured by the size of its folder.
+
+pip and npm do not report progress to another program, so a thread looks at how much has arrived.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 Progress = Callable[[str, int, int | None], None]
-"""Called now and then with what is downloaded, how many bytes of it are there, and how many it has, if it is known."""
+"""Called with the name of a download, the bytes so far, and the bytes in all or None."""
 
 _WIDTH = 30
 _INTERVAL = 0.2
 
 
 def bar(what: str, done: int, total: int | None) -> None:
-    """One line on stderr, written again and again; nothing where stderr is not a terminal."""
+    """A progress bar: one line on stderr, rewritten each time. Nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return
     size = f"{done / 1e6:.0f} MB"
@@ -30,7 +33,7 @@ def bar(what: str, done: int, total: int | None) -> None:
 
 @contextmanager
 def watched(folder: Path, what: str, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """While something is downloaded into `folder`, tell how much of it is there."""
+    """Report the size of `folder` while something is downloaded into it, and once when it is complete."""
     if progress is None:
         yield
         return

@@ -43,9 +43,10 @@ class TranscriptionOptions:
 class BadWish(UnbraidError):
     """What a model cannot do of a wish; `field` is what to change in it."""
 
+    field: str
+
     def __init__(self, message: str, field: str) -> None:
-        super().__init__(message)
-        self.field = field
+        super().__init__(message, field=field)
 
 
 class Adapter(Protocol):

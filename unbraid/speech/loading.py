@@ -85,7 +85,7 @@ async def _name(chosen: ChosenListener) -> str | None:
 
 async def _sglang(chosen: ChosenListener) -> SGLangWhisper:
     from ..engines.remote_models import remote_tokenizer
-    from ..templates.tokenizer_files import load_tokenizer
+    from ..templates import load_tokenizer
     from .engines.sglang import SGLangWhisper
 
     url = chosen.urls[0]

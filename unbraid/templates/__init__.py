@@ -1,15 +1,18 @@
-"""From chat messages to the token ids of a prompt: a model's own template, rendered safely, and its own tokens, which
-no message can forge.
+"""Chat templates: messages to the token ids of a prompt, and the format that a model's template implies.
 
     builder = PromptBuilder(load_templates("path/to/model"), tokenizer, unbraid.find("qwen3"))
     prompt = builder.build(messages, tools=tools)
     prompt.text, prompt.ids
 
-Templates are rendered with jinja2 (`unbraid[server]`), which is imported when the first one is compiled.
+A model's own template is rendered in a sandbox with limits (`sandbox`), and no message can forge a control token
+(`control_tokens`). `detection` finds the format of a template by rendering it. Jinja (`unbraid[server]`) is imported
+when the first template is compiled.
 """
 
 from __future__ import annotations
 
+from .capabilities import TemplateCapabilities
+from .capability_probe import supports_tools
 from .errors import (
     InvalidMessages,
     PromptError,
@@ -20,15 +23,17 @@ from .errors import (
     TemplateRefused,
     TemplateTooMuch,
 )
-from .prompt.builder import Prompt, PromptBuilder, supports_tools
-from .prompt.encoding import Encoder, TextEncoder, encoder
+from .prompt.builder import Prompt, PromptBuilder
+from .prompt.encoders import Encoder, TextEncoder, encoder
 from .prompt.messages import PartHook
 from .sandbox.budget import TemplateLimits
-from .shape import Shape
-from .sources import built_in, from_config, from_source, load_config, load_templates
+from .sanitize import sanitize_text
+from .sources import BUILT_IN, built_in, from_config, from_source, load_config, load_templates
 from .template import ChatTemplate
+from .tokenizer_files import TokenizerFiles, load_tokenizer
 
 __all__ = [
+    "BUILT_IN",
     "ChatTemplate",
     "Encoder",
     "InvalidMessages",
@@ -37,19 +42,22 @@ __all__ = [
     "PromptBuilder",
     "PromptError",
     "PromptTooLarge",
-    "Shape",
     "TemplateBroken",
+    "TemplateCapabilities",
     "TemplateError",
     "TemplateLimits",
     "TemplateNotFound",
     "TemplateRefused",
     "TemplateTooMuch",
     "TextEncoder",
+    "TokenizerFiles",
     "built_in",
     "encoder",
     "from_config",
     "from_source",
     "load_config",
     "load_templates",
+    "load_tokenizer",
+    "sanitize_text",
     "supports_tools",
 ]

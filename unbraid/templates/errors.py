@@ -1,4 +1,4 @@
-"""What can go wrong between messages and a prompt. The messages are for the client, or for who chose the template."""
+"""Errors between messages and a prompt. Their messages are for the client, or for whoever chose the template."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ from ..errors import UnbraidError
 
 
 class PromptError(UnbraidError):
-    """Base of what can go wrong with a prompt."""
+    """Base of the errors of prompts and templates."""
 
 
 class InvalidMessages(PromptError):
-    """Messages that no template could be given; the error says which one (`messages[2]`) and why."""
+    """The messages are wrong; the error says which one (`messages[2]`) and why."""
+
+    field = "messages"
 
 
 class PromptTooLarge(PromptError):
-    """Text that no context could hold, seen before it is cut into tokens."""
+    """The text is too long for the model's context. It is refused before it is tokenized."""
+
+    field = "messages"
 
 
 class TemplateError(PromptError):
-    """Base of what can go wrong with a template."""
+    """Base of the errors of templates."""
 
 
 class TemplateRefused(TemplateError):
-    """The template itself says that it does not take these messages (`raise_exception`), in its own words."""
+    """The template itself refuses these messages (`raise_exception`), in its own words."""
 
 
 class TemplateBroken(TemplateError):
-    """The template has a mistake in it, or is not made for what it was given."""
+    """The template has a mistake, or is not made for these messages."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -34,16 +38,16 @@ class TemplateBroken(TemplateError):
 
 
 class TemplateTooMuch(TemplateError):
-    """The template is too large, writes too much or runs for too long."""
+    """The template is too large, writes too much or runs too long (`TemplateLimits`)."""
 
 
 class TemplateNotFound(TemplateError):
-    """No template where one was looked for."""
+    """There is no template where one was looked for."""
 
 
 _LONGEST = 1_000
 
 
-def clipped(words: str) -> str:
-    """What a template says, which may be a book."""
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+def clip(text: str) -> str:
+    """A template's own words, cut to a length that fits an error message."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

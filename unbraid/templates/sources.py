@@ -1,4 +1,8 @@
-"""Where a model's template is: in its folder, in a file, in its metadata, or here."""
+"""Sources of chat templates: a model's folder, a file, a tokenizer's configuration, or the built-in ones.
+
+The layout of folders and configurations is Hugging Face's. A model may have several templates; `default` and `tool_use`
+are the names that count.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ _LARGEST_FILE = 64_000_000
 
 
 def built_in(name: str) -> ChatTemplate:
-    """A template of our own, for models that come without: `chatml` or `step-audio-2`."""
+    """A template that comes with unbraid, for models without one: `chatml` or `step-audio-2`."""
     if name not in BUILT_IN:
         raise TemplateNotFound(f"no built-in template {name!r}: there are {', '.join(BUILT_IN)}")
     source = resources.files(__package__).joinpath("builtin", f"{name}.jinja").read_text(encoding="utf-8")
@@ -25,8 +29,10 @@ def built_in(name: str) -> ChatTemplate:
 
 
 def load_templates(path: str | Path) -> dict[str, ChatTemplate]:
-    """The templates of a model, by name (`default`, `tool_use`): from its folder, as Hugging Face lays it out, or from
-    one file, a template or a `tokenizer_config.json` or `chat_template.json`."""
+    """The templates of a model, by name (`default`, `tool_use`).
+
+    path: the model's folder, or one file: a template, a `tokenizer_config.json` or a `chat_template.json`.
+    """
     path = Path(path)
     if path.is_dir():
         sources, tokens = dict(_in_folder(path)), _special_tokens(path)
@@ -36,12 +42,12 @@ def load_templates(path: str | Path) -> dict[str, ChatTemplate]:
     else:
         raise TemplateNotFound(f"no file or folder {path}")
     if not sources:
-        raise TemplateNotFound(f"{path} holds no chat template: give one, or name a built-in one")
+        raise TemplateNotFound(f"{path} holds no chat template: name another file, or one of {', '.join(BUILT_IN)}")
     return {name: from_source(text, tokens, f"{path} ({name})") for name, text in sources.items()}
 
 
 def from_config(config: Mapping[str, Any], name: str = "the tokenizer's configuration") -> dict[str, ChatTemplate]:
-    """The templates of a tokenizer's configuration that is at hand; none where it has none."""
+    """The templates in a tokenizer's configuration; empty if it has none."""
     tokens = _tokens_in(config)
     return {kind: from_source(text, tokens, f"{name} ({kind})") for kind, text in _in_config(config)}
 
@@ -56,7 +62,7 @@ def from_source(source: object, special_tokens: Mapping[str, Any] | None = None,
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, str]]:
-    """As Hugging Face looks for them: the newer files win."""
+    """In the order in which Hugging Face looks for them: later files win."""
     for name in (_CONFIG, "chat_template.json", "chat_template.jinja"):
         if (folder / name).is_file():
             yield from _in_file(folder / name)

@@ -1,4 +1,12 @@
-"""A model's chat template: messages in, text out, as Hugging Face renders it."""
+"""Chat templates: Jinja programs that turn messages into the text of a prompt, as Hugging Face renders them.
+
+`ChatTemplate` is the source with its options; `CompiledTemplate` is the source compiled for one vocabulary, with that
+vocabulary's control tokens marked (`control_tokens`). Compilation and rendering run in the sandbox (`sandbox`), within
+`TemplateLimits`: templates come with models, and models come from anywhere. Jinja is imported when the first template
+is compiled, so that `unbraid` itself needs no dependency.
+
+Errors of a template name it, and the line where they came up.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +15,27 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clipped
-from .marks import END, NO_CONTROLS, Controls, cleaned, unmark
+from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
+from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
+from .sanitize import sanitize
 
 if TYPE_CHECKING:
     import jinja2
 
 Messages = Sequence[Mapping[str, Any]]
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-"""The names that templates know reasoning by."""
-_WITHOUT_JINJA = (
-    "chat templates are rendered with jinja2, which is not installed: pip install 'unbraid[server]', or jinja2"
-)
+"""The names under which templates look for reasoning."""
+_WITHOUT_JINJA = "chat templates need jinja2, which is not installed: pip install 'unbraid[server]', or jinja2"
 
 
 class ChatTemplate:
-    """A chat template, ready to render. It is compiled when it is first used, or by `check`.
+    """A chat template. It is compiled when it is first used, or by `check`.
 
-    source: the template itself.
-    bos_token, eos_token, special_tokens: what the template may call by name.
+    source: the Jinja text.
+    bos_token, eos_token, special_tokens: what the template may use by name.
     name: for error messages.
+    limits: what it may do; see `TemplateLimits`.
     """
 
     def __init__(
@@ -51,7 +59,7 @@ class ChatTemplate:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
 
     def check(self) -> None:
-        """Raise `TemplateBroken` if this is no template."""
+        """Compile it. Raises `TemplateBroken` for text that is no template."""
         _ = self._plain
 
     def render(
@@ -64,32 +72,39 @@ class ChatTemplate:
         continue_final_message: bool = False,
         **kwargs: Any,
     ) -> str:
-        """The prompt's text, for messages as the template wants them: nothing is changed about them, save that
-        reasoning goes by all of its names.
+        """The prompt's text. Messages are passed on as they are, except that reasoning gets all of its usual names.
 
-        continue_final_message: leave the last message open, for the model to go on with. Whatever the template writes
+        continue_final_message: leave the last message open for the model to continue. Whatever the template writes
             after its content is cut off.
         kwargs: further variables of the template (`enable_thinking=False`).
         """
-        names = {"tools": tools, "documents": documents, **kwargs}
-        given = {name: cleaned(value) for name, value in names.items()}
-        given["add_generation_prompt"] = add_generation_prompt
-        return unmark(self._plain.render(cleaned(list(messages)), given, continue_final_message))
+        given = {"tools": tools, "documents": documents, **kwargs}
+        variables = {name: sanitize(value) for name, value in given.items()}
+        variables["add_generation_prompt"] = add_generation_prompt
+        return unmark(self._plain.render(sanitize(list(messages)), variables, continue_final_message))
 
-    def marked(self, controls: Controls) -> Rendering:
-        """The template with its own control tokens marked; costs as much as compiling it."""
-        return Rendering(self, controls)
+    def compile(self, controls: ControlTokens) -> CompiledTemplate:
+        """The template with these control tokens marked in its own text. This takes milliseconds: keep the result."""
+        return CompiledTemplate(self, controls)
+
+    def limited(self, limits: TemplateLimits) -> ChatTemplate:
+        """The same template with other limits."""
+        tokens = dict(self.special_tokens)
+        bos, eos = tokens.pop("bos_token"), tokens.pop("eos_token")
+        return ChatTemplate(
+            self.source, bos_token=bos, eos_token=eos, special_tokens=tokens, name=self.name, limits=limits
+        )
 
     @cached_property
-    def _plain(self) -> Rendering:
-        return Rendering(self, NO_CONTROLS)
+    def _plain(self) -> CompiledTemplate:
+        return CompiledTemplate(self, NO_CONTROL_TOKENS)
 
 
-class Rendering:
-    """A compiled template. What it is given must be clean of surrogates, save for marks of our own."""
+class CompiledTemplate:
+    """A template, ready to render. Its input must be sanitised: the only surrogates in it are marks of ours."""
 
-    def __init__(self, template: ChatTemplate, controls: Controls) -> None:
-        self._name = template.name
+    def __init__(self, template: ChatTemplate, controls: ControlTokens) -> None:
+        self.name = template.name
         self._limits = template.limits
         self._compiled = _compile(template, controls)
         self._special_tokens = {
@@ -97,12 +112,13 @@ class Rendering:
             for name, value in template.special_tokens.items()
         }
 
-    def render(self, messages: list[dict[str, Any]], given: Mapping[str, Any], continue_final: bool) -> str:
+    def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
+        """The text, with marks in it."""
         messages = [_with_reasoning(message) for message in messages]
         if continue_final:
             messages = [*messages[:-1], _left_open(messages)]
-        text = self._run({**self._special_tokens, **given, "messages": messages})
-        return _cut(text, self._name) if continue_final else text
+        text = self._run({**self._special_tokens, **variables, "messages": messages})
+        return _cut_at_end(text, self.name) if continue_final else text
 
     def _run(self, variables: dict[str, Any]) -> str:
         written: list[str] = []
@@ -116,42 +132,43 @@ class Rendering:
                     written.append(piece)
             except PromptError as error:
                 if isinstance(error, TemplateTooMuch):
-                    raise TemplateTooMuch(f"{self._name}: {error}") from None
+                    raise TemplateTooMuch(f"{self.name}: {error}") from None
                 raise
             except (RecursionError, MemoryError):
-                raise TemplateTooMuch(f"{self._name} nests too deep, or calls itself without end") from None
+                raise TemplateTooMuch(f"{self.name} nests too deep, or calls itself without end") from None
             except Exception as error:
                 line = _line(self._compiled, error.__traceback__)
-                raise _broken(self._name, line, unmark(str(error)).replace(END, ""), error) from error
+                raise _broken(self.name, line, unmark(str(error)).replace(END, ""), error) from error
         return "".join(written)
 
 
-def _compile(template: ChatTemplate, controls: Controls) -> jinja2.Template:
+def _compile(template: ChatTemplate, controls: ControlTokens) -> jinja2.Template:
     try:
         import jinja2
 
-        from .sandbox.environment import environment, marked_tree
+        from .sandbox.environment import environment
+        from .sandbox.syntax_tree import prepared_tree
     except ImportError as error:
         raise PromptError(_WITHOUT_JINJA) from error
     try:
         with spending(WHILE_COMPILING):
-            return environment().from_string(marked_tree(template.source, controls))
+            return environment().from_string(prepared_tree(environment().parse(template.source), controls))
     except jinja2.TemplateSyntaxError as error:
         raise _broken(template.name, error.lineno, str(error.message), error) from error
     except (RecursionError, MemoryError):
         raise TemplateTooMuch(f"{template.name} nests too deep") from None
-    except (SyntaxError, ValueError) as error:  # Python's own limits: on how code may nest, on the digits of a number
+    except (SyntaxError, ValueError) as error:  # Python's own limits: on nested code, on the digits of a number
         raise _broken(template.name, None, str(error), error) from error
 
 
 def _broken(name: str, line: int | None, message: str, error: Exception) -> TemplateBroken:
     where = f"{name}, line {line}" if line else name
     kind = type(error).__name__
-    return TemplateBroken(f"{where}: {clipped(message) or kind} ({kind})", line)
+    return TemplateBroken(f"{where}: {clip(message) or kind} ({kind})", line)
 
 
 def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
-    """The line of the template in which an error came up."""
+    """The line of the template in which an error came up: the innermost frame of its compiled code."""
     line = None
     while trace is not None:
         if trace.tb_frame.f_globals.get("__jinja_template__") is template:
@@ -161,19 +178,22 @@ def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """As Hugging Face does: the reasoning by the names that templates read."""
+    """The message with its reasoning under the names that templates read, as Hugging Face does."""
     reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
-# A last message that is left open. As Hugging Face does, a tag with a space after it marks the end of the content:
-# where the space is gone, the template strips, and what it would strip from the content itself must go too.
+# A final message to continue (a prefill). As Hugging Face does it: END and a space are appended to the content, and the
+# output is cut at END. If the space is gone, the template strips content, and the content's own trailing space goes
+# too.
 
 
 def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
     where = f"messages[{len(messages) - 1}]"
     if not messages or messages[-1].get("role") != "assistant":
-        raise InvalidMessages("continue_final_message needs a last message whose role is assistant")
+        raise InvalidMessages(
+            "continue_final_message needs a last message whose role is assistant", field="continue_final_message"
+        )
     last = messages[-1]
     content = last.get("content")
     if isinstance(content, str):
@@ -183,11 +203,11 @@ def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
             if isinstance(content[at], dict) and isinstance(content[at].get("text"), str):
                 part = {**content[at], "text": content[at]["text"] + END + " "}
                 return {**last, "content": [*content[:at], part, *content[at + 1 :]]}
-    raise InvalidMessages(f"{where} has no content to go on with")
+    raise InvalidMessages(f"{where} has no content to continue")
 
 
-def _cut(text: str, name: str) -> str:
+def _cut_at_end(text: str, name: str) -> str:
     at = text.rfind(END)
     if at < 0:
-        raise TemplateBroken(f"{name} does not write the content of the last message, so nothing can go on with it")
+        raise TemplateBroken(f"{name} does not write the content of the last message, so it cannot be continued")
     return text[:at] if text.startswith(END + " ", at) else text[:at].rstrip()

@@ -1,4 +1,8 @@
-"""A model's tokenizer and template, for engines that run elsewhere: from a folder, a file or the Hugging Face hub."""
+"""A model's tokenizer, templates and generation defaults, read from its files.
+
+For engines that run in another process or on another machine: the server then needs the tokenizer itself, from a
+folder, a file or a repository on the Hugging Face hub.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnbraidError
-from ..models.registries import hub_download, hub_files
-from . import ChatTemplate, TemplateNotFound, load_templates
+from ..models.hub import hub_download, hub_files
+from .errors import TemplateNotFound
+from .sources import load_templates
+from .template import ChatTemplate
 
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
@@ -21,7 +27,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """What a folder says of how a model reads and writes."""
+    """What a model's folder says about its tokens and templates."""
 
     tokenizer: object
     templates: dict[str, ChatTemplate] = field(default_factory=dict)
@@ -29,15 +35,15 @@ class TokenizerFiles:
     ends: tuple[str, ...] = ()
     """The tokens that end an output."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """How the model's makers would sample."""
+    """The sampling options that the model's makers recommend."""
     response_template: object = None
-    """What the tokenizer itself says of the format."""
+    """Hugging Face's `response_template`, if the tokenizer has one."""
     generation_config: Mapping[str, Any] = field(default_factory=dict)
-    """All that its file of that name says."""
+    """All of `generation_config.json`."""
 
 
 def load_tokenizer(spec: str) -> TokenizerFiles:
-    """From a folder, a tokenizer's file, or ORG/REPO on the hub."""
+    """Load from a folder, a tokenizer's file, or ORG/REPO on the hub."""
     path = Path(spec).expanduser()
     if not path.exists():
         path = _from_hub(spec)
@@ -87,7 +93,7 @@ def _tokenizer(path: Path) -> object:
 
 
 def _bos(tokenizer: Any) -> int | None:
-    """The token that the tokenizer itself puts before a text."""
+    """The token that the tokenizer puts before a text by itself."""
     held = tokenizer
     for name in ("instruct_tokenizer", "tokenizer"):
         held = getattr(held, name, held)

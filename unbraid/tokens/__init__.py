@@ -1,34 +1,34 @@
-"""Tokenizers of several libraries, seen as the one `Vocabulary` that parsers use.
+"""Tokenizers of several libraries, adapted to the one `Vocabulary` that parsers use.
 
-The libraries themselves are not imported: a tokenizer is known by the methods it has.
+The libraries are not imported: a tokenizer is recognised by its methods. To support another library, write a module
+with an `adapt` function and add it to `_ADAPTERS`.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
-from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens import huggingface, mistral
-from unbraid.tokens import tiktoken as tiktoken_adapter
+from ..core.vocabulary import Vocabulary
+from . import huggingface, mistral, tiktoken
 
 __all__ = ["vocabulary"]
 
-_ADAPTERS = (huggingface.adapt, tiktoken_adapter.adapt, mistral.adapt)
+_ADAPTERS = (huggingface.adapt, tiktoken.adapt, mistral.adapt)
 
 # A transformers tokenizer holds a fast one, a MistralTokenizer an InstructTokenizer, and that a text tokenizer.
 _HOLDERS = ("backend_tokenizer", "instruct_tokenizer", "tokenizer")
-_DEEPEST = 4
+_MOST_NESTED = 4
 
 
 def vocabulary(tokenizer: object) -> Vocabulary:
-    """A Vocabulary over `tokenizer`, or `tokenizer` itself where it is one already.
+    """A Vocabulary over `tokenizer`, or `tokenizer` itself if it is one.
 
     Accepts a `tokenizers.Tokenizer`, a fast tokenizer of transformers, a `tiktoken.Encoding`, and mistral-common's
     `Tekkenizer`, `SentencePieceTokenizer`, `InstructTokenizer` and `MistralTokenizer`. Raises TypeError for others.
-    The costly part is done once per tokenizer object, so calling this for every request is fine.
+    The costly part is done once for each tokenizer object, so you can call this for every request.
     """
     held: object = tokenizer
-    for _ in range(_DEEPEST):
+    for _ in range(_MOST_NESTED):
         if held is None or isinstance(held, type):  # a class has the methods, but no vocabulary
             break
         if all(hasattr(held, name) for name in ("version", "dummy_prefix", "token_id", "token_bytes")):

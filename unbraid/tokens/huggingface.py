@@ -1,6 +1,7 @@
 """`tokenizers.Tokenizer`, Hugging Face's fast tokenizer, as a Vocabulary.
 
-An ordinary piece is spelt as the tokenizer's decoder has it (see `spelling`); an added token is its own text.
+An ordinary piece is decoded as the tokenizer's own decoder does it (`piece_decoding`). An added token is its own text.
+What was decoded is kept for each tokenizer object (`weak_cache`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.spelling import Spelling, spelling
-from unbraid.tokens.weak_cache import OfTokenizer, Remembered
+from ..core.vocabulary import Vocabulary
+from .piece_decoding import PieceDecoder, piece_decoder
+from .weak_cache import TokenizerView, WeakCache
 
 
 class _AddedToken(Protocol):
@@ -38,8 +39,8 @@ class _Tokenizer(_Pieces, Protocol):
 
 
 @dataclass(frozen=True)
-class _Known:
-    spelling: Spelling
+class _Decoding:
+    pieces: PieceDecoder
     special: frozenset[int]
     bytes_of: dict[int, bytes] = field(default_factory=dict)  # filled as tokens are met
 
@@ -51,37 +52,38 @@ def _configuration(tokenizer: _Tokenizer, part: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(component.__getstate__())
-    except Exception:  # what fails is the library's affair; the whole tokenizer's JSON holds it too
+    except Exception:  # some versions of the library cannot do this; the whole tokenizer's JSON holds it too
         found = json.loads(tokenizer.to_str())[part]
     return cast(dict[str, Any], found)
 
 
-def _get_to_know(tokenizer: _Tokenizer) -> _Known:
+def _decoding(tokenizer: _Tokenizer) -> _Decoding:
     decoder = _configuration(tokenizer, "decoder")
-    # Asked only where needed: a pre-tokenizer written in Python has no configuration, and is no obstacle otherwise.
+    # Only if it is needed: a pre-tokenizer written in Python has no configuration.
     pre_tokenizer = _configuration(tokenizer, "pre_tokenizer") if decoder is None else None
     added = tokenizer.get_added_tokens_decoder()
-    return _Known(spelling(decoder, pre_tokenizer), frozenset(token for token in added if added[token].special))
+    return _Decoding(piece_decoder(decoder, pre_tokenizer), frozenset(token for token in added if added[token].special))
 
 
-_known = Remembered(_get_to_know)
+_cached_decoding = WeakCache(_decoding)
 
 
-class HuggingFaceVocabulary(OfTokenizer):
-    """A fast tokenizer's vocabulary. Parsers look the markers up once: add tokens before the first parser is made."""
+class HuggingFaceVocabulary(TokenizerView):
+    """A fast tokenizer's vocabulary. Parsers look up their markers once: add tokens before you make the first
+    parser."""
 
     version: int | None = None
 
-    def __init__(self, tokenizer: _Tokenizer, known: _Known) -> None:
+    def __init__(self, tokenizer: _Tokenizer, decoding: _Decoding) -> None:
         super().__init__(tokenizer)
         self._tokenizer = tokenizer
         self._model = tokenizer.model
-        self._known = known
-        self._bytes_of = known.bytes_of
+        self._decoding = decoding
+        self._bytes_of = decoding.bytes_of
 
     @property
     def dummy_prefix(self) -> bool:
-        return self._known.spelling.dummy_prefix
+        return self._decoding.pieces.dummy_prefix
 
     @property
     def size(self) -> int:
@@ -99,9 +101,9 @@ class HuggingFaceVocabulary(OfTokenizer):
             return None
         token = self._tokenizer.token_to_id(text)
         if token is not None and token != self._model.token_to_id(text):
-            return token  # an added token, by its own name, even where its id has another name too
+            return token  # an added token, even if its id has another name too
         # The tokenizer knows ordinary pieces by their spelling, and "Ġa" is not the text "Ġa": decode to be sure.
-        for piece in (text, *self._known.spelling.encode(text)):
+        for piece in (text, *self._decoding.pieces.encode(text)):
             token = self._tokenizer.token_to_id(piece)
             if token is not None and self.token_bytes(token) == wanted:
                 return token
@@ -120,8 +122,8 @@ class HuggingFaceVocabulary(OfTokenizer):
             return None
         # Some tokenizers (Gemma's) list ordinary pieces as added ones, so that they are never split. Such a piece is
         # spelt like any other. A special token, and one the model does not have, is its own text.
-        ordinary = token not in self._known.special and piece == self._model.id_to_token(token)
-        found = self._bytes_of[token] = self._known.spelling.decode(piece) if ordinary else piece.encode()
+        ordinary = token not in self._decoding.special and piece == self._model.id_to_token(token)
+        found = self._bytes_of[token] = self._decoding.pieces.decode(piece) if ordinary else piece.encode()
         return found
 
 
@@ -131,4 +133,4 @@ def adapt(tokenizer: object) -> Vocabulary | None:
     if not all(hasattr(tokenizer, name) for name in names):
         return None
     fast = cast(_Tokenizer, tokenizer)
-    return HuggingFaceVocabulary(fast, _known(fast))
+    return HuggingFaceVocabulary(fast, _cached_decoding(fast))

@@ -1,6 +1,7 @@
 """mistral-common's text tokenizers, `Tekkenizer` and `SentencePieceTokenizer`, as a Vocabulary.
 
-Only their public methods are used. Both are immutable, so the whole vocabulary is copied once into plain tables.
+Only their public methods are used. Both are immutable, so the whole vocabulary is copied into plain tables, once for
+each tokenizer.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import re
 from collections.abc import Collection
 from typing import Protocol, cast
 
-from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.weak_cache import Remembered
+from ..core.vocabulary import Vocabulary
+from .weak_cache import WeakCache
 
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece spells a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how it spells a byte of a character it has no piece for
@@ -47,7 +48,7 @@ class MistralVocabulary:
         special: Collection[int],
         last: Collection[int] = (),
     ) -> None:
-        """`tokens` by id; the ids in `last` answer to their bytes only where no other token does."""
+        """tokens: by id. last: ids that answer to their bytes only if no other token does."""
         self.version = version
         self.dummy_prefix = dummy_prefix
         self.size = len(tokens)
@@ -71,7 +72,7 @@ def _version(tokenizer: _Tokenizer) -> int | None:
 
 
 def _from_tekken(tokenizer: _Tekken) -> MistralVocabulary:
-    # The special tokens come first and push the ranks of the ordinary ones up; these two methods know by how much.
+    # Special tokens come first and shift the ranks of the ordinary ones; these two methods account for it.
     specials = tokenizer.num_special_tokens
     tokens = [tokenizer.id_to_piece(token).encode() for token in range(specials)]
     tokens += [tokenizer.id_to_byte_piece(token) for token in range(specials, tokenizer.n_words)]
@@ -89,13 +90,13 @@ def _from_sentencepiece(tokenizer: _SentencePiece) -> MistralVocabulary:
             spelt_bytes.add(token)  # the encoder takes the piece "A" for an A, never the byte 0x41
         else:
             tokens.append(piece.replace(_SPACE, " ").encode())
-    first = tokenizer.encode("a", bos=False, eos=False)[0]  # the model's own setting is not exposed; its work is
+    first = tokenizer.encode("a", bos=False, eos=False)[0]  # the setting is not exposed, but its effect is
     dummy_prefix = tokenizer.id_to_piece(first).startswith(_SPACE)
     return MistralVocabulary(_version(tokenizer), dummy_prefix, tokens, special, last=spelt_bytes)
 
 
-_tekken = Remembered(_from_tekken)
-_sentencepiece = Remembered(_from_sentencepiece)
+_tekken = WeakCache(_from_tekken)
+_sentencepiece = WeakCache(_from_sentencepiece)
 
 
 def adapt(tokenizer: object) -> Vocabulary | None:

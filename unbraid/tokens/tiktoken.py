@@ -1,11 +1,12 @@
-"""`tiktoken.Encoding` as a Vocabulary."""
+"""`tiktoken.Encoding` as a Vocabulary. Ordinary and special tokens are looked up alike, and kept once they are
+found."""
 
 from __future__ import annotations
 
 from typing import Protocol, cast
 
-from unbraid.core.vocabulary import Vocabulary
-from unbraid.tokens.weak_cache import OfTokenizer, Remembered
+from ..core.vocabulary import Vocabulary
+from .weak_cache import TokenizerView, WeakCache
 
 
 class _Encoding(Protocol):
@@ -17,15 +18,15 @@ class _Encoding(Protocol):
     def special_tokens_set(self) -> set[str]: ...
 
 
-def _nothing_yet(encoding: _Encoding) -> dict[int, bytes]:
+def _no_bytes(encoding: _Encoding) -> dict[int, bytes]:
     return {}
 
 
-_bytes_seen = Remembered(_nothing_yet)
+_bytes_seen = WeakCache(_no_bytes)
 
 
-class TiktokenVocabulary(OfTokenizer):
-    """Ordinary and special tokens alike; tiktoken has no dummy prefix and no Mistral version."""
+class TiktokenVocabulary(TokenizerView):
+    """A tiktoken vocabulary. It has no dummy prefix and no Mistral version."""
 
     version: int | None = None
     dummy_prefix: bool = False

@@ -1,4 +1,7 @@
-"""Work done once per tokenizer object, and forgotten with it."""
+"""A weak cache: work done once for each tokenizer object, and forgotten with it.
+
+Callers make a parser for each request from one long-lived tokenizer, so the second request must not pay again.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +12,35 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
-    """Calls `work_out` once for each tokenizer and keeps the answer while the tokenizer lives.
+class WeakCache(Generic[T]):
+    """Calls `compute` once for each tokenizer and keeps the result while the tokenizer lives.
 
-    Callers make a parser per request from one long-lived tokenizer, so the second request must not pay again.
-    The answer must not refer to the tokenizer: it would keep its own key alive, and neither would ever be freed.
+    The result must not refer to the tokenizer: it would keep its own key alive, and neither would ever be freed.
     """
 
-    def __init__(self, work_out: Callable[[Any], T]) -> None:
-        self._work_out = work_out
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
         self._kept: WeakKeyDictionary[Any, T] = WeakKeyDictionary()
 
     def __call__(self, tokenizer: Any) -> T:
         try:
             kept = self._kept.get(tokenizer)
-        except TypeError:  # it cannot be hashed or weakly referred to, so nothing can be kept for it
-            return self._work_out(tokenizer)
+        except TypeError:  # no hash or no weak reference: nothing can be kept for it
+            return self._compute(tokenizer)
         if kept is None:
-            kept = self._kept[tokenizer] = self._work_out(tokenizer)
+            kept = self._kept[tokenizer] = self._compute(tokenizer)
         return kept
 
 
-class OfTokenizer:
-    """A Vocabulary that is nothing but a view of its tokenizer: two views of one tokenizer are the same, so that what a
-    parser has worked out for one serves for the other."""
+class TokenizerView:
+    """Base of a Vocabulary that is only a view of its tokenizer. Two views of one tokenizer are equal, so that what is
+    cached for one serves the other."""
 
     def __init__(self, tokenizer: object) -> None:
         self._of = tokenizer
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OfTokenizer) and self._of is other._of
+        return isinstance(other, TokenizerView) and self._of is other._of
 
     def __hash__(self) -> int:
         return id(self._of)

@@ -24,7 +24,7 @@ from openai import OpenAI
 from unbraid.engines import EngineDown, Unsupported
 from unbraid.engines.base import Piece, PromptTooLong
 from unbraid.server.loading.service import load
-from unbraid.server.settings import Options
+from unbraid.server.settings import Settings
 from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.engines.vllm import VLLMWhisper
@@ -365,7 +365,7 @@ def test_the_endpoint_with_a_language_or_times(server: VLLMProcess) -> None:
 def test_our_server_before_it(server: VLLMProcess) -> None:
     """As `unbraid serve --transcription-engine vllm --transcription-url URL` makes it."""
     replay = str(ROOT / "examples" / "step-audio-2.jsonl")
-    options = Options(replay=replay, format="hermes", transcription_engine="vllm", transcription_url=(server.url,))
+    options = Settings(replay=replay, format="hermes", transcription_engine="vllm", transcription_url=(server.url,))
     with serving(asyncio.run(load(options))) as front:
         client = OpenAI(base_url=f"{front.url}/v1", api_key="any", max_retries=0, timeout=60)
         file = ("a.wav", recording("en", "jfk").path.read_bytes())

@@ -14,7 +14,7 @@ import pytest
 from unbraid import UnbraidError
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob, Unsupported
 from unbraid.models import ModelError
-from unbraid.models.registries import Package
+from unbraid.models.packages import Package
 from unbraid.speech.adapters import Adapter, BadWish, TranscriptionOptions, adapter_for
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.decoding.alignment import Attention

@@ -1,11 +1,8 @@
-"""`python -m unbraid.plugins.sglang serve …`: SGLang's own command, with unbraid's detectors in it."""
+"""`python -m unbraid.plugins.sglang serve …`: the command `sglang`, with unbraid's detectors."""
 
 from __future__ import annotations
 
-from unbraid.plugins import sglang
+import runpy
 
 if __name__ == "__main__":
-    sglang.main()
-elif __name__ == "__mp_main__":
-    # A process that SGLang has started: it begins with what the first one was started with.
-    sglang.install()
+    runpy.run_module("unbraid.plugins.sglang.command", run_name="__main__", alter_sys=True)

@@ -1,8 +1,8 @@
-"""SGLang's detectors, parsing as unbraid does. This module needs SGLang; `sglang.install` imports it.
+"""SGLang's detectors with unbraid's parsing. This module imports SGLang; `install` imports this module.
 
-A detector is one of SGLang's classes with its parsing replaced. What else the class knows of the model (grammars that
-constrain the output, whether requests reason by default) stays as it is. Where SGLang has no class for a format,
-`_OwnTools` or `_OwnReasoning` takes its place.
+A detector is one of SGLang's classes with its parsing replaced by a mixin (`_ToolParsing`, `_ReasoningParsing`). What
+else the class knows about its model, such as grammars or whether requests reason by default, stays. For a format
+without a class in SGLang, `_OwnTools` or `_OwnReasoning` is the base.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from sglang.srt.function_call.function_call_parser import FunctionCallParser
 from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector, ReasoningParser
 from sglang.srt.parser.reasoning_parser import StreamingParseResult as ReasoningResult
 
-import unbraid
-from unbraid.core.grammar import Format
-from unbraid.core.tools import Tools
-from unbraid.errors import UnbraidError, UnknownFormat
-from unbraid.parsing import UnknownTools
-
-from .streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+from ...constraints import constraint
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...errors import UnbraidError, UnknownFormat
+from ...formats import all_formats, compose, find
+from ...parsing import UnknownTools, parse
+from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "unbraid-"
 STEP_AUDIO_2 = "step-audio-2"
 HAS_TAGS = hasattr(StructuralTag, "model_validate")
-"""Whether xgrammar is there, which SGLang can do without."""
+"""Whether xgrammar is installed. SGLang works without it."""
 
 
 class _ToolParsing:
-    """What SGLang asks of a detector of calls. Each request has one of its own."""
+    """The parsing of a tool-call detector. SGLang makes one for each request."""
 
     format: ClassVar[Format]
-    """Calls alone: all else is text, with its markers."""
+    """Calls only: everything else is text, with its markers."""
 
     def __init__(self) -> None:
         self._stream: ToolStream | None = None
@@ -48,22 +48,24 @@ class _ToolParsing:
         super().__init__()
 
     def has_tool_call(self, text: str) -> bool:
-        """Whether there is anything to be taken out of the text: calls, or markers around its content. Where there is
-        not, SGLang leaves the text of a whole reply as it is."""
-        found = unbraid.parse(self.format, text)
+        """Whether there is anything to take out of the text: calls, or markers around its content. If not, SGLang
+        leaves a whole reply as it is."""
+        found = parse(self.format, text)
         return bool(found.tool_calls) or found.content != text
 
     @classmethod
     def parses_without_tools(cls) -> bool:
-        """Where content has markers of its own, it has them in every reply."""
+        """True if content has markers of its own: they are in every reply."""
         theirs: Any = super()
         return cls.format.headers is not None or cls.format.answer is not None or bool(theirs.parses_without_tools())
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
-        """A whole output. A call that is not complete is text: nobody has seen it begin."""
+        """A whole output. An incomplete call is text: no client has seen it begin."""
         known, unknown = known_tools(tools), _unknown_tools()
-        message = unbraid.parse(self.format, text, tools=known, unknown_tools=unknown).settled()
-        places = {tool.function.name: at for at, tool in enumerate(tools)}  # not of the calls: SGLang has it so
+        message = parse(self.format, text, tools=known, unknown_tools=unknown).settled()
+        places = {
+            tool.function.name: at for at, tool in enumerate(tools)
+        }  # SGLang counts the tools here, not the calls
         calls = [
             ToolCallItem(tool_index=places.get(call.name, -1), name=call.name, parameters=call.arguments)
             for call in message.tool_calls
@@ -88,8 +90,8 @@ class _ToolParsing:
         items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
         return StreamingParseResult(normal_text=content, calls=items)
 
-    # The server compares these when a stream ends, and sends what the first has and the second lacks: nothing. They are
-    # put together when they are asked for, since that is at the end.
+    # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
+    # are computed when asked for, which is once, at the end.
 
     @property
     def prev_tool_call_arr(self) -> list[dict[str, Any]]:
@@ -97,7 +99,7 @@ class _ToolParsing:
 
     @prev_tool_call_arr.setter
     def prev_tool_call_arr(self, value: object) -> None:
-        """SGLang's class begins with an empty list, and so do we."""
+        """Ignored: SGLang's class assigns an empty list at first."""
 
     @property
     def streamed_args_for_tool(self) -> list[str]:
@@ -109,7 +111,7 @@ class _ToolParsing:
 
     @property
     def incomplete_tool_call_indices(self) -> set[int]:
-        """With one of these, the output does not end for the sake of its calls."""
+        """With an incomplete call, the finish reason is not `tool_calls`."""
         return {at for at, call in enumerate(self._calls) if call.complete is False}
 
     @property
@@ -122,16 +124,16 @@ def _unknown_tools() -> UnknownTools:
 
 
 class _ReasoningParsing:
-    """What SGLang asks of a detector of reasoning. Each request has one of its own."""
+    """The parsing of a reasoning detector. SGLang makes one for each request."""
 
     format: ClassVar[Format]
-    """Reasoning, and calls where there are some: all else is text, with its markers."""
+    """Reasoning, and calls if the family has them: everything else is text, with its markers."""
     greedy: ClassVar[bool] = True
-    """Whether SGLang's guess that the prompt has opened the reasoning is followed."""
+    """Whether to follow SGLang's guess that the prompt has opened the reasoning."""
 
     def __init__(self, **options: Any) -> None:
-        """What SGLang says goes to its own class, which has defaults of its own and knows what they mean for its model:
-        `deepseek-r1` always reasons, whatever the guess."""
+        """SGLang's options go to its own class, which knows the defaults of its model: `deepseek-r1` always reasons,
+        whatever the guess."""
         begin: Any = super().__init__
         begin(**options)
         state: Any = self
@@ -180,22 +182,22 @@ class _ReasoningParsing:
 
 
 def _left_open(format: Format, text: str, otherwise: bool) -> bool:
-    """Whether the beginning of an answer, which the model is to go on with, leaves the reasoning open."""
+    """Whether a prefill leaves the reasoning open."""
     assert format.reasoning is not None
     opened, closed = text.rfind(format.reasoning.open.strip()), text.rfind(format.reasoning.close.strip())
     return otherwise if opened == closed else opened > closed
 
 
-# --- Where SGLang has no class -------------------------------------------------------------------------------------
+# For formats without a class in SGLang
 
 
 class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
-    """What else a detector of calls has to know."""
+    """The base of a tool-call detector: constraints."""
 
     format: ClassVar[Format]
 
     def supports_structural_tag(self) -> bool:
-        """Without xgrammar, SGLang asks for calls as plain JSON, and reads them itself."""
+        """Without xgrammar, SGLang asks for calls as plain JSON and reads them itself."""
         return HAS_TAGS
 
     def get_structural_tag(
@@ -205,7 +207,7 @@ class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
         thinking_mode: bool = False,
         parallel_tool_calls: bool = True,
     ) -> Any:
-        """What the model may write. The reasoning before it is the affair of the reasoning parser."""
+        """The constraint, without the reasoning before it, which SGLang leaves to the reasoning parser."""
         if not HAS_TAGS or not tools:
             return None
         known = known_tools(tools)
@@ -219,25 +221,32 @@ class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
         return StructuralTag.model_validate(tag)
 
     def _tag(self, tools: Tools, tool_choice: str | Mapping[str, Any], parallel_tool_calls: bool) -> dict[str, Any]:
-        made = unbraid.constraint(
-            self.format, tools=tools, tool_choice=tool_choice, parallel_tool_calls=parallel_tool_calls
+        made = constraint(
+            self.format,
+            tools=tools,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+            reasoning=None,
+            response_format=None,
+            vocabulary=None,
+            prompt=None,
         )
         return made.to_structural_tag()
 
     def structure_info(self) -> Any:
-        """SGLang asks this only of detectors that have no structural tag."""
+        """SGLang calls this only on detectors without structural tags."""
         raise NotImplementedError(f"{self.format.name}: see get_structural_tag")
 
 
 class _OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
-    """What else a detector of reasoning has to know."""
+    """The base of a reasoning detector: markers and defaults."""
 
     format: ClassVar[Format]
 
     def __init__(self, **options: Any) -> None:
         assert self.format.reasoning is not None
         tags = self.format.reasoning
-        # Unless the prompt always opens the reasoning, a request has to ask for it: the model may as well not reason.
+        # Unless the prompt always opens the reasoning, a request must ask for it.
         default = "always" if self.format.prompt else "explicit_thinking"
         super().__init__(tags.open.strip(), tags.close.strip(), reasoning_default=default, **options)
 
@@ -245,28 +254,28 @@ class _OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
 class StepAudio2Detector(_ToolParsing, _OwnTools):
     """Calls of Step-Audio 2."""
 
-    format = unbraid.compose(tools=STEP_AUDIO_2)
+    format = compose(tools=STEP_AUDIO_2)
 
 
 class StepAudio2ReasoningDetector(_ReasoningParsing, _OwnReasoning):
     """Reasoning of Step-Audio 2: without `<think>` there is none."""
 
-    format = unbraid.compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2)
+    format = compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2)
     greedy = False
 
 
-# --- All formats ---------------------------------------------------------------------------------------------------
+# Registration
 
 
 class Installed(NamedTuple):
-    """The names that are ours now."""
+    """The names that were registered."""
 
     tool_call_parsers: list[str]
     reasoning_parsers: list[str]
 
 
 def register(replace: bool) -> Installed:
-    """Make SGLang know our detectors; with `replace`, in the place of its own as well."""
+    """Register our detectors with SGLang; with `replace`, also under the names of its own."""
     tools: dict[str, type] = FunctionCallParser.ToolCallParserEnum
     reasoning: dict[str, type] = ReasoningParser.DetectorMap
     our_tools = _detectors(tools, _ToolParsing, _OwnTools, replace) | {"step_audio_2": StepAudio2Detector}
@@ -278,12 +287,12 @@ def register(replace: bool) -> Installed:
 
 
 def _detectors(registry: Mapping[str, type], parsing: type, own: type, replace: bool) -> dict[str, type]:
-    """Our detectors of one kind, by their names."""
+    """Our detectors of one kind, by name."""
     originals = {name: _original(detector, parsing) for name, detector in registry.items()}
     theirs = {name: detector for name, detector in originals.items() if not _asks_the_tokenizer(detector)}
     known = {name: format for name in theirs if (format := _known(name, parsing)) is not None}
     made: dict[str, type] = {}
-    for format in unbraid.all_formats():
+    for format in all_formats():
         if _has(format, parsing):
             base = next((theirs[name] for name, other in known.items() if other is format), own)
             made[f"{PREFIX}{format.name}".lower()] = _detector(format, parsing, base)
@@ -298,25 +307,25 @@ def _detector(format: Format, parsing: type, base: type) -> type:
     parts = {"tools": format.name if format.tools is not None else None}
     if parsing is _ReasoningParsing:
         parts["reasoning"] = format.name
-    # A model that speaks reasons only where it says so: a wrong guess would make all that it says reasoning.
-    fields = {"format": unbraid.compose(**parts), "greedy": format.speech is None, "__module__": __name__}
+    # For a model that speaks, a wrong guess would turn all of its speech into reasoning.
+    fields = {"format": compose(**parts), "greedy": format.speech is None, "__module__": __name__}
     return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
 
 
 def _original(detector: type, parsing: type) -> type:
-    """SGLang's own class, where we have put ours in its place."""
+    """SGLang's own class, also if ours has replaced it."""
     return detector.__bases__[1] if issubclass(detector, parsing) else detector
 
 
 def _asks_the_tokenizer(detector: type) -> bool:
-    """Whether what SGLang's class reads depends on the tokenizer (`hunyuan`: two generations, and tags with suffixes;
-    `beam`: a response template, with which the server does much more). One format cannot take the place of that."""
+    """Whether SGLang's class depends on the tokenizer (`hunyuan` has two generations of tags; `beam` has a response
+    template, which the server uses as well). One format cannot replace that."""
     return "tokenizer" in inspect.signature(detector).parameters
 
 
 def _known(name: str, parsing: type) -> Format | None:
     try:
-        format = unbraid.find(name)
+        format = find(name)
     except UnknownFormat:
         return None
     return format if _has(format, parsing) else None

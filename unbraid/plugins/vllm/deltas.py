@@ -1,4 +1,4 @@
-"""What was read, as vLLM sends it on."""
+"""Events as vLLM's `DeltaMessage`, the unit that its server sends to clients."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ...core.grammar import Format
 
 
 def as_delta(events: Iterable[Event], format: Format) -> Any:
-    """The events as one of vLLM's `DeltaMessage`s; None where they say nothing.
+    """The events as one `DeltaMessage`; None if there is nothing to send.
 
-    vLLM's messages have no place for speech. It stays in the content as the model wrote it, and `unbraid.parse` finds
-    it there.
+    vLLM's messages have no field for speech. It stays in the content as the model wrote it, where `unbraid.parse` finds
+    it.
     """
     content: list[str] = []
     reasoning: list[str] = []

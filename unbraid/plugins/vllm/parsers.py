@@ -1,7 +1,8 @@
-"""Every format as a `ToolParser` and as a `ReasoningParser` of vLLM. Checked against vLLM 0.32.
+"""Each format as a `ToolParser` and a `ReasoningParser` of vLLM, and their registration.
 
-vLLM makes one of each for a response, and one parser of the two: `vllm_whole` is that one, where both are ours. Beside
-the parsers of others these here do the work themselves, on text, for that is what is passed from one to the other.
+vLLM makes one of each for a response. If both are ours, a `CombinedParser` replaces them and these classes only carry
+the format. Beside a parser of vLLM's own they do the work themselves, on text, since text is what vLLM passes from one
+to the other. What vLLM asks of them is listed in `hooks`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...formats import all_formats
+from .combined_parser import install_combined_parser
 from .deltas import as_delta
-from .reading import PROMPT_END, Reading, program_of, start_of_output, vocabulary_of
-from .reasoning import DecodedTokens, ReasoningMarks, ReasoningTokens, UpToContent
-from .requests import constrain, show_markers, tools_of
-from .whole import read_once
+from .reasoning_text import ReasoningPrefix
+from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
+from .request_constraints import constrain, show_markers, tools_of
+from .response_reader import PROMPT_END, ResponseReader, program_of, start_of_output, vocabulary_of
 
-START = 16
-"""As many tokens of the output as show that it does not begin with reasoning."""
+_OUTPUT_START = 16
+"""Tokens of the output that show whether it begins with reasoning."""
 
 
 class UnbraidToolParser(ToolParser):  # type: ignore[misc]
@@ -37,16 +39,17 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
 
     format: Format
     supports_required_and_named = False
-    """Such calls are written as the model writes all calls, and not as the JSON that vLLM would look for."""
+    """False: required and named calls are in the model's own notation, not in the plain JSON that vLLM would look
+    for."""
     engine_based_streaming = True
-    """Deltas will do, and the end is to be told: `finish_streaming`."""
+    """True: vLLM passes deltas and calls `finish_streaming` at the end."""
     skip_reasoning_parsing = False
-    """Set by vLLM where there is no reasoning parser. Then nobody has read the output before, and ids are all there."""
+    """vLLM sets it if there is no reasoning parser. Then the ids are complete and can be parsed."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
         super().__init__(tokenizer, tools)
-        program_of(self.format, vocabulary_of(tokenizer))  # what is missing is said when the server starts
-        self._reading: Reading | None = None
+        program_of(self.format, vocabulary_of(tokenizer))  # raises at server start if tokens are missing
+        self._reader: ResponseReader | None = None
         self._fragments: list[str] = []
 
     def adjust_request(self, request: Any) -> Any:
@@ -55,7 +58,7 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
-        said = as_delta(self._read(request, whole=True).whole(model_output, ()), self.format)
+        said = as_delta(self._new_reader(request, whole=True).whole(model_output, ()), self.format)
         calls = [
             ToolCall(id=call.id, function=FunctionCall(name=call.function.name, arguments=call.function.arguments))
             for call in (said.tool_calls if said else ())
@@ -74,17 +77,17 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         delta_token_ids: Sequence[int],
         request: Any,
     ) -> Any:
-        if self._reading is None:
-            self._reading = self._read(request)
-        return self._told(self._reading.feed(delta_text, delta_token_ids, False))
+        if self._reader is None:
+            self._reader = self._new_reader(request)
+        return self._delta(self._reader.feed(delta_text, delta_token_ids, False))
 
     def finish_streaming(self) -> Any:
-        """The output is over: what was held back."""
-        reading, self._reading = self._reading, None
-        return None if reading is None else self._told(reading.feed("", (), True))
+        """What was held back, at the end of the output."""
+        reader, self._reader = self._reader, None
+        return None if reader is None else self._delta(reader.feed("", (), True))
 
-    def _read(self, request: Any, whole: bool = False) -> Reading:
-        return Reading(
+    def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        return ResponseReader(
             self.format,
             self.model_tokenizer,
             request,
@@ -94,8 +97,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
             whole=whole,
         )
 
-    def _told(self, events: list[Event]) -> Any:
-        """The events as a delta; and noted where vLLM looks for arguments that were not sent."""
+    def _delta(self, events: list[Event]) -> Any:
+        """The events as a delta. Calls are also noted where vLLM looks for arguments that were not sent."""
         for event in events:
             match event:
                 case ToolCallStart(index, _, name):
@@ -112,8 +115,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
 
 
 class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
-    """The reasoning of one response, up to its first words of content. These, and all that follows, are left to the
-    tool parser as the model wrote them."""
+    """The reasoning of one response, up to the first words of content. The rest goes to the tool parser as the model
+    wrote it."""
 
     format: Format
     engine_based_streaming = True
@@ -122,55 +125,55 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         super().__init__(tokenizer, *args, **kwargs)
         vocabulary = vocabulary_of(tokenizer)
         program_of(self.format, vocabulary)
-        self._marks = ReasoningMarks(self.format, vocabulary or DecodedTokens(tokenizer))
-        self._tokens: ReasoningTokens | None = None
-        self._stream: UpToContent | None = None
+        self._markers = ReasoningMarkers(self.format, vocabulary or DecodedTokens(tokenizer))
+        self._counter: ReasoningCounter | None = None
+        self._prefix: ReasoningPrefix | None = None
         self._prompt: str | None = None
         self._output_begins: int | None = None
 
     @property
     def reasoning_start_str(self) -> str:
-        return self._marks.open
+        return self._markers.open
 
     @property
     def reasoning_end_str(self) -> str:
-        return self._marks.close
+        return self._markers.close
 
     def adjust_request(self, request: Any) -> Any:
         show_markers(request, self.format, self.model_tokenizer)
         return request
 
-    # --- Ids -------------------------------------------------------------------------------------------------------
+    # Token ids
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
-        """Whether a prompt, or an output, closes the reasoning of its turn."""
-        return self._marks.last(input_ids)[0] == "close"
+        """Whether a prompt or an output closes the reasoning of its turn."""
+        return self._markers.last(input_ids)[0] == "close"
 
     def is_reasoning_end_streaming(self, input_ids: Sequence[int], delta_ids: Iterable[int]) -> bool:
-        """Whether the reasoning is over with `delta_ids`, the last of the ids; also where the model leaves it out."""
+        """Whether the reasoning ends with `delta_ids`, the last of the ids; also if the model did not reason at all."""
         new = len(list(delta_ids))
-        if self._marks.closes(input_ids, new):
+        if self._markers.closes(input_ids, new):
             return True
         if self._output_begins is None:
             self._output_begins = len(input_ids) - new
-        output = input_ids[self._output_begins : self._output_begins + START]
-        if len(input_ids) > self._output_begins + START or not self._marks.begins_otherwise(output):
+        output = input_ids[self._output_begins : self._output_begins + _OUTPUT_START]
+        if len(input_ids) > self._output_begins + _OUTPUT_START or not self._markers.begins_otherwise(output):
             return False
-        return self._marks.last(input_ids[: self._output_begins])[0] != "open"
+        return self._markers.last(input_ids[: self._output_begins])[0] != "open"
 
     def extract_content_ids(self, input_ids: list[int]) -> list[int]:
-        mark, after = self._marks.last(input_ids)
-        if mark == "open" or (mark is None and self.format.prompt):
+        marker, after = self._markers.last(input_ids)
+        if marker == "open" or (marker is None and self.format.prompt):
             return []
         return input_ids[after:]
 
     def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         vocabulary = vocabulary_of(self.model_tokenizer)
-        if self._tokens is None and vocabulary is not None:
-            self._tokens = ReasoningTokens(self.format, vocabulary, self._prompt)
-        return 0 if self._tokens is None else self._tokens.count(token_ids)
+        if self._counter is None and vocabulary is not None:
+            self._counter = ReasoningCounter(self.format, vocabulary, self._prompt)
+        return 0 if self._counter is None else self._counter.count(token_ids)
 
-    # --- Text ------------------------------------------------------------------------------------------------------
+    # Text
 
     def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
         start = start_of_output(prompt_token_ids, self.format, self.model_tokenizer)
@@ -179,12 +182,12 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         self._prompt = start
 
     def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
-        """There is no prompt here: that it has opened the reasoning shows where that is closed."""
-        closed, opened = model_output.find(self._marks.close), model_output.find(self._marks.open)
-        prompt = self._marks.open if closed >= 0 and not 0 <= opened < closed else self._prompt
-        stream = UpToContent(self.format, prompt)
-        reasoning, content = stream.feed(model_output)
-        more, rest = stream.finish()
+        """vLLM passes no prompt here. If the reasoning is closed but not opened, the prompt has opened it."""
+        closed, opened = model_output.find(self._markers.close), model_output.find(self._markers.open)
+        prompt = self._markers.open if closed >= 0 and not 0 <= opened < closed else self._prompt
+        prefix = ReasoningPrefix(self.format, prompt)
+        reasoning, content = prefix.feed(model_output)
+        more, rest = prefix.finish()
         return (reasoning + more) or None, (content + rest) or None
 
     def extract_reasoning_streaming(
@@ -196,16 +199,16 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
     ) -> Any:
-        if self._stream is None:
-            self._stream = UpToContent(self.format, self._prompt)
-        return _delta(*self._stream.feed(delta_text))
+        if self._prefix is None:
+            self._prefix = ReasoningPrefix(self.format, self._prompt)
+        return _delta(*self._prefix.feed(delta_text))
 
     def has_engine_confirmed_reasoning_end(self) -> bool:
-        return self._stream is not None and self._stream.over
+        return self._prefix is not None and self._prefix.over
 
     def finish_streaming(self) -> Any:
-        """The output is over, or the rest of it is content."""
-        return None if self._stream is None else _delta(*self._stream.finish())
+        """What was held back, at the end of the output or of the reasoning."""
+        return None if self._prefix is None else _delta(*self._prefix.finish())
 
 
 def _delta(reasoning: str, content: str) -> Any:
@@ -215,19 +218,19 @@ def _delta(reasoning: str, content: str) -> Any:
 
 @cache
 def tool_parser(format: Format) -> Any:
-    """The class for one format; always the same one."""
+    """The class for one format."""
     return type(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format})
 
 
 @cache
 def reasoning_parser(format: Format) -> Any:
-    """The class for one format; always the same one."""
+    """The class for one format."""
     return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format})
 
 
 def register() -> None:
-    """Make all formats known to vLLM, as `unbraid-<name>`, under each of their names."""
-    read_once()
+    """Register all formats with vLLM, as `unbraid-<name>` for each of their names."""
+    install_combined_parser()
     for format, aliases in all_formats().items():
         names = [f"unbraid-{name}" for name in (format.name, *aliases)]
         if format.tools is not None:

@@ -1,5 +1,5 @@
-"""The file that a vLLM is told to load where unbraid is not installed: `--tool-parser-plugin
-unbraid/plugins/vllm/plugin.py`, and `--reasoning-parser-plugin` likewise. Loading it makes the formats known.
+"""The file to give to vLLM if unbraid is not installed: `--tool-parser-plugin unbraid/plugins/vllm/plugin.py`, and
+`--reasoning-parser-plugin` likewise. Loading it registers the formats.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def _register() -> None:
-    """By the package that this file belongs to, which need not be on the path."""
+    """Register through the package that this file belongs to, which need not be on the path."""
     root = str(Path(__file__).resolve().parents[3])
     sys.path.insert(0, root)
     try:

@@ -10,10 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ... import __version__
-from ...speech.outputs import SHAPES
 from ..http import json_response
 from ..service import Service
-from .bodies import ChatRequest, CompletionRequest, ParseRequest, TokenizeRequest
+from .chat import ChatRequest
+from .completions import CompletionRequest
+from .parse import ParseRequest
+from .tokenize import TokenizeRequest
 
 _POSTS = {
     "/v1/chat/completions": ("Answer a conversation", ChatRequest),
@@ -34,7 +36,7 @@ _FORM = {
         "language": {"type": "string"},
         "languages": {"type": "array", "items": {"type": "string"}},
         "prompt": {"type": "string"},
-        "response_format": {"enum": list(SHAPES)},
+        "response_format": {"enum": ["json", "text", "verbose_json", "srt", "vtt"]},
         "temperature": {"type": "number", "minimum": 0, "maximum": 1},
         "timestamp_granularities[]": {"type": "array", "items": {"enum": ["segment", "word"]}},
         "beam_size": {"type": "integer", "minimum": 1},

@@ -11,8 +11,8 @@ from ...speech.outputs import shaped, usage
 from ...speech.transcriber import PrefixMissing
 from ...speech.transcript import Delta, Transcript, TranscriptEvent
 from ..http import json_response
-from .replies import Head, frame
-from .streams import error_frame
+from .replies import Head
+from .sse import error_frame, frame
 from .transcription_requests import Asked
 
 _KINDS = {"srt": "application/x-subrip", "vtt": "text/vtt"}

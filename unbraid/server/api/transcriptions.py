@@ -16,7 +16,7 @@ from ...speech.transcript import Delta, Transcript, TranscriptEvent
 from ..errors import ApiError
 from ..http import while_connected
 from ..service import Service
-from .streams import stream
+from .sse import stream
 from .transcription_replies import parts_of, whole_reply
 from .transcription_requests import Asked, read_request
 

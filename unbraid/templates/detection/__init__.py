@@ -1,10 +1,14 @@
-"""Which format a chat template speaks, found by trying it: what it writes for turns of an assistant is read by the
-formats, and the one that gets them back is the template's. Where none does, one is derived from what it writes.
+"""Format detection: which format a chat template writes, found by rendering it.
+
+Probe turns of an assistant are rendered (`probes`, `evidence`), and every registered format parses the result
+(`matching`, `ranking`). The format that gets the turns back is the template's. If none does, one is derived from the
+rendered text (`derivation`); if the template shows no calls, its markers give a hint (`marker_hints`). `verdict`
+decides.
 
     detection = unbraid.detect(Path("path/to/model"))
     detection.format, detection.verified, detection.reasons
 
-Templates are rendered as prompts are (`unbraid.prompts`), in a sandbox, with limits on time and size.
+Templates are rendered as prompts are, in the sandbox, with tighter limits.
 """
 
 from __future__ import annotations
@@ -13,18 +17,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import ChatTemplate
-from .detecting import detect_in
+from ..template import ChatTemplate
 from .errors import DetectionError
-from .inputs import Given, read_given
+from .inputs import DetectionInput, read_input
 from .result import Detection, How
+from .verdict import detect_in
 
 
 def detect(
     template: str | ChatTemplate | Path | Mapping[str, Any], *, bos_token: str = "", eos_token: str = ""
 ) -> Detection:
     """See `unbraid.detect`."""
-    return detect_in(read_given(template, bos_token, eos_token))
+    return detect_in(read_input(template, bos_token, eos_token))
 
 
-__all__ = ["Detection", "DetectionError", "Given", "How", "detect", "detect_in"]
+__all__ = ["Detection", "DetectionError", "DetectionInput", "How", "detect", "detect_in"]

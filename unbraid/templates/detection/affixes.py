@@ -1,4 +1,8 @@
-"""Texts compared piece by piece: a tag or a word is shared as a whole, or not at all."""
+"""Common prefixes and suffixes of texts, at the boundaries of tags and words.
+
+`<tool_call>` and `<tool_calls>` share ten characters, but no tag. So texts are compared in pieces: a tag, a word or a
+single other character is shared as a whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ tags = _tag.findall
 """The tags in a text."""
 
 
-def cuts(text: str, begin: int, end: int) -> set[int]:
-    """The places between two positions where a text may be cut."""
+def boundaries(text: str, begin: int, end: int) -> set[int]:
+    """The positions between `begin` and `end` at which a piece of the text ends."""
     found = {begin}
     for piece in _pieces(text, begin):
         if piece.end() > end:
@@ -21,7 +25,7 @@ def cuts(text: str, begin: int, end: int) -> set[int]:
 
 
 def shared_length(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common prefix of two texts, in characters."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -30,21 +34,21 @@ def shared_length(one: str, other: str) -> int:
 
 
 def shared_start(*texts: str) -> str:
-    """What all texts begin with."""
+    """The common prefix of all texts, in whole pieces."""
     most = min(shared_length(texts[0], text) for text in texts)
-    return texts[0][: max(set.intersection(*(cuts(text, 0, most) for text in texts)))]
+    return texts[0][: max(set.intersection(*(boundaries(text, 0, most) for text in texts)))]
 
 
 def shared_end(*texts: str) -> str:
-    """What all texts end with."""
+    """The common suffix of all texts, in whole pieces."""
     most = min(shared_length(texts[0][::-1], text[::-1]) for text in texts)
-    sizes = [{len(text) - at for at in cuts(text, 0, len(text))} for text in texts]
+    sizes = [{len(text) - at for at in boundaries(text, 0, len(text))} for text in texts]
     size = max(size for size in set.intersection(*sizes) if size <= most)
     return texts[0][len(texts[0]) - size :]
 
 
 def first_tag(text: str) -> str:
-    """The tag that a text begins with, and the whitespace around it."""
+    """The tag at the beginning of a text, with the whitespace around it; empty if there is none."""
     begin = len(text) - len(text.lstrip())
     found = _tag.match(text, begin)
     if found is None:
@@ -54,7 +58,7 @@ def first_tag(text: str) -> str:
 
 
 def last_tag(text: str) -> str:
-    """The tag that a text ends with, and the whitespace around it."""
+    """The tag at the end of a text, with the whitespace around it; empty if there is none."""
     kept = text.rstrip()
     for found in _tag.finditer(kept, max(0, len(kept) - 200)):
         if found.end() == len(kept):
@@ -62,7 +66,7 @@ def last_tag(text: str) -> str:
     return ""
 
 
-def first_mark(text: str) -> str:
-    """The tag or the word that a text begins with, without the whitespace."""
+def first_tag_or_word(text: str) -> str:
+    """The tag or word at the beginning of a text, without whitespace."""
     tag = first_tag(text).strip()
     return tag or next(iter(text.split()), "")

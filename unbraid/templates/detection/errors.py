@@ -1,4 +1,4 @@
-"""What can go wrong with a detection, besides finding nothing."""
+"""The error of a detection. To find nothing is no error: see `Detection`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ...errors import UnbraidError
 
 
 class DetectionError(UnbraidError):
-    """A template, or a response template, that nothing can be said about; the error says why."""
+    """The template or response_template cannot be judged; the error says why."""

@@ -1,4 +1,4 @@
-"""What a detection is given: a template, a model's folder, a file, or a tokenizer's configuration."""
+"""Inputs of a detection: a template's text, a model's folder, a file, or a tokenizer's configuration."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from ...models.gguf import Gguf
-from .. import ChatTemplate, TemplateNotFound, from_config, from_source, load_config, load_templates
+from ..errors import TemplateNotFound
+from ..sources import from_config, from_source, load_config, load_templates
+from ..template import ChatTemplate
 from .errors import DetectionError
 
 _LONGEST_PATH = 1_000
 
 
 @dataclass(frozen=True)
-class Given:
-    """What there is to go by."""
+class DetectionInput:
+    """Everything that is known about a model's format."""
 
     templates: Mapping[str, ChatTemplate] = field(default_factory=dict)
     response_template: object = None
     eos_token: str = ""
 
 
-def read_given(given: object, bos_token: str = "", eos_token: str = "") -> Given:
-    """Raises `DetectionError` or `TemplateNotFound` for what holds no template."""
+def read_input(given: object, bos_token: str = "", eos_token: str = "") -> DetectionInput:
+    """Find the templates in whatever was given. Raises `DetectionError` or `TemplateNotFound` if there are none."""
     if isinstance(given, ChatTemplate):
-        return Given({"default": given})
+        return DetectionInput({"default": given})
     if isinstance(given, str):
         if given.strip() and "{" not in given and len(given) < _LONGEST_PATH and Path(given).exists():
             raise DetectionError(
                 f"{given!r} is a path: give it as Path({given!r}); text is taken for the template itself"
             )
         tokens = {"bos_token": bos_token, "eos_token": eos_token}
-        return Given({"default": from_source(given, tokens)}, None, eos_token)
+        return DetectionInput({"default": from_source(given, tokens)}, None, eos_token)
     if isinstance(given, Path):
         return _from_path(given)
     if isinstance(given, Mapping):
         if given and all(isinstance(value, ChatTemplate) for value in given.values()):
-            return Given(given)
+            return DetectionInput(given)
         return _from_config(given)
     raise DetectionError(
         f"detect takes a template's text, a ChatTemplate, a Path or a tokenizer's configuration, not "
@@ -46,7 +48,7 @@ def read_given(given: object, bos_token: str = "", eos_token: str = "") -> Given
     )
 
 
-def _from_path(path: Path) -> Given:
+def _from_path(path: Path) -> DetectionInput:
     if path.suffix == ".gguf":
         return _from_gguf(path)
     config_file = path / "tokenizer_config.json" if path.is_dir() else path
@@ -61,18 +63,18 @@ def _from_path(path: Path) -> Given:
         if stated is None:
             raise
         templates = {}
-    return Given(templates, stated, _token(config.get("eos_token")))
+    return DetectionInput(templates, stated, _token(config.get("eos_token")))
 
 
-def _from_config(config: Mapping[str, Any]) -> Given:
+def _from_config(config: Mapping[str, Any]) -> DetectionInput:
     stated = config.get("response_template")
     templates = from_config(config)
     if not templates and stated is None:
         raise TemplateNotFound("the tokenizer's configuration holds neither a chat_template nor a response_template")
-    return Given(templates, stated, _token(config.get("eos_token")))
+    return DetectionInput(templates, stated, _token(config.get("eos_token")))
 
 
-def _from_gguf(path: Path) -> Given:
+def _from_gguf(path: Path) -> DetectionInput:
     header = Gguf(path)
     if header.chat_template is None:
         raise TemplateNotFound(f"{path} holds no chat template")
@@ -83,7 +85,9 @@ def _from_gguf(path: Path) -> Given:
         return str(spelled[number]) if isinstance(number, int) and number < len(spelled) else ""
 
     tokens = {"bos_token": token("bos"), "eos_token": token("eos")}
-    return Given({"default": from_source(header.chat_template, tokens, f"the template of {path}")}, None, token("eos"))
+    return DetectionInput(
+        {"default": from_source(header.chat_template, tokens, f"the template of {path}")}, None, token("eos")
+    )
 
 
 def _token(value: object) -> str:

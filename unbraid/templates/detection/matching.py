@@ -1,4 +1,9 @@
-"""How well a format reads what a template writes."""
+"""Matching: how well a format parses what a template renders.
+
+Each rendered probe is parsed with the format and compared with the probe. A difference is either a loss (something did
+not come back) or a remark (something came back in another form). A template does not say where a turn ends, so several
+ends are tried and the best result counts.
+"""
 
 from __future__ import annotations
 
@@ -15,90 +20,91 @@ from ...errors import UnbraidError
 from ...formats import all_formats
 from ...parsing import Parser
 from .affixes import tags
-from .evidence import Evidence, Shown
-from .probes import THREE_CALLS, TOOLS, USER, Turn
+from .evidence import Evidence, RenderedTurn
+from .probes import THREE_CALLS, TOOLS, USER, ProbeTurn
 
 _TOOLS = Tools(TOOLS)
-_PROMPT = 500
-"""How much of a prompt's end matters."""
+_PROMPT_END = 500
+"""How many characters of a prompt's end the parser is given."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What became of one turn."""
+class TurnResult:
+    """What a format made of one rendered probe."""
 
-    shown: Shown
+    rendered: RenderedTurn
     lost: tuple[str, ...]
-    """What did not come back."""
-    blurred: tuple[str, ...]
-    """What is not as it should be, but lost nothing."""
+    """The parts that did not come back."""
+    remarks: tuple[str, ...]
+    """Differences that lose nothing, and diagnostics of the parser."""
     exact: bool
-    """Whether the format writes the turn just as the template does."""
+    """Whether the format renders the turn exactly as the template does."""
     with_ids: bool
-    """Whether the ids came back, where there are any. Some stand where they cannot be waited for."""
+    """Whether the ids of calls came back. Some templates put them where a parser cannot wait for them."""
 
     @property
-    def clear(self) -> bool:
-        """Whether all came back as it should. A key too many in a call takes nothing away."""
-        return not self.lost and set(self.blurred) <= {diagnostics.UNEXPECTED_KEY}
+    def faultless(self) -> bool:
+        """Whether everything came back as it was. An extra key in a call does not count."""
+        return not self.lost and set(self.remarks) <= {diagnostics.UNEXPECTED_KEY}
 
 
 @dataclass(frozen=True)
 class Match:
-    """What became of all turns, read by one format."""
+    """What a format made of all probes."""
 
     format: Format
-    readings: tuple[Reading, ...]
+    results: tuple[TurnResult, ...]
 
     @property
     def verified(self) -> bool:
-        """Whether every turn that matters comes back. What is merely blurred (a marker that a template forgets where
-        there is one call) must be clear in another turn."""
-        essential = [each for each in self.readings if each.shown.turn.essential]
-        with_calls = [each for each in self.readings if each.shown.turn.calls]
+        """Whether every essential probe comes back, and at least one with calls is faultless. A template may forget a
+        marker in one turn, but not in all."""
+        essential = [each for each in self.results if each.rendered.turn.essential]
+        with_calls = [each for each in self.results if each.rendered.turn.calls]
         return (
             bool(essential)
             and not any(each.lost for each in essential)
-            and (not with_calls or any(each.clear for each in with_calls))
+            and (not with_calls or any(each.faultless for each in with_calls))
         )
 
     @property
-    def sound(self) -> bool:
-        """Whether nothing has to be forgiven: for a format that was made for the template, and could be made wrong."""
-        turns = (each.shown.turn for each in self.readings)
+    def faultless(self) -> bool:
+        """Whether every essential probe, and the one with three calls, is faultless. Required of derived formats: they
+        could be wrong in ways that a registered format is not."""
+        turns = (each.rendered.turn for each in self.results)
         asked = {turn.label for turn in turns if turn.essential} | {THREE_CALLS.label}
-        return all(each.clear for each in self.readings if each.shown.turn.label in asked)
+        return all(each.faultless for each in self.results if each.rendered.turn.label in asked)
 
     @property
     def reads_calls(self) -> bool:
-        """Whether calls come back that are asked for, if only with their names."""
-        return all("calls" not in each.lost for each in self.readings if each.shown.turn.essential)
+        """Whether the calls of every essential probe come back, at least their names."""
+        return all("calls" not in each.lost for each in self.results if each.rendered.turn.essential)
 
     @property
     def lost(self) -> int:
-        return sum(len(each.lost) for each in self.readings)
+        return sum(len(each.lost) for each in self.results)
 
     @property
-    def blurred(self) -> int:
-        return sum(len(each.blurred) for each in self.readings)
+    def remarks(self) -> int:
+        return sum(len(each.remarks) for each in self.results)
 
     @property
     def exact(self) -> int:
-        return sum(each.exact for each in self.readings)
+        return sum(each.exact for each in self.results)
 
 
 def match(format: Format, evidence: Evidence) -> Match:
-    """Read all that the template wrote. Raises `InvalidFormat` where the format contradicts itself."""
-    return Match(format, tuple(_read(format, shown, evidence) for shown in evidence.shown))
+    """Try the format on all probes. Raises `InvalidFormat` if the format contradicts itself."""
+    return Match(format, tuple(_parse(format, rendered, evidence) for rendered in evidence.rendered))
 
 
 def may_read(format: Format, evidence: Evidence) -> bool:
-    """Whether the format could read the calls at all: the quick answer, for one of the markers must be there."""
-    texts = [each.text for each in evidence.shown if each.turn.calls]
+    """A quick test: whether the text has any of the markers that open the format's calls."""
+    texts = [each.text for each in evidence.rendered if each.turn.calls]
     if format.transcript is not None or not texts:
         return format.transcript is None and format.tools is None
     if format.headers is not None:
-        # The prompt may have opened one already.
+        # The prompt may have written the first header.
         texts += evidence.prompts
         return any(open in text for open in format.headers.opens for text in texts)
     return any(_opens(node, texts) for node in _ways_to_call(format))
@@ -114,100 +120,101 @@ def _opens(node: Calls, texts: list[str]) -> bool:
     return any(open.strip() in text for open in (node.open, *node.also) for text in texts)
 
 
-def _read(format: Format, shown: Shown, evidence: Evidence) -> Reading:
-    """The best that can be made of a turn: templates do not say where it ends."""
-    readings = []
-    for end in _ends(format, shown, evidence):
-        readings.append(_read_up_to(end, format, shown))
-        if not readings[-1].lost and not readings[-1].blurred:
+def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence) -> TurnResult:
+    """The best result over all places where the turn may end."""
+    results = []
+    for end in _ends(format, rendered, evidence):
+        results.append(_parse_up_to(end, format, rendered))
+        if not results[-1].lost and not results[-1].remarks:
             break
-    return min(readings, key=lambda each: (len(each.lost), len(each.blurred)))
+    return min(results, key=lambda each: (len(each.lost), len(each.remarks)))
 
 
-def _read_up_to(end: int, format: Format, shown: Shown) -> Reading:
-    turn = shown.turn
-    prompt, text = _reasoning_closed(format, shown.prompt, shown.text[:end])
-    parser = Parser(format, tools=_TOOLS, prompt=prompt[-_PROMPT:])
+def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult:
+    turn = rendered.turn
+    prompt, text = _closing_in_prompt(format, rendered.prompt, rendered.text[:end])
+    parser = Parser(format, tools=_TOOLS, prompt=prompt[-_PROMPT_END:])
     parser.feed(text)
     parser.finish()
     message = parser.message
-    lost, blurred = _differences(turn, message)
-    blurred += [diagnostic.kind for diagnostic in message.diagnostics]
-    with_ids = not shown.ids or [call.id for call in message.tool_calls] == list(shown.ids)
-    exact = not lost and _written(format, shown) == text.strip()
-    return Reading(shown, tuple(lost), tuple(blurred), exact, with_ids)
+    lost, remarks = _differences(turn, message)
+    remarks += [diagnostic.kind for diagnostic in message.diagnostics]
+    with_ids = not rendered.ids or [call.id for call in message.tool_calls] == list(rendered.ids)
+    exact = not lost and _rendered_by(format, rendered) == text.strip()
+    return TurnResult(rendered, tuple(lost), tuple(remarks), exact, with_ids)
 
 
-def _differences(turn: Turn, message: Message) -> tuple[list[str], list[str]]:
+def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str]]:
     content, reasoning = message.content.strip(), message.reasoning.strip()
     lost: list[str] = []
-    blurred: list[str] = []
+    remarks: list[str] = []
     calls = message.tool_calls
     if [call.name for call in calls] != [call.name for call in turn.calls]:
         lost.append("calls")
     else:
-        pairs = [(_value(call), dict(asked.arguments)) for call, asked in zip(calls, turn.calls, strict=True)]
-        if any(_bare(here) != _bare(there) for here, there in pairs):
+        pairs = [(_arguments(call), dict(asked.arguments)) for call, asked in zip(calls, turn.calls, strict=True)]
+        if any(_as_text(here) != _as_text(there) for here, there in pairs):
             lost.append("arguments")
         elif any(here != there for here, there in pairs):
-            blurred.append("numbers and the like come back as text")
+            remarks.append("numbers and the like come back as text")
     if turn.content and not content and not turn.reasoning and reasoning == turn.content:
-        # The template opens the reasoning, and then writes an answer into it.
-        return lost, [*blurred, "the content is taken for reasoning"]
+        # The template opens the reasoning in the prompt, and then shows an answer without closing it.
+        return lost, [*remarks, "the content is taken for reasoning"]
     if message.speech or content != turn.content:
         lost.append("content")
     if reasoning != turn.reasoning:
         lost.append("reasoning")
-    return lost, blurred
+    return lost, remarks
 
 
-def _value(call: ToolCall) -> object:
+def _arguments(call: ToolCall) -> object:
     try:
         return json.loads(call.arguments)
     except ValueError:
         return None
 
 
-def _bare(value: object) -> object:
-    """A value with all that is in it as text: some templates quote everything, or print it as Python does."""
+def _as_text(value: object) -> object:
+    """A value with everything in it as text: some templates quote all values, or print them as Python does."""
     if isinstance(value, dict):
-        return {key: _bare(item) for key, item in value.items()}
+        return {key: _as_text(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_bare(item) for item in value]
+        return [_as_text(item) for item in value]
     return str(value).lower()
 
 
 # Where a turn ends
 
 
-def _ends(format: Format, shown: Shown, evidence: Evidence) -> list[int]:
-    """Where it may end: at a token that ends the format's turns, at what begins the next one, at what all turns end
-    with, or at a token that ends those of other formats."""
-    tail = shown.tail
+def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[int]:
+    """Where the turn may end: at an end token of the format, at the beginning of the next turn, at the text with which
+    all turns end, or at an end token of another format."""
+    tail = rendered.tail
     own = [at for end in format.ends if (at := tail.find(end)) >= 0]
     found = [min(own)] if own else []
-    inside = shown.text[: shown.last]
+    inside = rendered.text[: rendered.last]
     borders = [tag for tag in turn_borders(evidence) if tag not in inside]
     found += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
     if evidence.ending:
         found.append(len(tail) - len(evidence.ending))
     found += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
-    return [shown.last + at for at in dict.fromkeys(found)] or [len(shown.text)]
+    return [rendered.last + at for at in dict.fromkeys(found)] or [len(rendered.text)]
 
 
 def known_ends() -> set[str]:
-    """The tokens that end turns, of whichever format."""
+    """The end tokens of all registered formats."""
     return {end for format in all_formats() for end in format.ends}
 
 
 def turn_borders(evidence: Evidence) -> list[str]:
-    """The tags between the end of the user's turn and the beginning of the assistant's."""
+    """The tags between the user's words and the assistant's turn."""
     prompt = evidence.prompts[0]
     return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
 
 
-def _reasoning_closed(format: Format, prompt: str, text: str) -> tuple[str, str]:
-    """Where a turn without reasoning begins with the marker that closes it, that belongs to the prompt."""
+def _closing_in_prompt(format: Format, prompt: str, text: str) -> tuple[str, str]:
+    """Prompt and text, with a closing marker of reasoning at the beginning of the text moved into the prompt. Templates
+    write it there for a turn without reasoning."""
     around = format.reasoning
     if around is None or format.headers is not None:
         return prompt, text
@@ -219,11 +226,11 @@ def _reasoning_closed(format: Format, prompt: str, text: str) -> tuple[str, str]
     return prompt + text[:end], text[end:]
 
 
-def _written(format: Format, shown: Shown) -> str | None:
-    """What the format itself would write for the turn."""
-    turn = shown.turn
+def _rendered_by(format: Format, rendered: RenderedTurn) -> str | None:
+    """The turn as the format renders it; None if it cannot."""
+    turn = rendered.turn
     texts = [Text("reasoning", turn.reasoning), Text("content", turn.content)]
-    ids = dict(enumerate(shown.ids))
+    ids = dict(enumerate(rendered.ids))
     calls = [ToolCall(call.name, json.dumps(call.arguments), ids.get(n, "")) for n, call in enumerate(turn.calls)]
     try:
         return render(format, Message((*(text for text in texts if text.text), *calls))).strip()

@@ -1,6 +1,6 @@
-"""What templates are tried with: turns of an assistant, made of words that no template has.
+"""Probes: turns of an assistant to render templates with, made of words that no template contains.
 
-So whatever else stands in the text is the template's own, and every word says where it came from.
+So every `qz…` word in the output shows where a part of the turn went, and everything else is the template's own text.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ CONTENT, REASONING = "qzanswer", "qzponder"
 
 
 @dataclass(frozen=True)
-class Call:
+class ProbeCall:
     name: str
     arguments: Mapping[str, Any]
     id: str
-    """It says the function's name, as Kimi's do; where a template wants short ones, its `Shape` makes one of it."""
+    """It contains the function's name, as Kimi's ids do. `TemplateCapabilities.adapt` shortens it if necessary."""
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One turn of the assistant."""
+class ProbeTurn:
+    """One turn of the assistant, to be rendered."""
 
     label: str
-    """What it shows, for the reasons of a verdict."""
+    """Its name in the reasons of a verdict."""
     content: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ProbeCall, ...] = ()
     essential: bool = True
-    """Whether a format that does not get it back is not the template's. Templates have their own idea of the others:
-    where content goes that comes with calls, how a list is written between tags."""
+    """Whether the template's format must get it back. Templates differ in the others: where content goes that comes
+    with calls, how a list is written between tags."""
 
     def message(self) -> dict[str, Any]:
-        """As a chat API has it, with what `Shape.message` expects."""
+        """The turn as a message of a chat API."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
@@ -52,10 +52,10 @@ class Turn:
         return message
 
 
-LOOKUP = Call("qzlookup", {"qzcity": "qzparis", "qzdays": 37}, "functions.qzlookup:0")
-RECORD = Call("qzrecord", {"qzcity": "qzoslo", "qzdays": 58}, "functions.qzrecord:1")
-AGAIN = Call("qzlookup", {"qzcity": "qzrome", "qzdays": 64}, "functions.qzlookup:2")
-KINDS = Call(
+LOOKUP = ProbeCall("qzlookup", {"qzcity": "qzparis", "qzdays": 37}, "functions.qzlookup:0")
+RECORD = ProbeCall("qzrecord", {"qzcity": "qzoslo", "qzdays": 58}, "functions.qzrecord:1")
+AGAIN = ProbeCall("qzlookup", {"qzcity": "qzrome", "qzdays": 64}, "functions.qzlookup:2")
+KINDS = ProbeCall(
     "qzgather",
     {
         "qztext": "qzword",
@@ -66,18 +66,18 @@ KINDS = Call(
     },
     "functions.qzgather:0",
 )
-NO_ARGUMENTS = Call("qzping", {}, "functions.qzping:0")
+NO_ARGUMENTS = ProbeCall("qzping", {}, "functions.qzping:0")
 
-ANSWER = Turn("an answer", content=CONTENT)
-REASONED = Turn("an answer after reasoning", content=CONTENT, reasoning=REASONING)
-CALL = Turn("a call", calls=(LOOKUP,))
-CALLS = Turn("two calls", calls=(LOOKUP, RECORD))
-REASONED_CALL = Turn("a call after reasoning", reasoning=REASONING, calls=(LOOKUP,))
-THREE_CALLS = Turn("three calls", calls=(LOOKUP, RECORD, AGAIN), essential=False)
-"""Formats are derived from two calls: a third shows whether what was derived is true."""
-CALL_WITH_CONTENT = Turn("a call after content", content=CONTENT, calls=(LOOKUP,), essential=False)
-CALL_OF_ALL_KINDS = Turn("arguments of all kinds", calls=(KINDS,), essential=False)
-CALL_WITHOUT_ARGUMENTS = Turn("a call without arguments", calls=(NO_ARGUMENTS,), essential=False)
+ANSWER = ProbeTurn("an answer", content=CONTENT)
+REASONED = ProbeTurn("an answer after reasoning", content=CONTENT, reasoning=REASONING)
+CALL = ProbeTurn("a call", calls=(LOOKUP,))
+CALLS = ProbeTurn("two calls", calls=(LOOKUP, RECORD))
+REASONED_CALL = ProbeTurn("a call after reasoning", reasoning=REASONING, calls=(LOOKUP,))
+THREE_CALLS = ProbeTurn("three calls", calls=(LOOKUP, RECORD, AGAIN), essential=False)
+"""Formats are derived from two calls. A third shows whether the derived format holds."""
+CALL_WITH_CONTENT = ProbeTurn("a call after content", content=CONTENT, calls=(LOOKUP,), essential=False)
+CALL_OF_ALL_KINDS = ProbeTurn("arguments of all kinds", calls=(KINDS,), essential=False)
+CALL_WITHOUT_ARGUMENTS = ProbeTurn("a call without arguments", calls=(NO_ARGUMENTS,), essential=False)
 
 TURNS = (
     ANSWER,
@@ -97,13 +97,13 @@ _SCHEMAS: dict[type, dict[str, Any]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
-    # Some templates cannot do without what a list holds, or an object.
+    # Some templates fail without `items` or `properties`.
     list: {"type": "array", "items": {"type": "string"}},
     dict: {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}},
 }
 
 
-def _tool(call: Call) -> dict[str, Any]:
+def _tool(call: ProbeCall) -> dict[str, Any]:
     properties = {key: {**_SCHEMAS[type(value)], "description": key} for key, value in call.arguments.items()}
     parameters = {"type": "object", "properties": properties, "required": list(properties)}
     function = {"name": call.name, "description": f"About {call.name}.", "parameters": parameters}

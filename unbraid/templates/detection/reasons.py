@@ -1,4 +1,4 @@
-"""Why a format was found, in words."""
+"""Reasons: the verdict of a detection explained in sentences, for users and logs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def quoted(text: str) -> str:
 
 
 def about_match(verified: list[Match], evidence: Evidence) -> tuple[str, ...]:
-    """Why the first of those is the format, that all read the template."""
+    """Why the first of several matches was chosen."""
     best = verified[0]
     return (
-        *about_readings(best),
+        *about_results(best),
         *_about_reasoning(best.format, evidence),
         *about_refusals(evidence),
         *_about_others(verified, evidence),
     )
 
 
-def about_readings(found: Match) -> Iterable[str]:
-    """What comes back of the turns that the template was rendered with, and what does not."""
-    clear = [each.shown.turn for each in found.readings if not each.lost and not each.blurred]
+def about_results(found: Match) -> Iterable[str]:
+    """Which probes come back, and which do not."""
+    clear = [each.rendered.turn for each in found.results if not each.lost and not each.remarks]
     yield f"it reads back what the template writes for {listed(turn.label for turn in clear if turn in TURNS)}"
     yield from _about_losses(found)
-    remarks = {each.shown.turn.label: frozenset(each.blurred) for each in found.readings if not each.lost}
+    remarks = {each.rendered.turn.label: frozenset(each.remarks) for each in found.results if not each.lost}
     for remark in dict.fromkeys(remarks.values()):
         if remark:
             labels = [label for label, said in remarks.items() if said == remark]
@@ -47,8 +47,8 @@ def about_readings(found: Match) -> Iterable[str]:
 
 
 def _about_losses(found: Match) -> Iterable[str]:
-    for lost in dict.fromkeys(each.lost for each in found.readings if each.lost):
-        labels = [each.shown.turn.label for each in found.readings if each.lost == lost]
+    for lost in dict.fromkeys(each.lost for each in found.results if each.lost):
+        labels = [each.rendered.turn.label for each in found.results if each.lost == lost]
         yield f"the {listed(lost)} cannot be read back as the template writes {listed(labels)}"
 
 
@@ -62,7 +62,7 @@ def _about_reasoning(format: Format, evidence: Evidence) -> Iterable[str]:
 
 
 def about_refusals(evidence: Evidence) -> Iterable[str]:
-    """What the template could not be given."""
+    """Which probes the template refused."""
     for why in dict.fromkeys(evidence.refusals.values()):
         labels = [label for label, reason in evidence.refusals.items() if reason == why]
         yield f"the template could not be rendered with {listed(labels)}: {' '.join(why.split())}"
@@ -80,7 +80,7 @@ def _about_others(verified: list[Match], evidence: Evidence) -> Iterable[str]:
 
 
 def about_derived(found: Match, like: str, evidence: Evidence) -> tuple[str, ...]:
-    """What a derived format is made of."""
+    """What a derived format consists of."""
     format = found.format
     said = ["no registered format reads what the template writes, so one was derived from it"]
     if like:
@@ -92,7 +92,7 @@ def about_derived(found: Match, like: str, evidence: Evidence) -> tuple[str, ...
         said.append(f"reasoning stands {_between(format.reasoning)}")
     if format.answer is not None:
         said.append(f"content stands {_between(format.answer)}")
-    return (*said, *about_readings(found), *about_refusals(evidence))
+    return (*said, *about_results(found), *about_refusals(evidence))
 
 
 def _between(around: Between) -> str:
@@ -100,15 +100,15 @@ def _between(around: Between) -> str:
 
 
 def about_half(found: Match) -> Iterable[str]:
-    """What is wrong with a format that reads the calls and not all else."""
+    """What is wrong with a format that reads only the calls."""
     yield "no format reads all that the template writes, and none could be derived from it"
     yield "this one sees the calls"
     yield from _about_losses(found)
 
 
 def about_missing_calls(evidence: Evidence) -> tuple[str, ...]:
-    """Why there are no calls to judge by."""
+    """Why there are no calls to judge a format by."""
     if CALL.label in evidence.refusals:
         return tuple(about_refusals(evidence))
-    told = "tells the model of tools, but " if evidence.tells_tools else ""
+    told = "tells the model of tools, but " if evidence.describes_tools else ""
     return (f"the template {told}does not write the calls of earlier turns",)

@@ -1,4 +1,4 @@
-"""What a detection says."""
+"""The result of a detection: the format, how sure it is, and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ...core.grammar import Format
 from ...errors import UnknownFormat
-from .definition import definition
+from .format_source import format_source
 
 How = Literal["rendered", "derived", "response_template", "markers", "plain", "none"]
 _HOWTO = (
@@ -18,20 +18,20 @@ _HOWTO = (
 
 @dataclass(frozen=True)
 class Detection:
-    """The format that a template speaks, and why."""
+    """The format of a template, and the reasons."""
 
     format: Format | None
-    """None where none was found."""
+    """None if none was found."""
     verified: bool
-    """Whether the format reads back what the template was rendered with. What is not verified is no more than a guess,
-    and only for who has seen that it is."""
+    """Whether the format read back what the template rendered. If not, it is a guess: use it only if you have checked
+    it."""
     how: How
-    """`rendered`: a registered format, by what it reads of rendered turns. `derived`: a new one, made from them.
-    `response_template`: the tokenizer says it itself. `markers`: by words in the template's text. `plain`: there is
-    nothing but content in what it writes."""
+    """`rendered`: a registered format that reads the rendered turns. `derived`: a new format made from them.
+    `response_template`: stated by the tokenizer. `markers`: suggested by words in the template. `plain`: the template
+    has nothing but content. `none`: no format was found."""
     reasons: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
-    """Other formats that read it all as well; where none was found, the nearest ones."""
+    """Other formats that read everything as well; if none was found, the nearest ones."""
 
     @property
     def name(self) -> str | None:
@@ -39,19 +39,19 @@ class Detection:
 
     @property
     def definition(self) -> str | None:
-        """The format as Python makes it, where it has no name to be found by."""
+        """The Python source of the format, if it is not registered."""
         registered = self.how in ("rendered", "markers")
-        return None if self.format is None or registered else definition(self.format)
+        return None if self.format is None or registered else format_source(self.format)
 
     def required(self) -> Format:
-        """The format; an error that says what to do where there is none, or none that is verified."""
+        """The format. Raises `UnknownFormat`, which says what to do, if none is verified."""
         if self.format is not None and self.verified:
             return self.format
         raise UnknownFormat(self.problem)
 
     @property
     def problem(self) -> str:
-        """What is to be said where no format is verified."""
+        """The error message if no format is verified."""
         why = "; ".join(self.reasons)
         if self.format is not None:
             return f"the format may be {self.format.name!r}, but that could not be verified: {why}. {_HOWTO}"

@@ -1,1 +1,1 @@
-"""From a request to the ids of its prompt."""
+"""From messages to a prompt: messages are checked, adapted to the template, rendered and encoded."""

@@ -1,4 +1,9 @@
-"""From a request's messages to a prompt."""
+"""The prompt builder: from the messages of a request to the text and token ids of a prompt.
+
+The steps: read the messages (`messages`), replace what the template does not support (`polyfills`), adapt the rest to
+the template (`TemplateCapabilities`), render with control tokens marked, encode (`encoders`). A builder serves one
+model and many threads; whatever is costly is done once, in `prepare` or at the first request.
+"""
 
 from __future__ import annotations
 
@@ -11,43 +16,40 @@ from typing import Any
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import MissingTokens
+from ..capabilities import TemplateCapabilities
+from ..capability_probe import CapabilityProbe
+from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge
-from ..marks import BREAK, MARK, NO_CONTROLS, Controls, cleaned, unmark
-from ..shape import Prober, Shape
-from ..template import ChatTemplate, Messages, Rendering
-from .encoding import Encoder
-from .encoding import encoder as encoder_of
-from .fallback import ToolsInWords, system_in_user
-from .messages import PartHook, Reader, tool_definitions
+from ..sanitize import sanitize
+from ..template import ChatTemplate, CompiledTemplate, Messages
+from .encoders import Encoder
+from .encoders import encoder as encoder_of
+from .messages import MessageReader, PartHook, tool_definitions
+from .polyfills import ToolPolyfill, system_in_user
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model is asked to go on with."""
+    """What the model is asked to continue."""
 
     text: str
     ids: tuple[int, ...] | None = None
-    """Where the tokenizer is known. The text alone does not say which of its control tokens are meant."""
+    """None if the builder has no tokenizer. The text alone does not say which control tokens are real."""
     notes: tuple[str, ...] = ()
-    """What was done that the template would not have done."""
-
-
-def supports_tools(template: ChatTemplate) -> bool:
-    """Whether the template tells the model about tools."""
-    return Prober(template.marked(NO_CONTROLS), template.source).shape().tools
+    """What was changed because the template does not support it."""
 
 
 class PromptBuilder:
     """Builds the prompts of one model.
 
-    template: the model's, or several by name, of which `tool_use` is for requests with tools.
-    encoder: the model's tokenizer, any that `encoding.encoder` takes; without it there is only text, in which nobody
-        can tell a control token from its spelling.
-    format: what the model writes; calls are written so where the template has no way to.
-    part_hook: what stands for parts of a content that are no text, such as audio.
-    longest: how many characters a prompt may have; more are refused before they are cut into tokens.
+    template: the model's, or several by name; `tool_use` is for requests with tools.
+    encoder: the model's tokenizer, any that `encoders.encoder` takes. Without it prompts have no ids, and in a text
+        nobody can tell a control token from its spelling.
+    format: the format that the model writes, for calls that the template cannot show.
+    part_hook: writes parts of a content that are no text, such as audio.
+    longest: how many characters a prompt may have. Longer ones are refused before they are tokenized.
     """
 
     def __init__(
@@ -64,29 +66,30 @@ class PromptBuilder:
             raise PromptError("no template was given")
         self.encoder: Encoder | None = None if encoder is None else encoder_of(encoder)
         self.format = format
-        self.controls = NO_CONTROLS if self.encoder is None else self.encoder.controls
+        self.controls = NO_CONTROL_TOKENS if self.encoder is None else self.encoder.controls
         if format is not None and self.encoder is not None:
             format = format.for_version(self.encoder.vocabulary.version)
         first = templates.get("default") or next(iter(templates.values()))
-        self._plain = _Prepared(first, self.controls)
-        self._with_tools = _Prepared(templates["tool_use"], self.controls) if "tool_use" in templates else self._plain
-        self._reader = Reader(self.controls, part_hook)
-        self._words = ToolsInWords(format, self.controls)
+        self._plain = self._with_tools = _PreparedTemplate(first, self.controls)
+        if "tool_use" in templates:
+            self._with_tools = _PreparedTemplate(templates["tool_use"], self.controls)
+        self._reader = MessageReader(self.controls, part_hook)
+        self._polyfill = ToolPolyfill(format, self.controls)
         self._longest = longest
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def prepare(self) -> None:
-        """Do now what the first requests would wait for: compile and try the templates, get the tokenizer ready. Raises
+        """Do now what the first request would wait for: compile and probe the templates, warm up the tokenizer. Raises
         `TemplateError` if a template cannot be compiled."""
         for prepared in (self._plain, self._with_tools):
-            _ = prepared.shape
+            _ = prepared.capabilities
         if self.encoder is not None:
             for text in list(self.controls.ids)[:1]:
                 self.encoder.encode(text)
 
-    def shape(self, tools: bool = False) -> Shape:
-        """What the template wants, as far as it could be found out."""
-        return (self._with_tools if tools else self._plain).shape
+    def capabilities(self, tools: bool = False) -> TemplateCapabilities:
+        """What the template supports; with `tools`, the template for requests with tools."""
+        return (self._with_tools if tools else self._plain).capabilities
 
     def build(
         self,
@@ -101,26 +104,27 @@ class PromptBuilder:
     ) -> Prompt:
         """The prompt for messages of the chat API.
 
-        continue_final_message: the model goes on with the last message, which is the assistant's. `"eot": false` in
+        continue_final_message: the model continues the last message, which must be the assistant's. `"eot": false` in
             that message means the same.
         tts_output: the model is to speak.
-        template_kwargs: further variables of the template. Those that this sets itself cannot be set so.
+        template_kwargs: further variables of the template. They cannot override those that are set here.
         """
         prepared = self._with_tools if tools else self._plain
         definitions = tool_definitions(tools)
         if definitions:
-            Tools(definitions)  # raises what is wrong with them
+            Tools(definitions)  # raises InvalidTools
         found = self._reader.read(messages)
-        if continue_final_message or _left_open(messages):
+        if continue_final_message or _asks_to_continue(messages):
             continue_final_message = True
-            found[-1]["content"] = self._as_written(found[-1]["content"])
-        given: dict[str, Any] = {
-            **cleaned(dict(template_kwargs or {})),
-            "documents": cleaned(list(documents)) if documents else None,
+            found[-1]["content"] = self._as_prefill(found[-1]["content"])
+        variables: dict[str, Any] = {
+            **sanitize(dict(template_kwargs or {})),
+            "documents": sanitize(list(documents)) if documents else None,
             "add_generation_prompt": add_generation_prompt and not continue_final_message,
         }
-        found, given["tools"], notes = self._fitted(found, definitions, prepared.shape)
-        text = prepared.render([prepared.shape.message(each) for each in found], given, continue_final_message)
+        capabilities = prepared.capabilities
+        found, variables["tools"], notes = self._polyfilled(found, definitions, capabilities)
+        text = prepared.render([capabilities.adapt(each) for each in found], variables, continue_final_message)
         if tts_output:
             text += self._speech_start()
         if self._longest is not None and len(text) > self._longest:
@@ -128,27 +132,27 @@ class PromptBuilder:
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
         return Prompt(unmark(text), ids, tuple(notes))
 
-    def _fitted(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, shape: Shape
+    def _polyfilled(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, supported: TemplateCapabilities
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, list[str]]:
-        """The messages without what the template has no place for."""
+        """The messages and tools without what the template does not support, and notes on what was replaced."""
         notes = []
-        in_words = not shape.tools
-        if any(message.get("tool_calls") for message in messages) and (in_words or not shape.calls):
-            messages = self._words.with_calls(messages)
+        in_words = not supported.tools
+        if any(message.get("tool_calls") for message in messages) and (in_words or not supported.tool_calls):
+            messages = self._polyfill.with_calls(messages)
             notes.append("the template does not show tool calls: they are written into the content")
-        if any(message["role"] == "tool" for message in messages) and (in_words or not shape.results):
-            messages = self._words.with_results(messages)
+        if any(message["role"] == "tool" for message in messages) and (in_words or not supported.tool_results):
+            messages = self._polyfill.with_results(messages)
             notes.append("the template does not show tool results: they are turns of the user")
         if tools and in_words:
-            messages, tools = self._words.with_tools(messages, tools), None
+            messages, tools = self._polyfill.with_tools(messages, tools), None
             notes.append("the template has no place for tools: they are described in the system message")
-        if not shape.system and any(message["role"] in ("system", "developer") for message in messages):
+        if not supported.system_role and any(message["role"] in ("system", "developer") for message in messages):
             messages = system_in_user(messages)
             notes.append("the template takes no system message: it stands before the user's")
         for note in notes:
-            if note not in self._said:
-                self._said.add(note)
+            if note not in self._logged:
+                self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
         return messages, tools, notes
 
@@ -160,66 +164,67 @@ class PromptBuilder:
         return speech.open if speech is not None else "<tts_start>"
 
     def _speech_start(self) -> str:
-        """What makes the model speak, as the token."""
+        """The marker that makes the model speak, as a token."""
         open = self._speech_open
         if self.encoder is None:
             if self.format is not None and self.format.speech is None:
-                raise PromptError(f"tts_output: the format {self.format.name!r} has no speech")
+                raise PromptError(f"tts_output: the format {self.format.name!r} has no speech", field="tts_output")
             return open
         if open not in self.controls.ids:
-            raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}")
+            raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}", field="tts_output")
         return MARK + open
 
-    def _as_written(self, content: str) -> str:
-        """The content of a message that the model goes on with. The format's markers in it are meant, as if the model
-        had written them; `<tts_start>` there is the older way to ask for speech."""
+    def _as_prefill(self, content: str) -> str:
+        """The content of a message that the model continues. The format's markers in it are tokens, as if the model had
+        written them. `<tts_start>` at its beginning is the older way to ask for speech."""
         if not content.startswith(self._speech_open):
             return self._markers.mark(content)
         return self._speech_start() + self._markers.mark(content.removeprefix(self._speech_open))
 
     @cached_property
-    def _markers(self) -> Controls:
-        """The control tokens that open and close the strands of the format."""
+    def _markers(self) -> ControlTokens:
+        """The control tokens among the format's markers."""
         strands = () if self.format is None else (self.format.reasoning, self.format.tools, self.format.speech)
         texts = [text for strand in strands if strand is not None for text in (strand.open, strand.close)]
         ids = self.controls.ids
-        return Controls({token: id for token, id in ids.items() if any(token in text for text in texts)})
+        return ControlTokens({token: id for token, id in ids.items() if any(token in text for text in texts)})
 
 
-def _left_open(messages: Messages) -> bool:
+def _asks_to_continue(messages: Messages) -> bool:
     last = messages[-1]
     if last.get("eot", True) is not False:
         return False
     if last.get("role") != "assistant":
-        raise InvalidMessages(f'messages[{len(messages) - 1}]: only a message of the assistant can have "eot": false')
+        where = f"messages[{len(messages) - 1}]"
+        raise InvalidMessages(f'{where}: only a message of the assistant can have "eot": false', field=f"{where}.eot")
     return True
 
 
-class _Prepared:
-    """A template for one vocabulary, made ready when it is first used."""
+class _PreparedTemplate:
+    """A template for one vocabulary, compiled and probed when it is first used."""
 
-    def __init__(self, template: ChatTemplate, controls: Controls) -> None:
+    def __init__(self, template: ChatTemplate, controls: ControlTokens) -> None:
         self.name = template.name
         self._template = template
         self._controls = controls
 
     @cached_property
-    def _found(self) -> tuple[Rendering, Shape, Controls]:
-        rendering = self._template.marked(self._controls)
-        prober = Prober(rendering, self._template.source)
-        shape = prober.shape()
-        # Our messages spell no control token: those without a mark are put together by the template, `<|` and `user`
-        # and `|>`. Only they need to be kept out of the messages.
-        made = {text for written in prober.written for text in self._controls.unmarked(written)}
-        return rendering, shape, Controls({text: self._controls.ids[text] for text in made})
+    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens]:
+        compiled = self._template.compile(self._controls)
+        probe = CapabilityProbe(compiled, self._template.source)
+        capabilities = probe.capabilities()
+        # The probe's messages spell no control token. A token without a mark in the output was therefore built by the
+        # template, from `<|` and `user` and `|>`. Such tokens must not occur in messages, so messages are broken up.
+        built = {text for output in probe.outputs for text in self._controls.unmarked(output)}
+        return compiled, capabilities, ControlTokens({text: self._controls.ids[text] for text in built})
 
     @property
-    def shape(self) -> Shape:
+    def capabilities(self) -> TemplateCapabilities:
         return self._found[1]
 
-    def render(self, messages: list[dict[str, Any]], given: Mapping[str, Any], continue_final: bool) -> str:
-        rendering, _, made = self._found
-        if not made.ids:
-            return rendering.render(messages, given, continue_final)
-        text = rendering.render(made.break_up(messages), made.break_up(dict(given)), continue_final)
-        return made.mark_rest(text).replace(BREAK, "")
+    def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
+        compiled, _, built = self._found
+        if not built.ids:
+            return compiled.render(messages, variables, continue_final)
+        text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
+        return built.mark_all(text).replace(BREAK, "")

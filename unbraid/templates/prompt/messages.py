@@ -1,4 +1,9 @@
-"""Chat messages as clients send them, checked and brought to one form; what each template wants, `shape` knows."""
+"""Chat messages as clients send them, checked and brought to one form.
+
+The form is OpenAI's, narrowed: content is a text, arguments are JSON text, the role `function` is `tool`. What a
+particular template wants instead is the business of `TemplateCapabilities.adapt`. Errors name the field
+(`messages[2].content`), since clients see them.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..control_tokens import ControlTokens
 from ..errors import InvalidMessages
-from ..marks import Controls, cleaned
+from ..sanitize import sanitize
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PartHook = Callable[[Mapping[str, Any], str], str]
-"""A part of a content that is no text, and where it stands (`messages[2].content[0]`), to what stands for it in the
-prompt. The control tokens in that are meant."""
+"""Takes a part of a content that is no text (an image, a recording) and its place (`messages[2].content[0]`). Returns
+the text for the prompt; control tokens in it are meant as tokens."""
 
 _OURS = ("eot", "tts_content")
 
 
-class Reader:
-    """Reads messages into one form: the content is text, arguments are JSON text, results have the name of their
-    function; whatever else a message holds is kept for the template."""
+class MessageReader:
+    """Reads messages: content is text, arguments are JSON text, results carry the name of their function. All other
+    fields of a message are kept for the template."""
 
-    def __init__(self, controls: Controls, part_hook: PartHook | None = None) -> None:
+    def __init__(self, controls: ControlTokens, part_hook: PartHook | None = None) -> None:
         self._controls = controls
         self._hook = part_hook
 
@@ -43,46 +49,56 @@ class Reader:
 
     def _message(self, message: object, where: str) -> dict[str, Any]:
         if not isinstance(message, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}")
+            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}", field=where)
         role = message.get("role")
         if role not in ROLES:
-            raise InvalidMessages(f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}")
-        one = {str(key): cleaned(value) for key, value in message.items() if key not in (*_OURS, "content")}
+            raise InvalidMessages(
+                f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}", field=f"{where}.role"
+            )
+        one = {str(key): sanitize(value) for key, value in message.items() if key not in (*_OURS, "content")}
         one["role"] = "tool" if role == "function" else role
         if role != "assistant" and one.pop("tool_calls", None):
-            raise InvalidMessages(f"{where}.tool_calls: only a message of the assistant has tool calls")
+            raise InvalidMessages(
+                f"{where}.tool_calls: only a message of the assistant has tool calls", field=f"{where}.tool_calls"
+            )
         for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
             if not isinstance(one.get(key, ""), str | None):
-                raise InvalidMessages(f"{where}.{key} must be a string, not {type(one[key]).__name__}")
+                raise InvalidMessages(
+                    f"{where}.{key} must be a string, not {type(one[key]).__name__}", field=f"{where}.{key}"
+                )
             if one.get(key, "") is None:
                 del one[key]
         one["content"] = self._content(message.get("content"), f"{where}.content")
         if role == "assistant":
             self._assistant(one, message, where)
         elif "content" not in message or message["content"] is None:
-            raise InvalidMessages(f"{where} has no content")
+            raise InvalidMessages(f"{where} has no content", field=where)
         return one
 
     def _assistant(self, one: dict[str, Any], message: Mapping[str, Any], where: str) -> None:
         calls = one.pop("tool_calls", None)
         if calls is not None and not isinstance(calls, list):
-            raise InvalidMessages(f"{where}.tool_calls must be a list, not {type(calls).__name__}")
+            raise InvalidMessages(
+                f"{where}.tool_calls must be a list, not {type(calls).__name__}", field=f"{where}.tool_calls"
+            )
         if calls:
-            one["tool_calls"] = [_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
+            one["tool_calls"] = [_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
         speech = message.get("tts_content")
         if isinstance(speech, Mapping) and isinstance(speech.get("tts_text"), str):
-            # What was spoken is what was said; the codes are not shown again.
-            one["content"] += cleaned(speech["tts_text"])
+            # The spoken text is content. The audio codes are not shown to the model again.
+            one["content"] += sanitize(speech["tts_text"])
         elif speech is not None:
-            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text")
+            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text", field=f"{where}.tts_content")
 
     def _content(self, content: object, where: str) -> str:
         if content is None:
             return ""
         if isinstance(content, str):
-            return str(cleaned(content))
+            return str(sanitize(content))
         if not isinstance(content, Sequence) or isinstance(content, bytes):
-            raise InvalidMessages(f"{where} must be a string or a list of parts, not {type(content).__name__}")
+            raise InvalidMessages(
+                f"{where} must be a string or a list of parts, not {type(content).__name__}", field=where
+            )
         written = ""
         after_text = False
         for at, part in enumerate(content):
@@ -93,43 +109,48 @@ class Reader:
 
     def _part(self, part: object, where: str) -> tuple[str, bool]:
         if isinstance(part, str):
-            return cleaned(part), True
+            return sanitize(part), True
         if not isinstance(part, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}")
+            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}", field=where)
         kind = part.get("type", "text")
         if kind in ("text", "refusal"):
             text = part.get(kind)
             if not isinstance(text, str):
-                raise InvalidMessages(f"{where}.{kind} must be a string, not {type(text).__name__}")
-            return cleaned(text), True
+                raise InvalidMessages(
+                    f"{where}.{kind} must be a string, not {type(text).__name__}", field=f"{where}.{kind}"
+                )
+            return sanitize(text), True
         if self._hook is None:
-            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text")
-        return self._controls.mark(cleaned(self._hook(part, where))), False
+            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text", field=where)
+        return self._controls.mark(sanitize(self._hook(part, where))), False
 
 
-def _call(call: object, where: str) -> dict[str, Any]:
+def _read_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call, Mapping):
-        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}")
+        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}", field=where)
     function = call.get("function")
     if not isinstance(function, Mapping):
-        raise InvalidMessages(f"{where}.function must be an object with name and arguments")
+        raise InvalidMessages(f"{where}.function must be an object with name and arguments", field=f"{where}.function")
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str) or not name:
-        raise InvalidMessages(f"{where}.function.name must be a non-empty string")
+        raise InvalidMessages(f"{where}.function.name must be a non-empty string", field=f"{where}.function.name")
     if isinstance(arguments, Mapping):
         arguments = json.dumps(arguments, ensure_ascii=False)
     if arguments is None or arguments == "":
         arguments = "{}"
     if not isinstance(arguments, str):
-        raise InvalidMessages(f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}")
+        raise InvalidMessages(
+            f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}",
+            field=f"{where}.function.arguments",
+        )
     id = call.get("id") or ""
     if not isinstance(id, str):
-        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}")
+        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}", field=f"{where}.id")
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Tools as templates know them, each in its `function`; None where there are none."""
+    """Tools in the form that templates expect, each under `function`; None if there are none."""
     if not tools:
         return None
-    return [cleaned(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
+    return [sanitize(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]

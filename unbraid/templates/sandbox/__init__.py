@@ -1,1 +1,17 @@
-"""Jinja with limits, for templates that come from anywhere."""
+"""A sandbox for chat templates: Jinja's own against reaching out, and a budget against doing too much.
+
+Jinja's `ImmutableSandboxedEnvironment` keeps a template away from Python's internals. It does not keep it from
+`{{ 'a' * 10**10 }}` or from a loop without end, and no timer can stop Python in the middle of a long string operation.
+So everything that a template does is paid for from a `Budget`, before it is done:
+
+    syntax_tree    rewrites the parsed template, so that blocks, literals, `~`, `in` and `==` call our hooks
+    environment    the hooks, the functions that templates may call, and Jinja as Hugging Face sets it up
+    cost_checks    what an operator or a call would make, worked out before it is made
+    filter_checks  the same for filters and tests
+    marked_search  comparisons that see past the marks of control tokens
+    budget         the limits, and what is left of them
+
+The budget counts steps and characters, so its verdict does not depend on how fast or how busy the machine is; a
+deadline is only the last resort. A worker process with resource limits would need no cost checks, but it was measured
+and not taken: see "Templates" in docs/design.md.
+"""

@@ -1,4 +1,10 @@
-"""How much a template may do. Templates come with models, and models come from anywhere."""
+"""The budget of a rendering: how many steps, characters and items a template may still make.
+
+Each hook of the sandbox takes the budget of what runs now (`current`) and spends from it: `step` for one operation and
+the characters it made, `count` for a list, `weigh` for a value that is about to become text. `TemplateTooMuch` ends the
+rendering. Steps and characters are counted, not timed, so that a template passes or fails alike on every machine; the
+deadline is for what the counting misses.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +33,7 @@ class TemplateLimits:
     work: int = 200_000_000
     """Characters and items that all operations together may make on the way."""
     seconds: float = 5.0
+    """Wall time, as the last resort."""
 
 
 class Budget:
@@ -41,7 +48,7 @@ class Budget:
         self._deadline = time.monotonic() + limits.seconds
 
     def step(self, made: int = 0) -> None:
-        """One step, which made so many characters or items."""
+        """Spend one step, and the characters or items that it made."""
         self._steps -= 1
         self._work -= made
         if self._steps < 0:
@@ -54,13 +61,13 @@ class Budget:
             raise TemplateTooMuch(f"it runs for longer than {self.limits.seconds:g} seconds")
 
     def count(self, items: int) -> None:
-        """One step, which made a list of so many items."""
+        """Spend one step that made a list of so many items."""
         if items > self.limits.items:
             raise TemplateTooMuch(f"it makes a list of more than {self.limits.items:,} items")
         self.step(items)
 
-    def collected(self, texts: Iterable[str]) -> str:
-        """The texts as one; no more of them are taken than it may have."""
+    def collect(self, texts: Iterable[str]) -> str:
+        """The texts joined. Texts are taken only until the limit is passed."""
         kept, size = [], 0
         for text in texts:
             kept.append(text)
@@ -71,8 +78,8 @@ class Budget:
         return "".join(kept)
 
     def weigh(self, value: Any) -> None:
-        """Spend what `value` would have as text, roughly, before anything is made of it. Lists that hold the same list
-        again and again are small to have and endless to write."""
+        """Spend roughly what `value` would have as text, before it becomes text. A list that holds the same list again
+        and again takes little memory, but its text is endless."""
         if isinstance(value, str | bytes):
             self.step(len(value))
             return
@@ -97,7 +104,7 @@ class Budget:
 
 _current: ContextVar[Budget | None] = ContextVar("unbraid_template_budget", default=None)
 WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
-"""Jinja works out constants while it compiles. Where that is too much, they are left for when the template runs."""
+"""Jinja computes constants while it compiles. What exceeds this is left to the rendering, which has its own limits."""
 
 
 def current() -> Budget:

@@ -1,1 +1,1 @@
-"""A format derived from what a template writes, where no registered one reads it."""
+"""Derivation: a format for a template that no registered format reads, made from what the template renders."""

@@ -1,4 +1,8 @@
-"""Regular expressions that say no more than a grammar can: texts, named groups, and whitespace as it comes."""
+"""Literal patterns: regular expressions made only of texts, named groups and whitespace.
+
+A `response_template` describes markers by regular expressions. A grammar knows literal markers, names and optional
+whitespace, so a pattern is read into these, and one that says more is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,26 @@ from dataclasses import dataclass
 from ..errors import DetectionError
 
 SPACE = "\n"
-"""What stands for whitespace as it comes: in a marker's ends it may be there or not."""
+"""Stands for optional whitespace: at the ends of a marker, a line break may be present or not."""
 _SPELLED = {"n": "\n", "t": "\t", "r": "\r"}
 _space = re.compile(r"\\s[*+?]?").match
 _named = re.compile(r"\(\?P<(\w+)>").match
 
 
 @dataclass(frozen=True)
-class Group:
-    """A named group; what it matches is not looked at."""
+class NamedGroup:
+    """A named group. What it matches is not examined."""
 
     name: str
 
 
-Item = str | Group
+PatternItem = str | NamedGroup
 
 
-def read_pattern(pattern: str, where: str) -> list[Item]:
-    """The pattern's texts and groups, in order; whitespace that may come stands as `SPACE` in a text. Raises
-    `DetectionError` where there is more to it; `where` says which pattern it is."""
-    items: list[Item] = []
+def read_pattern(pattern: str, where: str) -> list[PatternItem]:
+    """The texts and groups of a pattern, in order; optional whitespace is `SPACE` in a text. Raises `DetectionError`
+    for other patterns; `where` names the pattern in the message."""
+    items: list[PatternItem] = []
     for item in _items(pattern, where):
         if isinstance(item, str) and items and isinstance(items[-1], str):
             items[-1] += item
@@ -37,7 +41,7 @@ def read_pattern(pattern: str, where: str) -> list[Item]:
     return items
 
 
-def _items(pattern: str, where: str) -> Iterator[Item]:
+def _items(pattern: str, where: str) -> Iterator[PatternItem]:
     at = 0
     while at < len(pattern):
         char = pattern[at]
@@ -45,10 +49,10 @@ def _items(pattern: str, where: str) -> Iterator[Item]:
             yield SPACE
             at = space.end()
         elif named := _named(pattern, at):
-            yield Group(named[1])
+            yield NamedGroup(named[1])
             at = _group_end(pattern, at, where)
         elif pattern.startswith("(?:", at):
-            # One of several: the first is what is mostly written.
+            # Alternatives: the first is the usual one.
             end = _group_end(pattern, at, where)
             yield from _items(_first_of(pattern[at + 3 : end - 1]), where)
             at = end

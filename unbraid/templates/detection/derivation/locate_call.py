@@ -1,4 +1,8 @@
-"""One call in a text that a template wrote: where its name is, its arguments, and what is the template's own."""
+"""Locating a probe call in rendered text: where its name and arguments are, and in which notation.
+
+Four notations are tried in turn: one JSON object, a name and a JSON object, a Python call, and tagged arguments. The
+result is the span of the call and the parts of a grammar that describe it.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +17,30 @@ from ....core.notations import Arguments, JsonCall, PythonArguments, TaggedArgum
 from ....schema.kinds import kind_of
 from ..affixes import shared_end, shared_start
 from ..affixes import tags as tags_of
-from ..probes import KINDS, Call
+from ..probes import KINDS, ProbeCall
 
 _decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What of a call is said anew each time, and stands between markers."""
+class LocatedCall:
+    """The span of a call between its markers, and its grammar."""
 
     start: int
     end: int
     parts: tuple[CallPart, ...]
 
 
-def find_call(text: str, call: Call, id: str | None, start: int = 0, all_kinds: str = "") -> Unit | None:
-    """The call in the text, from `start` on; None where it is written in no way that a grammar could say.
+def find_call(text: str, call: ProbeCall, id: str | None, start: int = 0, all_kinds: str = "") -> LocatedCall | None:
+    """Find the call in the text, from `start` on; None if it is written in no notation that a grammar has.
 
-    all_kinds: what the template wrote for a call with arguments of all kinds.
+    all_kinds: what the template rendered for a call with arguments of all types.
     """
     name = text.find(call.name, start)
     if name < 0:
         return None
     if id is not None and call.name in id and (at := text.find(id, start)) >= 0 and at <= name:
-        # The id holds the name; where the name stands by itself as well, that is where it is said.
+        # The id contains the name. If the name also stands alone, that is the place that counts.
         alone = text.find(call.name, at + len(id))
         name = alone if alone >= 0 else name
     return (
@@ -50,7 +54,7 @@ def find_call(text: str, call: Call, id: str | None, start: int = 0, all_kinds: 
 # `{"name": …, "arguments": {…}}`
 
 
-def _json_call(text: str, call: Call, id: str | None, name: int, start: int) -> Unit | None:
+def _json_call(text: str, call: ProbeCall, id: str | None, name: int, start: int) -> LocatedCall | None:
     for begin in _braces(text, start, name):
         found = _object(text, begin)
         if found is None or found[1] <= name:
@@ -66,7 +70,7 @@ def _json_call(text: str, call: Call, id: str | None, name: int, start: int) -> 
         number = _number_first(value, keys[0]) if not ids and keys[0] not in (*names, *arguments) else ""
         if number:
             ids, others = [number], tuple(key for key in others if key != number)
-        return Unit(
+        return LocatedCall(
             begin,
             end,
             (
@@ -83,11 +87,11 @@ def _json_call(text: str, call: Call, id: str | None, name: int, start: int) -> 
 
 
 def _number_first(value: dict[str, Any], key: str) -> str:
-    """The key of a call's number, where it comes first: it is all the id that there is."""
+    """The first key of a call, if its value is a number: then the number serves as the id."""
     return key if str(value[key]).isdecimal() else ""
 
 
-def _is_arguments(value: object, call: Call) -> bool:
+def _is_arguments(value: object, call: ProbeCall) -> bool:
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -97,7 +101,7 @@ def _is_arguments(value: object, call: Call) -> bool:
 
 
 def _braces(text: str, start: int, before: int) -> Iterator[int]:
-    """The opening braces before a position, the nearest first."""
+    """The positions of opening braces before a position, the nearest first."""
     at = text.rfind("{", start, before)
     while at >= 0:
         yield at
@@ -115,26 +119,26 @@ def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 # `name … {…}`
 
 
-def _named_call(text: str, call: Call, id: str | None, name: int, start: int) -> Unit | None:
+def _named_call(text: str, call: ProbeCall, id: str | None, name: int, start: int) -> LocatedCall | None:
     at = text.find("{", name)
     while at >= 0:
         found = _object(text, at)
         if found is not None and found[0] == dict(call.arguments):
             head, begin = _head(text, call, id, name, start, at)
-            return Unit(begin, found[1], (*head, Arguments()))
+            return LocatedCall(begin, found[1], (*head, Arguments()))
         at = text.find("{", at + 1)
     return None
 
 
-def _head(text: str, call: Call, id: str | None, name: int, start: int, end: int) -> tuple[list[CallPart], int]:
-    """What comes before the arguments: the name, the id, or both in one; and where it begins."""
+def _head(text: str, call: ProbeCall, id: str | None, name: int, start: int, end: int) -> tuple[list[CallPart], int]:
+    """The grammar of what comes before the arguments (name, id, or both in one), and where it begins."""
     stop = name + len(call.name)
     at = -1 if id is None else text.find(id, start, end)
     if id is None or at < 0:
         return [Name(), *_literal(text[stop:end])], name
     after = at + len(id)
     if at <= name < after:
-        # The number of the call comes last.
+        # The call's number is at the end of the id.
         inside = re.fullmatch(r"(.*?)(\d*)", id[stop - at :])
         assert inside is not None
         return [NameInId(text[at:name], inside[1]), *_literal(text[after:end])], at
@@ -150,21 +154,21 @@ def _literal(text: str) -> list[CallPart]:
 # `name(key=value, …)`
 
 
-def _python_call(text: str, call: Call, name: int) -> Unit | None:
+def _python_call(text: str, call: ProbeCall, name: int) -> LocatedCall | None:
     at = name + len(call.name)
     keys = list(call.arguments)
     if not text.startswith("(", at) or any(f"{key}=" not in text[at:] for key in keys):
         return None
     last = text.find(f"{keys[-1]}=", at) if keys else at
     end = text.find(")", last)
-    return None if end < 0 else Unit(name, end + 1, (Name(), "(", PythonArguments(), ")"))
+    return None if end < 0 else LocatedCall(name, end + 1, (Name(), "(", PythonArguments(), ")"))
 
 
 # `<key>…</key>`
 
 
-def _tagged_call(text: str, call: Call, name: int, all_kinds: str) -> Unit | None:
-    """Two arguments show what is around each: what comes before a key, between key and value, and after a value."""
+def _tagged_call(text: str, call: ProbeCall, name: int, all_kinds: str) -> LocatedCall | None:
+    """From two arguments: what comes before a key, between key and value, and after a value."""
     start = name + len(call.name)
     places = _places(text, call, start)
     if len(places) != 2:
@@ -184,11 +188,11 @@ def _tagged_call(text: str, call: Call, name: int, all_kinds: str) -> Unit | Non
             return None
         tags = found
     end = places[1].end + len(close if text.startswith(close, places[1].end) else kept)
-    return Unit(name, end, (Name(), *_literal(before.removesuffix(lead)), tags))
+    return LocatedCall(name, end, (Name(), *_literal(before.removesuffix(lead)), tags))
 
 
 def _with_kinds(lead: str, close: str, text: str) -> TaggedArguments | None:
-    """The tags, where they say what kind of value comes: the text has a value of each."""
+    """The tags if they name the type of a value. `text` has a value of each type."""
     name = text.find(KINDS.name)
     places = _places(text, KINDS, name + len(KINDS.name)) if name >= 0 else []
     if len(places) != len(KINDS.arguments):
@@ -200,7 +204,7 @@ def _with_kinds(lead: str, close: str, text: str) -> TaggedArguments | None:
         words.setdefault(middle[len(opening) : len(middle) - len(ending)], []).append(kind)
     if "" in words:
         return None
-    # No value was null: it goes with those that are no strings, or has a word of its own.
+    # No probe is null: it goes with the other non-strings, or gets a word of its own.
     others = next((kinds for kinds in words.values() if "boolean" in kinds and "number" in kinds), None)
     if others is None:
         words["null"] = ["null"]
@@ -224,18 +228,18 @@ def _with_kinds(lead: str, close: str, text: str) -> TaggedArguments | None:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where an argument is."""
+class _ArgumentPlace:
+    """The place of one argument."""
 
     key: int
     middle: str
-    """What stands between the key and the value."""
+    """The text between key and value."""
     end: int
     """Where the value ends."""
 
 
-def _places(text: str, call: Call, start: int) -> list[_Place]:
-    """Where the arguments are, as far as they come one after the other."""
+def _places(text: str, call: ProbeCall, start: int) -> list[_ArgumentPlace]:
+    """The places of the arguments, as far as they come in order."""
     places = []
     at = start
     for key, value in call.arguments.items():
@@ -243,13 +247,13 @@ def _places(text: str, call: Call, start: int) -> list[_Place]:
         spelled = _spelled(text, begin + len(key), value) if begin >= 0 else None
         if spelled is None:
             break
-        places.append(_Place(begin, text[begin + len(key) : spelled[0]], spelled[1]))
+        places.append(_ArgumentPlace(begin, text[begin + len(key) : spelled[0]], spelled[1]))
         at = spelled[1]
     return places
 
 
 def _spelled(text: str, at: int, value: Any) -> tuple[int, int] | None:
-    """Where a value is written, as JSON or as Python prints it; a string stands bare."""
+    """The span of a value, written as JSON or as Python prints it; a string is bare."""
     ways = [value] if isinstance(value, str) else [json.dumps(value), str(value)]
     found = [(place, place + len(way)) for way in ways if (place := text.find(way, at)) >= 0]
     return min(found, default=None)

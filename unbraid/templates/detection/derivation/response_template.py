@@ -1,7 +1,8 @@
-"""Hugging Face's `response_template`, which a tokenizer's configuration may have, as a format.
+"""Hugging Face's `response_template` as a format.
 
-It says with regular expressions and parsers by name what a grammar says with markers. What has no counterpart is an
-error that names the field: a format that reads only half of it would be worse than none.
+A tokenizer's configuration may describe the model's output with regular expressions and named parsers. Here it becomes
+a grammar. What a grammar cannot express is an error that names the field: a format that reads half of the output would
+be worse than none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ....core.machine.compiler import compile_format
 from ....core.notations import Arguments, JsonCall, TaggedArguments
 from ....errors import InvalidFormat
 from ..errors import DetectionError
-from .literal_patterns import SPACE, Group, Item, read_pattern
+from .literal_patterns import SPACE, NamedGroup, PatternItem, read_pattern
 
 NAME = "response_template"
 _REASONING = ("thinking", "reasoning_content", "reasoning")
@@ -26,10 +27,10 @@ _KEYS = {
 }
 _placeholder = re.compile(r"\{([\w.]+)\}").fullmatch
 _telling = re.compile(r"[<>\[\]{}|｜◁▷`]|\W{3}").search
-"""What makes a text a marker that does not come up in prose."""
+"""Characters that make a text a marker, which does not occur in prose."""
 
 
-def format_of(template: object, eos_token: str = "") -> Format:
+def format_from_response_template(template: object, eos_token: str = "") -> Format:
     """The format that a response template describes."""
     if not isinstance(template, Mapping):
         raise DetectionError(f"a response_template is an object, not {type(template).__name__}")
@@ -63,6 +64,8 @@ def format_of(template: object, eos_token: str = "") -> Format:
 
 
 class _Field:
+    """One field of a response_template: content, reasoning or calls."""
+
     def __init__(self, name: str, field: object) -> None:
         self.name = name
         if not isinstance(field, Mapping):
@@ -80,8 +83,8 @@ class _Field:
 
     # Markers
 
-    def opens(self) -> list[Item]:
-        """What opens it: one text, or texts and groups."""
+    def opens(self) -> list[PatternItem]:
+        """The opening marker: one text, or texts and groups."""
         if "open_pattern" in self.field:
             return self._pattern("open_pattern")
         return list(self._texts("open")[:1])
@@ -101,7 +104,7 @@ class _Field:
             raise self.error(f"needs a text as {key}, or a list of texts")
         return texts
 
-    def _pattern(self, key: str) -> list[Item]:
+    def _pattern(self, key: str) -> list[PatternItem]:
         given = self.field[key]
         if not isinstance(given, str) or not given:
             raise self.error(f"needs a text as {key}")
@@ -110,7 +113,7 @@ class _Field:
     # Text
 
     def between(self) -> Between:
-        """The field as text between markers. Whitespace at its ends is stripped, unless that is said not to be."""
+        """The field as text between markers. Whitespace at its ends is stripped unless `strip` is false."""
         if self.content != "text" or self.field.get("transform") is not None:
             raise self.error(f"has to be text without a transform, not {self.content!r}")
         closes = self.closes()
@@ -144,18 +147,18 @@ class _Field:
         first = opens[0]
         if not isinstance(first, str) or not _telling(first):
             raise self.error(f"opens with {self._said('open')!r}: no text in it tells a call from prose")
-        # Whitespace as it comes parts the marker from what begins the call.
+        # Optional whitespace separates the marker from the beginning of the call.
         marker, _, lead = first.strip().partition(SPACE)
         head: list[CallPart] = [lead.strip()] if lead.strip() else []
-        groups = [item.name for item in opens if isinstance(item, Group)]
-        head += [Name() if isinstance(item, Group) else item for item in opens[1:]]
+        groups = [item.name for item in opens if isinstance(item, NamedGroup)]
+        head += [Name() if isinstance(item, NamedGroup) else item for item in opens[1:]]
         name, arguments = self._transform()
         if groups and (groups != ["name"] or name != "name"):
             raise self.error(f"has groups in its open_pattern that are no function's name: {groups}")
         body = self._body(head, bool(groups), name, arguments)
         others = tuple(SPACE + text + SPACE for text in self._texts("open")[1:]) if "open" in self.field else ()
         close = SPACE + closes[0] + SPACE if closes else ""
-        # A name that follows at once is part of the tag.
+        # A name that follows directly is part of the tag.
         trail = "" if head[:1] == [Name()] else SPACE
         return Calls(SPACE + marker + trail, body, close, also=others)
 
@@ -184,7 +187,7 @@ class _Field:
         return CallList(one, open="[", separator=", ", close="]") if each else one
 
     def _transform(self) -> tuple[str, str]:
-        """Where the name and the arguments come from."""
+        """The paths of the name and the arguments."""
         transform = self.field.get("transform")
         function = transform.get("function") if isinstance(transform, Mapping) else None
         if function == "{content}":
@@ -206,7 +209,7 @@ class _Field:
         if self.arguments.get("merge_duplicates"):
             raise self.error("merges arguments of one name, which no call has")
         items = read_pattern(pattern, f"response_template: the field {self.name!r}: tag_pattern")
-        names = [item.name for item in items if isinstance(item, Group)]
+        names = [item.name for item in items if isinstance(item, NamedGroup)]
         texts = [item for item in items if isinstance(item, str)]
         if names != ["key", "value"] or len(items) != 5 or len(texts) != 3:
             raise self.error(f"needs a tag_pattern with text around a key and a value: {pattern!r}")
@@ -214,7 +217,8 @@ class _Field:
         return TaggedArguments(open=f"{before.lstrip()}{{key}}{middle}", close=after.rstrip() + SPACE)
 
     def _closing_of_name(self, head: list[CallPart]) -> tuple[CallPart, ...]:
-        """What closes the tag that holds the name: nothing says it, and text after the arguments is passed over."""
+        """The closing tag of the one that holds the name. The response_template does not mention it, since Hugging Face
+        ignores text after the arguments."""
         at = head.index(Name())
         before = head[at - 1] if at else str(self.opens()[0])
         tag = re.search(r"<([\w:]+)\W*$", before if isinstance(before, str) else "")

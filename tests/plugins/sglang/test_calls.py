@@ -1,0 +1,111 @@
+"""Detectors of calls, in SGLang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import unbraid
+from unbraid import Message, Text
+from unbraid.plugins import sglang as plugin
+
+from .cases import STEP_CALL, streamed, tools
+from .package import Chat
+
+
+def test_step_audio_2_calls(installed: Any) -> None:
+    detector = plugin.StepAudio2Detector()
+    assert detector.has_tool_call(STEP_CALL)
+    assert not detector.has_tool_call("How can I help?")
+    assert not detector.has_tool_call("")
+    known = tools(installed)
+    text = f"Let me see.\n{STEP_CALL}<tool_call>function\nsearch\n{{}}</tool_call>\nSo."
+    found = detector.detect_and_parse(text, known)
+    assert found.normal_text == "Let me see.\n\nSo."
+    assert [(c.tool_index, c.name, c.parameters) for c in found.calls] == [
+        (0, "get_weather", '{"city": "上海"}'),
+        (1, "search", "{}"),
+    ]
+    assert detector.detect_and_parse("Hi.", known).normal_text == "Hi."
+
+
+def test_a_name_first_and_then_fragments(installed: Any) -> None:
+    detector, known = plugin.StepAudio2Detector(), tools(installed)
+    assert (detector.prev_tool_call_arr, detector.streamed_args_for_tool) == ([], [])
+    steps = []
+    for piece in ["Well. <tool_call>function\n", "get_weather\n", '{"ci', 'ty": "上', '海"}', "</tool_call>", " So."]:
+        found = detector.parse_streaming_increment(piece, known)
+        steps.append((found.normal_text, [(c.tool_index, c.name, c.parameters) for c in found.calls]))
+    assert steps == [
+        ("Well. ", []),
+        ("", []),
+        ("", [(0, "get_weather", ""), (0, None, '{"ci')]),
+        ("", [(0, None, 'ty": "上')]),
+        ("", [(0, None, '海"}')]),
+        ("", []),
+        (" So.", []),
+    ]
+    assert detector.prev_tool_call_arr == [{"name": "get_weather", "arguments": {"city": "上海"}}]
+    assert detector.streamed_args_for_tool == ['{"city": "上海"}']
+    assert detector.incomplete_tool_call_indices == set()
+    assert detector.current_tool_id == 0
+
+
+def test_what_is_held_back_comes_at_the_end(installed: Any) -> None:
+    parser = installed.FunctionCallParser(tools(installed), "step_audio_2")
+    assert parser.parse_stream_chunk("a <tool_call>func") == ("a ", [])
+    assert parser.parse_stream_end() == ("<tool_call>func", [])
+    assert parser.parse_stream_end() == ("", [])
+    untouched = installed.FunctionCallParser(tools(installed), "step_audio_2")
+    assert untouched.parse_stream_end() == ("", [])
+    reasoning = installed.ReasoningParser("step-audio2")
+    assert reasoning.parse_stream_chunk("a <thi") == ("", "a ")
+    assert reasoning.parse_stream_end() == ("", "<thi")
+    assert reasoning.parse_stream_end() == ("", "")
+
+
+def test_a_call_that_breaks_off(installed: Any) -> None:
+    """Streamed, it has been seen to begin; whole, it is text."""
+    text = STEP_CALL[:-15]
+    parser = installed.FunctionCallParser(tools(installed), "step_audio_2")
+    content, calls = streamed(parser, text)
+    assert (content, calls) == ("", [("get_weather", '{"city": "上')])
+    assert parser.detector.incomplete_tool_call_indices == {0}
+    # The server sends what the one has and the other lacks: nothing.
+    assert parser.detector.prev_tool_call_arr[-1]["arguments"] == parser.detector.streamed_args_for_tool[-1]
+    assert installed.FunctionCallParser(tools(installed), "step_audio_2").parse_non_stream(text) == (text, [])
+
+
+def test_a_call_to_an_unknown_tool_is_text(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = tools(installed, "search")
+    assert streamed(installed.FunctionCallParser(known, "step_audio_2"), STEP_CALL) == (STEP_CALL, [])
+    assert installed.FunctionCallParser(known, "step_audio_2").parse_non_stream(STEP_CALL) == (STEP_CALL, [])
+    monkeypatch.setenv("SGLANG_FORWARD_UNKNOWN_TOOLS", "1")
+    assert streamed(installed.FunctionCallParser(known, "step_audio_2"), STEP_CALL)[1] == [
+        ("get_weather", '{"city": "上海"}')
+    ]
+    _, [item] = installed.FunctionCallParser(known, "step_audio_2").parse_non_stream(STEP_CALL)
+    assert (item.tool_index, item.name) == (-1, "get_weather")
+
+
+@pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
+def test_an_answer_without_a_call(installed: Any, name: str) -> None:
+    """The markers around it are taken off, streamed or not, whether or not there are tools."""
+    text = unbraid.render(name, Message((Text("content", "Hi."),)))
+    assert text != "Hi."
+    known = tools(installed)
+    assert streamed(installed.FunctionCallParser(known, f"unbraid-{name}"), text) == ("Hi.", [])
+    assert installed.FunctionCallParser(known, f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
+    assert installed.FunctionCallParser([], f"unbraid-{name}").parse_non_stream(text) == ("Hi.", [])
+
+
+@pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])
+def test_an_answer_through_the_server(installed: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    text = unbraid.render(name, Message((Text("content", "Hi."),)))
+    chat = Chat(monkeypatch, f"unbraid-{name}", None)
+    for request in ({}, {"tools": [tool.model_dump() for tool in tools(installed)]}):
+        assert asyncio.run(chat.stream([*text], **request))["content"] == "Hi."
+        assert chat.whole(text, **request)["content"] == "Hi."
+        assert chat.whole(text, **request)["finish_reason"] == "stop"

@@ -1,0 +1,112 @@
+"""Our detectors in SGLang's registries, beside its own or in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import unbraid
+from unbraid import Format
+from unbraid.plugins import sglang as plugin
+
+from .cases import FORMATS, REPLACED, a_turn, every_format, streamed, tools
+
+
+def test_every_format_has_its_name(sglang: Any) -> None:
+    names = plugin.install()
+    assert names.tool_call_parsers == [f"unbraid-{f.name}" for f in FORMATS if f.tools is not None] + ["step_audio_2"]
+    assert names.reasoning_parsers == [f"unbraid-{f.name}" for f in FORMATS if f.reasoning is not None] + [
+        "step-audio2"
+    ]
+    assert set(names.tool_call_parsers) <= set(sglang.FunctionCallParser.ToolCallParserEnum)
+    assert set(names.reasoning_parsers) <= set(sglang.ReasoningParser.DetectorMap)
+    assert sglang.FunctionCallParser.ToolCallParserEnum["step_audio_2"] is plugin.StepAudio2Detector
+    assert "unbraid" not in type(sglang.FunctionCallParser([], "hermes").detector).__module__
+
+
+def test_the_command_line_takes_the_names(installed: Any) -> None:
+    server_args = pytest.importorskip("sglang.srt.server_args", exc_type=ImportError)
+    assert {"step_audio_2", "unbraid-hermes"} <= set(server_args._tool_call_parser_choices())
+    assert {"step-audio2", "unbraid-qwen3"} <= set(server_args._reasoning_parser_choices())
+
+
+@every_format
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_streamed_as_whole(installed: Any, format: Format, size: int) -> None:
+    message = a_turn(format)
+    text = unbraid.render(format, message)
+    name, known = f"unbraid-{format.name}", tools(installed)
+    if format.reasoning is not None:
+        whole = installed.ReasoningParser(name).parse_non_stream(text)
+        parser = installed.ReasoningParser(name)
+        steps = [parser.parse_stream_chunk(text[at : at + size]) for at in range(0, len(text), size)]
+        assert tuple(map("".join, zip(*steps, parser.parse_stream_end(), strict=True))) == whole
+        reasoning, text = whole
+        assert reasoning == message.reasoning
+    if format.tools is not None:
+        calls = [(call.name, call.arguments) for call in message.tool_calls]
+        content, items = installed.FunctionCallParser(known, name).parse_non_stream(text)
+        assert [(item.name, item.parameters) for item in items] == calls
+        assert [item.tool_index for item in items] == [0, 1]
+        assert streamed(installed.FunctionCallParser(known, name), text, size) == (content, calls)
+        text = content
+    assert text == message.content
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_in_the_place_of_sglangs_own(sglang: Any, name: str) -> None:
+    theirs = sglang.FunctionCallParser.ToolCallParserEnum[name]
+    assert name in plugin.install(replace=True).tool_call_parsers
+    plugin.install(replace=True)  # a second time changes nothing
+    parser = sglang.FunctionCallParser(tools(sglang), name)
+    assert isinstance(parser.detector, theirs)
+    assert type(parser.detector).__bases__[1] is theirs
+    message = a_turn(unbraid.compose(tools=name))
+    calls = [(call.name, call.arguments) for call in message.tool_calls]
+    assert streamed(parser, unbraid.render(name, message)) == (message.content, calls)
+
+
+def test_reasoning_in_the_place_of_sglangs_own(sglang: Any) -> None:
+    theirs = dict(sglang.ReasoningParser.DetectorMap)
+    names = plugin.install(replace=True).reasoning_parsers
+    for name in ("deepseek-r1", "qwen3", "qwen3-thinking", "mistral"):
+        assert name in names
+        assert isinstance(sglang.ReasoningParser(name).detector, theirs[name])
+    call = '<tool_call>\n{"name": "f", "arguments": {"a": "</think>"}}\n</tool_call>'
+    assert sglang.ReasoningParser("qwen3").parse_non_stream(f"<think>\nA {call}") == ("A ", call)
+    assert sglang.ReasoningParser("deepseek-r1").parse_non_stream("A\n</think>\n\nB") == ("A", "B")
+
+
+def test_what_sglang_says_goes_to_its_own_class(sglang: Any) -> None:
+    """It has defaults of its own, and options that no other has."""
+    theirs = dict(sglang.ReasoningParser.DetectorMap)
+    names = [name for name in plugin.install(replace=True).reasoning_parsers if name in theirs]
+    assert {"deepseek-r1", "k2_horizon", "gpt-oss", "ling3"} <= set(names)
+    for name in names:
+        ours, own = sglang.ReasoningParser(name).detector, theirs[name]()
+        assert ours._must_answer == own._force_nonempty_content
+        assert ours.reasoning_default == own.reasoning_default
+        assert ours._inside or not own.force_reasoning
+    # `step3` reasons whatever the guess is, as DeepSeek-R1 does.
+    assert sglang.ReasoningParser("step3", force_reasoning=False).parse_non_stream("A</think>B") == ("A", "B")
+    asked = sglang.ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "?"}], reasoning_effort="low")
+    quick = sglang.ReasoningParser("k2_horizon", request=asked, force_reasoning=True)
+    assert quick.detector.think_end_token == "</ifm|think_faster>"
+    assert quick.parse_non_stream("A</ifm|think_faster>B") == ("A", "B")
+
+
+def test_detectors_that_ask_the_tokenizer_stay(sglang: Any) -> None:
+    """What `hunyuan` reads depends on it, and of `beam` the server knows the class."""
+    registries = (sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap)
+    kept = [{name: registry[name] for name in ("hunyuan", "beam")} for registry in registries]
+    plugin.install(replace=True)
+    for registry, before in zip(registries, kept, strict=True):
+        assert {name: registry[name] for name in before} == before
+        assert not any(issubclass(registry[f"unbraid-{name}"], before["beam"]) for name in ("beam", "hunyuan-3"))
+
+
+def test_the_environment_asks_for_it(sglang: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugin.REPLACE, "1")
+    assert "hermes" in plugin.install().tool_call_parsers
+    assert "hermes" not in plugin.install(replace=False).tool_call_parsers

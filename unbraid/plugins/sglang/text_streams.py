@@ -1,0 +1,164 @@
+"""Text streams: one response as SGLang's two kinds of detectors take it apart.
+
+SGLang first separates reasoning from the rest, then calls from the content, both on text. SGLang is not imported here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from ...core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...errors import InvalidTools
+from ...parsing import Parser, UnknownTools
+
+
+def known_tools(definitions: Iterable[Any]) -> Tools:
+    """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
+    found: dict[str, dict[str, Any]] = {}
+    for definition in definitions:
+        function = definition.function
+        whole = {"name": function.name, "parameters": function.parameters, "strict": bool(function.strict)}
+        try:
+            Tools([whole])
+        except InvalidTools:
+            whole = {"name": function.name}
+        if function.name:
+            found.setdefault(function.name, whole)
+    return Tools(found.values())
+
+
+class CallPiece(NamedTuple):
+    """The beginning of a call (with a name), or the next piece of its arguments (without)."""
+
+    call: int
+    """The number of the call: 0, 1, 2…"""
+    name: str | None
+    arguments: str
+
+
+@dataclass(slots=True)
+class StreamedCall:
+    """A call as far as it was sent."""
+
+    name: str
+    pieces: list[str] = field(default_factory=list)
+    complete: bool | None = None
+    """None while it is being written."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def arguments(self) -> Any:
+        """The parsed JSON; the text itself if it is incomplete, or more than Python's `json` takes."""
+        try:
+            return json.loads(self.text) if self.complete else self.text
+        except (ValueError, RecursionError):
+            return self.text
+
+
+class ToolStream:
+    """The calls of one response and the text around them. Reasoning and speech that were left in are text."""
+
+    def __init__(self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text") -> None:
+        self._parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
+        self.calls: list[StreamedCall] = []
+
+    def feed(self, text: str) -> tuple[str, list[CallPiece]]:
+        """The content and the pieces of calls in the next piece of text."""
+        return self._sort(self._parser.feed(text))
+
+    def finish(self) -> tuple[str, list[CallPiece]]:
+        """What was held back, at the end of the text."""
+        return self._sort(self._parser.finish())
+
+    def _sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
+        content: list[str] = []
+        pieces: list[CallPiece] = []
+        for event in events:
+            match event:
+                case Content():
+                    content.append(event.text)
+                case ToolCallStart():
+                    self.calls.append(StreamedCall(event.name))
+                    pieces.append(CallPiece(event.index, event.name, ""))
+                case ToolCallArguments():
+                    self.calls[event.index].pieces.append(event.fragment)
+                    pieces.append(CallPiece(event.index, None, event.fragment))
+                case ToolCallEnd():
+                    self.calls[event.index].complete = event.complete
+        return "".join(content), pieces
+
+
+class RawOrder:
+    """Events in the order of the raw text, without gaps. A parser may emit audio before text that it still holds back;
+    here such events wait."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        """The position up to which all events were returned."""
+        self._ahead: list[tuple[int, int, Event]] = []
+
+    def add(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events that are next in order."""
+        for event in events:
+            if event.end > event.start:
+                heappush(self._ahead, (event.start, event.end, event))
+        while self._ahead and self._ahead[0][0] == self.at:
+            _, self.at, event = heappop(self._ahead)
+            yield event
+
+
+class ReasoningStream:
+    """The reasoning of one response, and the rest: content, and calls as the model wrote them, since the tool-call
+    detector reads them next.
+
+    The format includes calls: a `<think>` in an argument is no reasoning, and a call inside the reasoning is a call.
+    """
+
+    def __init__(self, format: Format, *, inside: bool) -> None:
+        """inside: the prompt has opened the reasoning."""
+        assert format.reasoning is not None
+        prompt = format.reasoning.open if inside else ""
+        if format.headers is not None:
+            prompt = format.prompt
+        self._parser = Parser(format, prompt=prompt, keep_message=False, markup=True)
+        self._order = RawOrder()
+        self._held: list[str] = []
+        """The raw text after that position."""
+        self._in_calls = False
+        """Whether the last markup was that of calls."""
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """The reasoning in the next piece of text, and the rest."""
+        self._held.append(text)
+        return self._sort(self._parser.feed(text))
+
+    def finish(self) -> tuple[str, str]:
+        """What was held back, at the end of the text."""
+        return self._sort(self._parser.finish())
+
+    def _sort(self, events: list[Event]) -> tuple[str, str]:
+        begin = self._order.at
+        told = list(self._order.add(events))
+        if not told:
+            return "", ""
+        raw = "".join(self._held)
+        reasoning: list[str] = []
+        rest: list[str] = []
+        for event in told:
+            if isinstance(event, Markup):
+                # Whitespace after a call is passed on as well.
+                self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
+            if not isinstance(event, Markup) or self._in_calls:
+                place = reasoning if isinstance(event, Reasoning) else rest
+                place.append(raw[event.start - begin : event.end - begin])
+        self._held = [raw[self._order.at - begin :]]
+        return "".join(reasoning), "".join(rest)

@@ -1,0 +1,142 @@
+"""One parser in place of two: reasoning, content and calls of a response, read in one pass.
+
+vLLM makes one `Parser` of a reasoning parser and a tool parser. Its `DelegatingParser` runs them one after the other,
+the second on the text that the first leaves. Then their order decides what is nested in what, and nobody knows any more
+whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place. vLLM has no
+setting for this, so the private function that composes the two is wrapped (`hooks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, wraps
+from typing import Any
+
+from vllm.entrypoints.generate.base.protocol import FunctionCall
+from vllm.parser.abstract_parser import DelegatingParser
+from vllm.parser.metrics import record_tool_parser_invocation
+from vllm.parser.parser_manager import ParserManager
+
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...formats import compose
+from .deltas import as_delta
+from .reasoning_tokens import ReasoningCounter
+from .request_constraints import constrain, show_markers, tools_of
+from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
+
+
+class CombinedParser(DelegatingParser):  # type: ignore[misc]
+    """Parses one response. vLLM makes it with both parsers; only their formats are used."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        parts = (self._reasoning_parser, self._tool_parser)
+        self._format = _joined(*(None if part is None else part.format for part in parts))
+        self._prompt: Sequence[int] | None = None
+        self._reader: ResponseReader | None = None
+        self._counter: ReasoningCounter | None = None
+
+    def adjust_request(self, request: Any) -> Any:
+        tokenizer = self.model_tokenizer
+        if cuts_text(request) or vocabulary_of(tokenizer) is None:
+            show_markers(request, self._format, tokenizer)
+        if self._tool_parser is not None:
+            reasons, level = self._reasoning_parser is not None, int(self.tool_strict_level)
+            constrain(request, self._format, tokenizer, reasoning_parser=reasons, strict_level=level)
+        return request
+
+    def set_prompt_token_ids(self, prompt_token_ids: Sequence[int]) -> None:
+        """vLLM calls this again if it runs tools itself: then each output has its own prompt."""
+        self._prompt, self._counter = prompt_token_ids, None
+
+    def parse(
+        self,
+        model_output: str,
+        request: Any,
+        enable_auto_tools: bool = False,
+        model_output_token_ids: Sequence[int] = (),
+    ) -> tuple[str | None, str | None, list[Any] | None]:
+        said = as_delta(self._new_reader(request, whole=True).whole(model_output, model_output_token_ids), self._format)
+        self._record(said, request, streams=False)
+        if said is None:
+            return None, None, []
+        calls = [
+            FunctionCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
+            for call in said.tool_calls
+        ]
+        return said.reasoning, said.content, calls
+
+    def parse_delta(
+        self,
+        delta_text: str,
+        delta_token_ids: list[int],
+        request: Any,
+        prompt_token_ids: list[int] | None = None,
+        *,
+        finished: bool,
+    ) -> Any:
+        if self._reader is None:
+            self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
+            self._reader = self._new_reader(request)
+        said = as_delta(self._reader.feed(delta_text, delta_token_ids, finished), self._format)
+        self._record(said, request, streams=True)
+        if said is None or request.include_reasoning:
+            return said
+        said.reasoning = None
+        return said if said.content or said.tool_calls else None
+
+    def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
+        vocabulary = vocabulary_of(self.model_tokenizer)
+        if self._reasoning_parser is None or vocabulary is None:
+            return 0
+        if self._counter is None:
+            start = self._prompt and start_of_output(self._prompt, self._format, self.model_tokenizer)
+            self._counter = ReasoningCounter(self._format, vocabulary, start)
+        return self._counter.count(token_ids)
+
+    def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        return ResponseReader(
+            self._format,
+            self.model_tokenizer,
+            request,
+            tools=Tools([]) if self._tool_parser is None else tools_of(request),
+            separate_reasoning=self._reasoning_parser is not None,
+            prompt=self._prompt,
+            whole=whole,
+        )
+
+    def _record(self, said: Any, request: Any, streams: bool) -> None:
+        """Count it in vLLM's metrics."""
+        if self._tool_parser is not None and request.tool_choice != "none":
+            called = said is not None and bool(said.tool_calls)
+            record_tool_parser_invocation(is_tool_called=called, is_streaming=streams, request=request)
+
+
+@lru_cache
+def _joined(reasoning: Format | None, tools: Format | None) -> Format:
+    if reasoning is None or tools is None or reasoning == tools:
+        format = tools or reasoning
+        assert format is not None
+        return format
+    return compose(reasoning=reasoning.name, tools=tools.name)
+
+
+_compose = ParserManager._compose_parser
+"""vLLM's own function that composes two parsers."""
+
+
+def install_combined_parser() -> None:
+    """Have vLLM make `CombinedParser`s. You can call it again."""
+    ParserManager._compose_parser = staticmethod(_compose_combined)
+
+
+@wraps(_compose)
+def _compose_combined(*args: Any, **kwargs: Any) -> Any:
+    made = _compose(*args, **kwargs)
+    # Some models (gpt-oss) have a class of their own, on which vLLM's server relies.
+    if made is None or (made.parse, made.parse_delta) != (DelegatingParser.parse, DelegatingParser.parse_delta):
+        return made
+    parts = (made.reasoning_parser_cls, made.tool_parser_cls)
+    ours = all(part is None or isinstance(getattr(part, "format", None), Format) for part in parts)
+    return type(made.__name__, (CombinedParser, made), {}) if ours else made

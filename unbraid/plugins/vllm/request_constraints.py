@@ -1,0 +1,121 @@
+"""Requests: their tools, and the constraint that holds the output to them.
+
+vLLM enforces a grammar from the first token on, or from the end of the reasoning on if it has a reasoning parser. Our
+constraint covers the reasoning as well, so vLLM is told not to wait (`_grammar_from_parser`); `/v1/responses` has no
+such switch, and there the constraint begins after the reasoning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, cast, get_args
+
+import vllm.envs as envs
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.tool_parsers.utils import get_function_tools, require_function_tools
+
+from ...constraints import constraint
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...engines.vllm.server import Dialect, structured_outputs
+from ...errors import UnbraidError
+from .response_reader import program_of, special_tokens, vocabulary_of
+
+DIALECT = "UNBRAID_VLLM_DIALECT"
+"""The environment variable that chooses the dialect of constraints; `VLLMEngine` explains the choices."""
+
+
+def tools_of(request: Any) -> Tools:
+    """The functions that the model may call. In `/v1/responses`, vLLM also shows custom tools and tools in namespaces
+    to the model as functions."""
+    if request.tool_choice == "none":
+        return Tools([])
+    return Tools([tool.model_dump() for tool in get_function_tools(request.tools or [])])
+
+
+def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
+    """Have vLLM write the format's markers into the text, which will be parsed."""
+    vocabulary = vocabulary_of(tokenizer)
+    program = program_of(format, vocabulary)
+    markers = program.token_placeholders.keys() - program.ends | program.codes.keys()
+    if vocabulary is None or not special_tokens(tokenizer).isdisjoint(markers):
+        request.skip_special_tokens = False
+
+
+def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser: bool, strict_level: int = 0) -> None:
+    """Constrain the output to what the request asks of its calls, if it asks for anything.
+
+    reasoning_parser: whether vLLM has one. It then enforces nothing before the reasoning ends.
+    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, 2 their arguments too.
+    """
+    tools = tools_of(request)
+    choice = _choice(request.tool_choice)
+    if not tools and choice not in ("auto", "none"):
+        require_function_tools(request.tools or [])  # raises vLLM's own error: no call can be made
+    given = request.extract_structured_outputs()
+    answer = _answer(given) if choice == "auto" else None
+    if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):
+        return
+    if choice == "auto" and given is not None and answer is None:
+        return  # a regular expression or the like leaves no room for calls
+    # The constraint covers the reasoning, so that it also holds a model that does not reason. If vLLM cannot be told to
+    # apply it from the start, it covers only what follows the reasoning.
+    whole = format.reasoning is not None and hasattr(request, "_grammar_from_parser")
+    after_reasoning = reasoning_parser and not whole
+    made = constraint(
+        format,
+        tools=_all_strict(tools) if strict_level > 1 else tools,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls,
+        reasoning=False if after_reasoning else None,
+        response_format=answer,
+        vocabulary=vocabulary_of(tokenizer),
+        prompt="" if after_reasoning else None,
+    )
+    request.structured_outputs = StructuredOutputsParams(**structured_outputs(made, _dialect()))
+    if whole:
+        request._grammar_from_parser = True
+    # The constraint includes the answer's schema. The two APIs have different names for it.
+    if "response_format" in type(request).model_fields:
+        request.response_format = None
+    else:
+        request.text = None
+
+
+def _constrains_auto(request: Any, tools: Tools, strict_level: int) -> bool:
+    """Whether optional calls are constrained."""
+    strict = strict_level > 0 or any(map(tools.strict, tools))
+    return (strict and envs.VLLM_ENFORCE_STRICT_TOOL_CALLING) or request.parallel_tool_calls is False
+
+
+def _choice(choice: Any) -> str | Mapping[str, Any]:
+    """The `tool_choice` of either API as `unbraid.constraint` takes it."""
+    if choice is None or isinstance(choice, str):
+        return choice or "auto"
+    name = getattr(getattr(choice, "function", choice), "name", None)
+    return "auto" if name is None else {"type": "function", "function": {"name": name}}
+
+
+def _answer(given: Any) -> dict[str, Any] | None:
+    """The `response_format` of a request for JSON; None for other requests."""
+    if given is None:
+        return None
+    if given.json_object:
+        return {"type": "json_object"}
+    if given.json is None:
+        return None
+    schema = json.loads(given.json) if isinstance(given.json, str) else given.json
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+def _all_strict(tools: Tools) -> Tools:
+    return Tools([{"name": name, "parameters": tools[name], "strict": True} for name in tools])
+
+
+def _dialect() -> Dialect:
+    wanted = os.environ.get(DIALECT) or "structural_tag"
+    if wanted not in get_args(Dialect):
+        raise UnbraidError(f"{DIALECT} is one of {', '.join(get_args(Dialect))}, not {wanted!r}")
+    return cast(Dialect, wanted)

@@ -1,0 +1,145 @@
+"""One response as vLLM delivers it, parsed: deltas that come as text and as token ids.
+
+Ids are better: they show which markers are tokens. But vLLM cuts stop texts off the text and not off the ids, and some
+tokenizers cannot be read. Then the text is parsed. vLLM is not imported here.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from typing import Any
+
+from ... import tokens
+from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.grammar import Format
+from ...core.machine.compiler import compile_format
+from ...core.machine.program import Program
+from ...core.machine.prompt_end import read_end
+from ...core.tools import Tools
+from ...core.vocabulary import Vocabulary
+from ...parsing import Parser
+from ...tokens.weak_cache import WeakCache
+from .reasoning_tokens import DecodedTokens, ReasoningMarkers
+
+PROMPT_END = 64
+"""Tokens at the end of a prompt that say where the output begins."""
+
+
+def _vocabulary(tokenizer: Any) -> Vocabulary | None:
+    try:
+        return tokens.vocabulary(tokenizer)
+    except (TypeError, ValueError):
+        return None
+
+
+def _special(tokenizer: Any) -> frozenset[int]:
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return frozenset([*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)])
+
+
+vocabulary_of = WeakCache(_vocabulary)
+"""The vocabulary of vLLM's tokenizer; None if it is of an unknown kind. Then text is parsed."""
+special_tokens = WeakCache(_special)
+"""The tokens that vLLM leaves out of the text unless `skip_special_tokens` is false."""
+
+
+def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
+    """The compiled format. Raises `MissingTokens` if the tokenizer lacks tokens that the format needs."""
+    version = None if vocabulary is None else vocabulary.version
+    return compile_format(format.for_version(version), vocabulary)
+
+
+def cuts_text(request: Any) -> bool:
+    """Whether vLLM cuts a stop text off the output. It changes the text and leaves the ids."""
+    return bool(request.stop) and not request.include_stop_str_in_output
+
+
+def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> str | Sequence[int]:
+    """What to give to a parser as its `prompt`.
+
+    A prefill may break off in the middle of the reasoning. The parser sees that by itself if the markers are tokens of
+    a vocabulary that it can read (`core.machine.prompt_end`). Two cases are left: a tokenizer of an unknown kind, and
+    markers in several tokens. There the last marker of the turn is searched here, and the parser is told the marker.
+    """
+    vocabulary = vocabulary_of(tokenizer)
+    end: str | Sequence[int] = prompt
+    if vocabulary is None:
+        end = str(tokenizer.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False))
+    if format.reasoning is None:
+        return end
+    markers = ReasoningMarkers(format, vocabulary or DecodedTokens(tokenizer))
+    if vocabulary is not None and not markers.spelled:
+        return prompt
+    if read_end(program_of(format, vocabulary), end).strands or markers.last(prompt)[0] != "open":
+        return end
+    return format.reasoning.open
+
+
+class ResponseReader:
+    """Parses one response as it comes: its ids, or its text if the ids do not say enough."""
+
+    def __init__(
+        self,
+        format: Format,
+        tokenizer: Any,
+        request: Any,
+        *,
+        tools: Tools,
+        separate_reasoning: bool,
+        prompt: Sequence[int] | None = None,
+        by_ids: bool = True,
+        whole: bool = False,
+    ) -> None:
+        """by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
+        self._tokenizer = tokenizer
+        self._request = request
+        self._vocabulary = vocabulary_of(tokenizer)
+        program = program_of(format, self._vocabulary)
+        self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
+        self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
+        """None until the first delta decides. A parser cannot change from one to the other."""
+        self._parser = Parser(
+            format,
+            tools=tools,
+            tokenizer=self._vocabulary,
+            prompt=None if prompt is None else start_of_output(prompt, format, tokenizer),
+            separate_reasoning=separate_reasoning,
+            keep_message=whole,
+            markup=format.speech is not None,
+        )
+
+    def feed(self, text: str, ids: Sequence[int], finished: bool) -> list[Event]:
+        """The events of one delta, which came with this text and these ids."""
+        if self._by_ids is None and (text or ids):
+            self._by_ids = bool(ids) and not cuts_text(self._request)
+        events: list[Event] = []
+        if self._by_ids:
+            events = self._parser.feed_tokens(self._shown(ids, finished))
+        elif text:
+            events = self._parser.feed(text)
+        return [*events, *self._parser.finish()] if finished else events
+
+    def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
+        """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
+        model did not finish."""
+        events = self.feed(text, ids, True)
+        incomplete = {event.index: event for event in events if isinstance(event, ToolCallEnd) and not event.complete}
+        settled: list[Event] = []
+        for event in events:
+            if isinstance(event, ToolCallStart) and event.index in incomplete:
+                settled.append(Content(incomplete[event.index].raw, event.start, event.end))
+            elif not isinstance(event, ToolCallArguments | ToolCallEnd) or event.index not in incomplete:
+                settled.append(event)
+        return settled
+
+    def _shown(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
+        """The ids that vLLM's text would show, and those that are markers or codes of the format."""
+        request, special, own = self._request, special_tokens(self._tokenizer), self._meaningful
+        if finished and ids and not request.include_stop_str_in_output:
+            last = ids[-1]
+            if last in (request.stop_token_ids or ()) or (last in special and last not in own):
+                ids = ids[:-1]
+        if not request.skip_special_tokens or special.isdisjoint(ids):
+            return ids
+        return [token for token in ids if token not in special or token in own]

@@ -1,0 +1,106 @@
+"""Probes for the capabilities of a template: render a few messages in each form, and see what appears in the output.
+
+The probe words (`Qz…`) occur in no template, so a word in the output came from the message. The forms are tried in a
+fixed order and the first of the best wins, so the plainest form is preferred. About 14 short renderings are made, once
+for each loaded template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any, Literal
+
+from .capabilities import TemplateCapabilities
+from .control_tokens import NO_CONTROL_TOKENS
+from .errors import TemplateError
+from .template import ChatTemplate, CompiledTemplate
+
+_SYSTEM, _USER, _VALUE, _RESULT, _DESCRIPTION = "Qz be brief.", "Qz hello?", "qzvalue", "qzresult", "Qz says the time."
+_CALL = "call_qzqzqzqzqzqzqzqzqzqz"
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qzfunction",
+        "description": _DESCRIPTION,
+        "parameters": {
+            "type": "object",
+            "properties": {"qzkey": {"type": "string", "description": "Qz"}},
+            "required": ["qzkey"],
+        },
+    },
+}
+_badly_written = re.compile(rf"\\\"{_VALUE}|\{{'qzkey': *'{_VALUE}|%22{_VALUE}").search
+"""Arguments in the wrong form: JSON inside a JSON string, or Python's `repr` of a dict."""
+
+
+def supports_tools(template: ChatTemplate) -> bool:
+    """Whether the template tells the model about tools."""
+    return CapabilityProbe(template.compile(NO_CONTROL_TOKENS), template.source).capabilities().tools
+
+
+class CapabilityProbe:
+    """Finds the capabilities of one template."""
+
+    def __init__(self, compiled: CompiledTemplate, source: str) -> None:
+        self._compiled = compiled
+        self._source = source
+        self.outputs: list[str] = []
+        """Everything that was rendered. `PromptBuilder` looks in it for tokens that the template builds from pieces."""
+
+    def capabilities(self) -> TemplateCapabilities:
+        found = TemplateCapabilities(developer_role="developer" in self._source)
+        found = next((each for each in self._content_forms(found) if self._shows_content(each)), found)
+        tools = self._render(found, _conversation(found.system_role)[:-2], tools=True)
+        found = replace(found, tools=tools is not None and (_DESCRIPTION in tools or "qzfunction" in tools))
+        scored = [(self._score_calls(each), each) for each in self._call_forms(found)]
+        score, found = max(scored, key=lambda pair: pair[0])
+        shown = self._render(found, _conversation(found.system_role), tools=True) or ""
+        return replace(found, tool_calls=score > 0, tool_results=_RESULT in shown)
+
+    def _content_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+        for system_role, content_parts in product((True, False), (False, True)):
+            yield replace(found, system_role=system_role, content_parts=content_parts)
+
+    def _shows_content(self, form: TemplateCapabilities) -> bool:
+        text = self._render(form, _conversation(form.system_role)[:-2])
+        return text is not None and _USER in text and (_SYSTEM in text or not form.system_role)
+
+    def _call_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+        empty: tuple[Literal[""] | None, ...] = ("", None)
+        kinds: tuple[Literal["object", "text"], ...] = ("object", "text")
+        for short_call_ids, arguments, empty_content in product((False, True), kinds, empty):
+            yield replace(found, short_call_ids=short_call_ids, arguments=arguments, empty_content=empty_content)
+
+    def _score_calls(self, form: TemplateCapabilities) -> int:
+        """How well the template shows a call in this form: -1 if it fails, 0 if the call is missing."""
+        text = self._render(form, _conversation(form.system_role), tools=True)
+        if text is None or _VALUE not in text:
+            return -1 if text is None else 0
+        return (1 if _badly_written(text) else 3) + (_RESULT in text)
+
+    def _render(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> str | None:
+        variables = {"tools": [_TOOL] if tools else None, "documents": None, "add_generation_prompt": True}
+        try:
+            text = self._compiled.render([form.adapt(each) for each in messages], variables, False)
+        except TemplateError:
+            return None
+        self.outputs.append(text)
+        return text
+
+
+def _conversation(system: bool) -> list[dict[str, Any]]:
+    """One message of each role."""
+    call = {
+        "id": _CALL,
+        "type": "function",
+        "function": {"name": "qzfunction", "arguments": f'{{"qzkey": "{_VALUE}"}}'},
+    }
+    return [
+        *([{"role": "system", "content": _SYSTEM}] if system else []),
+        {"role": "user", "content": _USER},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": _RESULT, "tool_call_id": _CALL, "name": "qzfunction"},
+    ]

@@ -1,0 +1,155 @@
+"""The verdict of a detection: which format, how it was found, and the reasons.
+
+What the template shows decides how it is judged: rendered calls are the best evidence, then words in its source, and a
+template without tools is plain. Nothing is guessed silently: a format is `verified` only if it read back what the
+template rendered. Hugging Face's `response_template` is a second opinion, and the only one if there is no template.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.grammar import Format
+from ..template import ChatTemplate
+from .derivation.proposals import proposals
+from .derivation.response_template import format_from_response_template
+from .errors import DetectionError
+from .evidence import Evidence, gather
+from .inputs import DetectionInput
+from .marker_hints import MOST, marker_hints, nearest_formats
+from .matching import match
+from .ranking import names_reasoning, ranked_matches
+from .reasons import about_derived, about_half, about_match, about_missing_calls, about_refusals, about_results, quoted
+from .result import Detection
+
+_UNREAD = "the template writes calls in a way that no format reads, and that none could be derived from"
+_STATED = "the tokenizer's response_template says so"
+
+
+def detect_in(given: DetectionInput) -> Detection:
+    """The format of a model's templates. The one for tools is asked first: it shows more."""
+    stated, problem = _stated(given)
+    if not given.templates:
+        return _only_stated(stated, problem)
+    found: list[Detection] = []
+    errors: list[DetectionError] = []
+    for name in sorted(given.templates, key=lambda name: (name != "tool_use", name != "default")):
+        try:
+            found.append(_of_template(given.templates[name], stated))
+        except DetectionError as error:
+            errors.append(error)
+        if found and found[-1].verified and found[-1].how != "plain":
+            break
+    if not found:
+        raise errors[0]
+    best = min(found, key=lambda each: (not each.verified, each.how == "plain", each.format is None))
+    return best if problem is None else replace(best, reasons=(*best.reasons, str(problem)))
+
+
+def _stated(given: DetectionInput) -> tuple[Format | None, DetectionError | None]:
+    """The format of the tokenizer's response_template, or why it cannot be used."""
+    if given.response_template is None:
+        return None, None
+    try:
+        return format_from_response_template(given.response_template, given.eos_token), None
+    except DetectionError as error:
+        return None, error
+
+
+def _only_stated(stated: Format | None, problem: DetectionError | None) -> Detection:
+    if stated is None:
+        raise problem or DetectionError("there is no template to go by")
+    return Detection(stated, False, "response_template", (_STATED, "there is no chat template to verify it with"))
+
+
+def _of_template(template: ChatTemplate, stated: Format | None) -> Detection:
+    evidence = gather(template)
+    if not any(each.turn.content for each in evidence.rendered):
+        why = ("the template shows no answer of the assistant's", *about_refusals(evidence))
+        return Detection(None, False, "none", why)
+    if evidence.shows_calls:
+        return _by_calls(evidence, stated)
+    if evidence.describes_tools or marker_hints(evidence) or (stated is not None and stated.tools is not None):
+        return _without_calls(evidence, stated)
+    return _without_tools(evidence, stated)
+
+
+def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
+    """The template shows calls, so formats can be tried on them."""
+    found = ranked_matches(evidence)
+    verified = [each for each in found if each.verified]
+    if verified:
+        others = tuple(each.format.name for each in verified[1:])
+        reasons = (*about_match(verified, evidence), *_about_stated(stated, evidence))
+        return Detection(verified[0].format, True, "rendered", reasons, others)
+    if stated is not None and (seen := match(stated, evidence)).verified:
+        return Detection(stated, True, "response_template", (_STATED, *about_results(seen)))
+    if (derived := _derived(evidence)) is not None:
+        return replace(derived, reasons=(*derived.reasons, *_about_stated(stated, evidence)))
+    near = nearest_formats(found, evidence)
+    half = next((each for each in found if each.reads_calls), None)
+    why = (*about_refusals(evidence), *_about_stated(stated, evidence))
+    if half is not None:
+        return Detection(half.format, False, "rendered", (*about_half(half), *why), near[1:])
+    return Detection(None, False, "none", (_UNREAD, *why), near)
+
+
+def _without_calls(evidence: Evidence, stated: Format | None) -> Detection:
+    """The model can call tools, but the template does not show calls."""
+    why = about_missing_calls(evidence)
+    if stated is not None:
+        return Detection(stated, False, "response_template", (_STATED, *why))
+    return _by_markers(evidence, why) or Detection(None, False, "none", why)
+
+
+def _by_markers(evidence: Evidence, why: tuple[str, ...]) -> Detection | None:
+    found = marker_hints(evidence)
+    if not found:
+        return None
+    best = found[0]
+    others = tuple(dict.fromkeys(each.format.name for each in found if each.format != best.format))[:MOST]
+    return Detection(best.format, False, "markers", (*why, str(best)), others)
+
+
+def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
+    """The template has no tools, so there is content, and perhaps reasoning."""
+    why = "the template knows nothing of tools"
+    if stated is not None and (seen := match(stated, evidence)).verified:
+        return Detection(stated, True, "response_template", (_STATED, why, *about_results(seen)))
+    found = [each for each in ranked_matches(evidence) if each.verified]
+    if evidence.shows_reasoning:
+        if found:
+            return Detection(found[0].format, True, "rendered", (why, *about_match(found, evidence)))
+        if (derived := _derived(evidence)) is not None:
+            return replace(derived, reasons=(why, *derived.reasons))
+        return Detection(None, False, "none", (why, "it writes reasoning in a way that no format reads"))
+    named = [each for each in found if names_reasoning(each.format, evidence)]
+    if named and (reasoning := named[0].format.reasoning) is not None:
+        words = f"it writes no reasoning, but knows {quoted(reasoning.close)}"
+        return Detection(named[0].format, False, "markers", (why, words))
+    return Detection(Format("plain"), True, "plain", (why, "it knows nothing of reasoning: all is content"))
+
+
+def _derived(evidence: Evidence) -> Detection | None:
+    """A format derived from the template, if it reads every turn, also those that it was not derived from."""
+    proposed: dict[Format, str] = {}
+    for each in proposals(evidence):
+        proposed.setdefault(each.format, each.like)
+    found = [each for each in ranked_matches(evidence, proposed) if each.verified and each.faultless]
+    if not found:
+        return None
+    # Prefer calls of a registered format: it reads more spellings than one template shows.
+    best = next((each for each in found if proposed[each.format] and each.lost == found[0].lost), found[0])
+    reasons = about_derived(best, proposed[best.format], evidence)
+    # Some templates describe one format to the model and write another for earlier turns.
+    said = marker_hints(evidence)[:1]
+    return Detection(
+        best.format, True, "derived", (*reasons, *map(str, said)), tuple(hint.format.name for hint in said)
+    )
+
+
+def _about_stated(stated: Format | None, evidence: Evidence) -> tuple[str, ...]:
+    if stated is None:
+        return ()
+    agrees = match(stated, evidence).verified
+    return ("the tokenizer's response_template " + ("reads it too" if agrees else "does not read what it writes"),)

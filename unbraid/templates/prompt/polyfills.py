@@ -1,0 +1,99 @@
+"""Polyfills: what a template does not support is written into messages that every template can show.
+
+Tools are described in the system message, in the style of Hermes. Calls of earlier turns become content, written as a
+model of the format would write them. Results become turns of the user, and a system message becomes the beginning of
+the first user turn. llama.cpp's minja uses the same word for the same remedy.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...core.grammar import Format
+from ...core.message import Message, ToolCall
+from ...core.render import render
+from ...errors import UnbraidError
+from ...formats import find
+from ..control_tokens import ControlTokens, mark_grammar
+
+_SYSTEM = """\
+You can call functions to help with the user's request. These are the functions, within <tools></tools>:
+<tools>
+{tools}
+</tools>
+
+To call a function, write its name and its arguments just like this, once for each call:
+{example}
+The results come back within <tool_response></tool_response>."""
+
+
+class ToolPolyfill:
+    """Writes tools, calls and results into messages."""
+
+    def __init__(self, format: Format | None, controls: ControlTokens) -> None:
+        with_calls = format if format is not None and format.tools is not None else find("hermes")
+        self._format = mark_grammar(with_calls, controls)
+        self._controls = controls
+
+    def with_tools(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The tools described in the system message; one is added if there is none."""
+        listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        example = render(self._format, Message((ToolCall("function_name", '{"argument": "value"}'),)))
+        head, tail = (self._controls.mark(part) for part in _SYSTEM.format(tools="\0", example="\1").split("\0"))
+        text = head + listed + tail.replace("\1", example.strip("\n"))
+        if messages and messages[0]["role"] in ("system", "developer"):
+            first = messages[0]
+            return [{**first, "content": f"{first['content']}\n\n{text}"}, *messages[1:]]
+        return [{"role": "system", "content": text}, *messages]
+
+    def with_calls(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Calls written into the content."""
+        return [self._with_calls_as_content(message) if message.get("tool_calls") else message for message in messages]
+
+    def _with_calls_as_content(self, message: dict[str, Any]) -> dict[str, Any]:
+        calls = [
+            ToolCall(each["function"]["name"], each["function"]["arguments"], each["id"])
+            for each in message["tool_calls"]
+        ]
+        try:
+            written = render(self._format, Message(tuple(calls)))
+        except UnbraidError:  # the format cannot write these arguments: show them as JSON
+            written = "\n".join(f"{call.name} {call.arguments}" for call in calls)
+        content = message["content"]
+        rest = {key: value for key, value in message.items() if key != "tool_calls"}
+        return {**rest, "content": f"{content}\n{written}" if content else written}
+
+    def with_results(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Results as turns of the user; consecutive results share one turn."""
+        written: list[dict[str, Any]] = []
+        after_result = False
+        for message in messages:
+            if message["role"] != "tool":
+                written.append(message)
+                after_result = False
+                continue
+            open, close = self._controls.mark("<tool_response>"), self._controls.mark("</tool_response>")
+            text = f"{open}\n{message['content']}\n{close}"
+            if after_result:
+                text = f"{written.pop()['content']}\n{text}"
+            written.append({"role": "user", "content": text})
+            after_result = True
+        return written
+
+
+def system_in_user(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """System messages moved to the front of the next user turn, for templates without that role."""
+    written: list[dict[str, Any]] = []
+    held: list[str] = []
+    for message in messages:
+        if message["role"] in ("system", "developer"):
+            held.append(message["content"])
+        elif message["role"] == "user" and held:
+            written.append({**message, "content": "\n\n".join([*held, message["content"]])})
+            held = []
+        else:
+            written.append(message)
+    if held:
+        written.append({"role": "user", "content": "\n\n".join(held)})
+    return written

@@ -1,0 +1,165 @@
+"""Costs of operators and calls, estimated before they run.
+
+`'a' * 10**9` takes a second and a gigabyte, and no clock can stop Python in the middle of it. So each check works out
+an upper bound for the size of the result and refuses the operation if the budget does not allow it. What is cheap to
+make is paid for afterwards, by its real size (`spend`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, ValuesView
+from contextlib import suppress
+from string import Formatter
+from typing import Any
+
+from ..errors import TemplateTooMuch
+from .budget import Budget
+from .marked_search import needle
+
+_MOST_BITS = 100_000
+_FROM_THE_END = frozenset({"rfind", "rindex", "rpartition", "rsplit"})
+"""Searches in which Python compares the whole needle at every place: their cost is a product of two lengths."""
+_CODECS = frozenset({"utf-8", "utf8", "ascii", "latin-1"})
+_number = re.compile(r"\d+").findall
+
+
+def spend(made: Any, budget: Budget) -> Any:
+    """Pay for what an operation made, and return it."""
+    if isinstance(made, str | bytes):
+        budget.step(len(made))
+    elif isinstance(made, list | tuple | dict | set):
+        budget.count(len(made))
+        budget.weigh(made)
+    return made
+
+
+def expect(size: int, budget: Budget) -> None:
+    """Refuse an operation that would make more than a value may have."""
+    if size > budget.limits.output:
+        budget.step(size)
+
+
+# Operators
+
+
+def check_operator(operator: str, left: Any, right: Any, budget: Budget) -> None:
+    if operator == "*":
+        for value, times in ((left, right), (right, left)):
+            if isinstance(times, int) and isinstance(value, str | bytes | list | tuple):
+                expect(len(value) * max(times, 0), budget)
+                if not isinstance(value, str | bytes):
+                    budget.count(len(value) * max(times, 0))
+        _check_bits(left, right, lambda a, b: a.bit_length() + b.bit_length())
+    elif operator == "**":
+        _check_bits(left, right, lambda a, b: a.bit_length() * max(b, 0))
+    elif operator == "%" and isinstance(left, str | bytes):
+        check_percent(str(left), right, budget)
+    elif operator == "+" and isinstance(left, str | bytes | list | tuple) and hasattr(right, "__len__"):
+        expect(len(left) + len(right), budget)
+
+
+def _check_bits(left: Any, right: Any, bits: Callable[[int, int], int]) -> None:
+    if isinstance(left, int) and isinstance(right, int) and bits(left, right) > _MOST_BITS:
+        raise TemplateTooMuch("it computes with too large a number")
+
+
+def check_percent(pattern: str, values: Any, budget: Budget) -> None:
+    values = values if isinstance(values, tuple) else (values,)
+    budget.weigh(list(values))
+    _check_fields(pattern, pattern.count("%"), values, budget)
+
+
+def _check_fields(pattern: str, fields: int, values: Sequence[Any], budget: Budget) -> None:
+    """The most that the fields of a format string make: each the longest of the values, plus all widths in the
+    pattern."""
+    check_numbers(values, budget)
+    values = [each for value in values for each in (value.values() if isinstance(value, dict) else [value])]
+    widths = sum(int(digits) if len(digits) < 10 else 1 << 60 for digits in _number(pattern))
+    widths += pattern.count("*") * max((abs(each) for each in values if isinstance(each, int)), default=0)
+    expect(widths + fields * max(map(length, values), default=0), budget)
+
+
+def check_numbers(values: Iterable[Any], budget: Budget) -> None:
+    """Refuse numbers larger than any value may be: functions that take a number often make that many characters."""
+    for value in values:
+        if isinstance(value, int):
+            expect(abs(value), budget)
+
+
+def check_search(container: Any, budget: Budget) -> None:
+    """`in` compares with each item of a list, which is slow in Python. In a text and in a dict it is fast."""
+    if isinstance(container, list | tuple | ValuesView):
+        budget.step(len(container))
+
+
+# Calls
+
+
+def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], budget: Budget) -> Sequence[Any]:
+    """Check a call before it is made. Returns the arguments to make it with."""
+    check_numbers((*args, *kwargs.values()), budget)
+    function = getattr(function, "__wrapped__", function)  # the sandbox wraps `str.format`
+    text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if not isinstance(text, str | bytes):
+        return args
+    if name == "translate":
+        raise TemplateTooMuch("it calls str.translate, which is not for templates")
+    if name in ("encode", "decode"):
+        _check_codec((*args, *kwargs.values()))
+    if name in ("format", "format_map"):
+        _check_format(str(text), (*args, *kwargs.values()), budget)
+    elif name == "join" and args:
+        return (joinable(text, args[0], budget), *args[1:])
+    elif name == "expandtabs":
+        tab = next((value for value in (*args, *kwargs.values()) if isinstance(value, int)), 8)
+        tabs = text.count(b"\t") if isinstance(text, bytes) else text.count("\t")
+        expect(len(text) + tabs * tab, budget)
+    elif isinstance(text, str):
+        args = [needle(value, text) for value in args]
+        if name == "replace" and len(args) > 1:
+            check_replace(text, args[0], args[1], budget)
+        elif name in _FROM_THE_END and args and len(text) * length(args[0]) > budget.limits.work:
+            raise TemplateTooMuch("it looks for too long a text from the end of another")
+    return args
+
+
+def _check_codec(options: Iterable[Any]) -> None:
+    """Some of Python's codecs (punycode) take quadratic time."""
+    codec = next(iter(options), "utf-8")
+    if not isinstance(codec, str) or codec.lower() not in _CODECS:
+        raise TemplateTooMuch(f"it encodes as {str(codec)[:64]!r}, which is not for templates")
+
+
+def _check_format(pattern: str, values: Sequence[Any], budget: Budget) -> None:
+    budget.weigh(list(values))
+    nested = False
+    with suppress(ValueError):  # `format` says itself what is wrong with a pattern
+        nested = any("{" in (spec or "") for _, _, spec, _ in Formatter().parse(pattern))
+    if nested:
+        raise TemplateTooMuch("it lets one value say how wide another is written")
+    _check_fields(pattern, pattern.count("{"), values, budget)
+
+
+def length(value: Any) -> int:
+    """The length of a value's text."""
+    return len(value) if isinstance(value, str | bytes) else len(str(value))
+
+
+def joinable(separator: str | bytes, values: Any, budget: Budget) -> Any:
+    """The values as a list, if their joined text is not too long."""
+    if not isinstance(values, Iterable):
+        return values
+    kept: list[Any] = []
+    size = 0
+    for value in values:
+        kept.append(value)
+        size += len(separator) + (len(value) if isinstance(value, str | bytes) else 1)
+        expect(size, budget)
+    budget.weigh(kept)
+    return kept
+
+
+def check_replace(text: str, old: Any, new: Any, budget: Budget) -> None:
+    if isinstance(old, str) and isinstance(new, str):
+        expect(len(text) + text.count(old) * len(new), budget)
