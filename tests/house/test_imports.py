@@ -23,6 +23,7 @@ ORDER = (
     ("tokens", "formats"),
     ("parsing",),
     ("constraints",),
+    ("format_checks",),
     ("models",),
     ("templates",),
     ("engines",),
@@ -41,6 +42,7 @@ MAY_IMPORT = {
     "formats": "errors schema core",
     "parsing": "errors core tokens formats",
     "constraints": "errors schema core",
+    "format_checks": "errors core parsing constraints",
     "models": "errors tokens",
     "templates": "errors schema core tokens formats parsing models",
     "engines": "errors core tokens constraints models templates",
@@ -48,7 +50,7 @@ MAY_IMPORT = {
     "plugins": "errors core tokens formats parsing constraints engines",
     "server": "errors core formats parsing constraints models templates engines speech",
     "cli": "errors core formats parsing constraints templates speech server",
-    "__init__": "errors core tokens formats parsing constraints templates",
+    "__init__": "errors core tokens formats parsing constraints format_checks templates",
     "__main__": "cli",
 }
 """Which package may import which."""
