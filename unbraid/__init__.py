@@ -46,6 +46,7 @@ from .errors import (
 from .formats import add, all_formats, compose, find, resolve
 from .parsing import Parser, parse
 from .tokens import vocabulary
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
     from .templates import ChatTemplate
     from .templates.detection import Detection
-
-__version__ = "0.1.0"
 
 _LAZY = ("Constraint", "InvalidSchema", "NotRegular", "NotTokens", "Unenforced")
 """What is loaded with the constraints."""

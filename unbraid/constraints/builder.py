@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..core.compiler.program import Program
 from ..core.grammar import TranscriptMarkup
-from ..core.machine.program import Program
 from ..errors import UnbraidError
 from ..schema.regular import Node, Repeat, Text, choice, sequence
 from .calls import CallsBuilder

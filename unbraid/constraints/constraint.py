@@ -14,10 +14,10 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..core.compiler.compiler import compile_format
+from ..core.compiler.program import Program
+from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.program import Program
-from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
 from ..errors import InvalidSchema, MissingTokens, UnbraidError

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core import grammar
-from ..core.machine.compiler import pieces
-from ..core.machine.program import Program
+from ..core.compiler.compiler import pieces
+from ..core.compiler.program import Program
 from ..schema.regular import NOTHING, Node, Text, choice, maybe, sequence
 from ..schema.types import Schema
 from .language import Json, TextExcept, one_token

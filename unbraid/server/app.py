@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
 from .api.health import health, metrics, ready, version
@@ -27,7 +28,6 @@ from .api.models import model, models
 from .api.openapi import openapi
 from .api.parse import parse
 from .api.tokenize import tokenize
-from .api.transcriptions import transcriptions, translations
 from .errors import ApiError, as_api_error
 from .http import ClientLeft, error_response
 from .service import Service

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..constraints import Constraint, constraint
+from ..core.compiler.compiler import compile_format
+from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from ..errors import InvalidTools

@@ -15,7 +15,7 @@ from types import FrameType
 
 import uvicorn
 
-from .. import __version__
+from ..version import __version__
 from .app import create_app
 from .http import expire_all
 from .loading.service import load

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Constraint, Unenforced
 from ..constraints.constraint import Dialect
+from ..core.compiler.compiler import compile_format
+from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.detokenizer import Detokenizer
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ... import __version__
 from ...engines import EngineDown, EngineError
+from ...version import __version__
 from ..errors import ApiError
 from ..http import json_response
 from ..service import Service

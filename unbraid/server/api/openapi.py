@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ... import __version__
+from ...version import __version__
 from ..http import json_response
 from ..service import Service
 from .chat import ChatRequest

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .. import grammar
+from ..machine.headers import HeaderRule
+from ..machine.out_of_band import Code, CodeSearch
+from ..machine.scopes import ScopeRule
 from ..vocabulary import Vocabulary
-from .headers import HeaderRule
-from .out_of_band import Code, CodeSearch
-from .scopes import ScopeRule
 
 
 @dataclass(slots=True, eq=False, repr=False)

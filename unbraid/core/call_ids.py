@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..grammar import CallIds
+from .grammar import CallIds
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # Coprime to 62, so that seed + count * step takes 62**length different values before one comes again.

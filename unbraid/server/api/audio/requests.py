@@ -12,14 +12,14 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from ...errors import UnbraidError
-from ...speech.errors import UnsupportedOption
-from ...speech.options import Task, TranscriptionOptions
-from ...speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
-from ...speech.transcriber import Transcriber
-from ..errors import ApiError
-from ..http import ClientLeft, until_shutdown
-from ..service import Service
+from ....errors import UnbraidError
+from ....speech.errors import UnsupportedOption
+from ....speech.options import Task, TranscriptionOptions
+from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
+from ....speech.transcriber import Transcriber
+from ...errors import ApiError
+from ...http import ClientLeft, until_shutdown
+from ...service import Service
 
 _log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import grammar
+from ..machine import steps
+from ..machine.calls import Step
+from ..machine.words import check_ends_word
 from ..notations.base import CallNotation, Place
-from . import steps
-from .calls import Step
-from .words import check_ends_word
 
 _BRACKETS = ("]", "}", ")")
 _WORDS = grammar.Name | grammar.CallId | grammar.NameInId

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..errors import ApiError
-from ..service import Service
+from ...errors import ApiError
+from ...service import Service
 
 if TYPE_CHECKING:
-    from ...speech.options import Task
+    from ....speech.options import Task
 
 
 async def transcriptions(service: Service, request: Request) -> Response:
@@ -31,8 +31,8 @@ async def _answer(service: Service, request: Request, task: Task) -> Response:
     transcriber = service.transcriber
     if transcriber is None:
         raise ApiError(404, "no model that transcribes is served here: start with --transcription-model whisper-base")
-    from .transcription_replies import reply
-    from .transcription_requests import read_request
+    from .replies import reply
+    from .requests import read_request
 
     asked = await read_request(service, request, transcriber, task)
     return await reply(request.receive, transcriber, asked, service.max_audio_seconds)

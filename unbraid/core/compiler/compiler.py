@@ -15,14 +15,14 @@ from typing import cast
 
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
+from ..machine.calls import LAST, NEXT, CallsRule
+from ..machine.headers import HeaderRule
+from ..machine.markers import Marker, Markers, Role, split_whitespace
+from ..machine.out_of_band import Code, CodeSearch
+from ..machine.scopes import ScopeRule
 from ..vocabulary import Vocabulary
-from .call_compiler import CallSteps
-from .calls import LAST, NEXT, CallsRule
-from .headers import HeaderRule
-from .markers import Marker, Markers, Role, split_whitespace
-from .out_of_band import Code, CodeSearch
+from .calls import CallSteps
 from .program import Program
-from .scopes import ScopeRule
 
 _FIRST_PLACEHOLDER = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..vocabulary import Vocabulary
+from .vocabulary import Vocabulary
 
 
 class Detokenizer:

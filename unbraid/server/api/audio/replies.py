@@ -9,16 +9,16 @@ from contextlib import aclosing
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
-from ...speech.audio.decode import AudioLimits, read
-from ...speech.errors import BadAudio, TooMuchAudio
-from ...speech.outputs import render_transcript, usage
-from ...speech.transcriber import PrefixMissing, Transcriber
-from ...speech.transcript import Delta, Transcript, TranscriptEvent
-from ..errors import ApiError
-from ..http import json_response, while_connected
-from .replies import Head
-from .sse import error_frame, frame, stream
-from .transcription_requests import TranscriptionRequest
+from ....speech.audio.decode import AudioLimits, read
+from ....speech.errors import BadAudio, TooMuchAudio
+from ....speech.outputs import render_transcript, usage
+from ....speech.transcriber import PrefixMissing, Transcriber
+from ....speech.transcript import Delta, Transcript, TranscriptEvent
+from ...errors import ApiError
+from ...http import json_response, while_connected
+from ..replies import Head
+from ..sse import error_frame, frame, stream
+from .requests import TranscriptionRequest
 
 _log = logging.getLogger(__name__)
 _MEDIA_TYPES = {"srt": "application/x-subrip", "vtt": "text/vtt"}

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import UnbraidError
-from .detokenizer import Detokenizer
-from .headers import HeaderRule
-from .markers import Marker
+from ..detokenizer import Detokenizer
+from ..machine.headers import HeaderRule
+from ..machine.markers import Marker
 from .program import Program
 
 _MARKER_TOKENS = 64
