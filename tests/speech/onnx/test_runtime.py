@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -22,8 +23,7 @@ def a_graph() -> bytes:
 
 
 def test_the_private_field_that_keeps_a_graph_is_still_there() -> None:
-    import onnxruntime
-
+    onnxruntime: Any = importlib.import_module("onnxruntime")
     data = a_graph()
     session: Any = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     assert getattr(session, "_model_bytes", None) is data, (
