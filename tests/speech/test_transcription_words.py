@@ -245,7 +245,7 @@ def test_without_words_segments_have_the_models_times(engine: WhisperEngine) -> 
 
 def test_times_that_do_not_fit_the_tokens(engine: WhisperEngine) -> None:
     listener = Telling(engine.vocabulary, TOKENS, TIMES[:-1])
-    with pytest.raises(EngineFailed, match="9 times of 9 tokens"):
+    with pytest.raises(EngineFailed, match="9 times for 9 tokens"):
         asyncio.run(Transcriber(listener).transcribe([tone((0.8, 1.2))], WISH))
 
 

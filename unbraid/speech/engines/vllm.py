@@ -93,9 +93,8 @@ class VLLMWhisper(AsyncVLLM):
         prefix = [sorted(some) for some in request.prefix.sets]
         return library.SamplingParams(
             temperature=request.temperature,
-            seed=None
-            if request.temperature < _GREEDY
-            else request.seed or 0,  # so that a recording always gives the same transcript
+            # 0, so that a recording always gives the same transcript.
+            seed=None if request.temperature < _GREEDY else request.seed or 0,
             max_tokens=room if request.max_tokens is None else min(room, request.max_tokens),
             stop_token_ids=[self._rules.end],
             logprob_token_ids=reader.reported,
