@@ -124,7 +124,7 @@ def detect(
         or a tokenizer's configuration, as that JSON has it.
     bos_token, eos_token: what a template that is given as text may call by name.
 
-    Needs jinja2 (`unbraid[server]` brings it).
+    Needs jinja2 (`unbraid[templates]`).
     """
     from .templates.detection import detect as detect_template
 

@@ -5,7 +5,7 @@
     prompt.text, prompt.ids
 
 A model's own template is rendered in a sandbox with limits (`sandbox`), and no message can forge a control token
-(`control_tokens`). `detection` finds the format of a template by rendering it. Jinja (`unbraid[server]`) is imported
+(`control_tokens`). `detection` finds the format of a template by rendering it. Jinja (`unbraid[templates]`) is imported
 when the first template is compiled.
 """
 

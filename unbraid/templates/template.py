@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Messages = Sequence[Mapping[str, Any]]
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """The names under which templates look for reasoning."""
-_WITHOUT_JINJA = "chat templates need jinja2, which is not installed: pip install 'unbraid[server]', or jinja2"
+_WITHOUT_JINJA = "chat templates need jinja2, which is not installed: pip install 'unbraid[templates]'"
 
 
 class ChatTemplate:

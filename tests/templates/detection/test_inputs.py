@@ -69,7 +69,7 @@ def test_the_library_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "pip install 'unbraid[server]'" in done.stdout
+    assert "pip install 'unbraid[templates]'" in done.stdout
 
 
 # --- The command ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ So everything that a template does is paid for from a `Budget`, before it is don
     budget         the limits, and what is left of them
 
 The budget counts steps and characters, so its verdict does not depend on how fast or how busy the machine is; a
-deadline is only the last resort. A worker process with resource limits would need no cost checks, but it was measured
-and not taken: see "Templates" in docs/design.md.
+deadline is only the last resort. A worker process with resource limits would make the cost checks unnecessary, but not
+the hooks for marks. It would add a pool, a protocol and limits that only Linux enforces, so it was not taken; the
+measurements are in docs/design.md.
 """
