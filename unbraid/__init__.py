@@ -37,9 +37,11 @@ from .core.render import render as _render
 from .core.tools import Tools
 from .errors import (
     InvalidFormat,
+    InvalidSchema,
     InvalidSnapshot,
     InvalidTools,
     MissingTokens,
+    SchemaWarning,
     UnbraidError,
     UnknownFormat,
 )
@@ -51,11 +53,11 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
+    from .constraints import Constraint, NotRegular, NotTokens, Unenforced
     from .templates import ChatTemplate
     from .templates.detection import Detection
 
-_LAZY = ("Constraint", "InvalidSchema", "NotRegular", "NotTokens", "Unenforced")
+_LAZY = ("Constraint", "NotRegular", "NotTokens", "Unenforced")
 """What is loaded with the constraints."""
 
 parser = Parser
@@ -167,6 +169,7 @@ __all__ = [
     "Parser",
     "Part",
     "Reasoning",
+    "SchemaWarning",
     "Speech",
     "SpeechAudio",
     "SpeechText",

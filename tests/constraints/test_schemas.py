@@ -12,7 +12,7 @@ import itertools
 import json
 import random
 import re
-import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -201,14 +201,12 @@ def test_only_regular_languages_are_regular_expressions(schema: Any) -> None:
 
 @every_dialect
 def test_optional_properties_do_not_multiply(dialect: str) -> None:
-    start = time.monotonic()
     grammar = printed(obj({f"p{i}": INTEGER for i in range(40)}), dialect).grammar
     assert len(str(grammar)) < 1 << 18
     taken = [{}, {"p0": 1}, {"p3": 1, "p39": 2}, {f"p{i}": i for i in range(40)}]
     refused = [{"p4": 1, "p3": 2}, {"p3": 1, "p3 ": 2}]
     accepted = PRINTED[dialect][1](grammar)([text(value) for value in (*taken, *refused)])
     assert accepted == [True] * len(taken) + [False] * len(refused)
-    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -219,11 +217,15 @@ def test_optional_properties_do_not_multiply(dialect: str) -> None:
         deep(24, lambda inner: obj({"a": STRING, "b": inner})),
     ],
 )
-def test_what_is_too_long_for_a_regular_expression_is_seen_at_once(schema: Any) -> None:
-    start = time.monotonic()
-    with pytest.raises(NotRegular, match="longer than"):
-        to_regex(Language(Json(schema, "p"), {}))
-    assert time.monotonic() - start < 5
+def test_what_is_too_long_for_a_regular_expression_is_seen_before_it_is_written(schema: Any) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotRegular, match="longer than"):
+            to_regex(Language(Json(schema, "p"), {}))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000_000
 
 
 @every_dialect

@@ -7,9 +7,8 @@ import io
 import json
 import re
 import socket
-import time
 import wave
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -222,13 +221,6 @@ def frames(response: httpx.Response) -> list[Any]:
     *found, done, rest = response.text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     return [json.loads(frame.removeprefix("data: ")) for frame in found]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def form(file: bytes, **fields: str) -> tuple[bytes, str]:

@@ -18,12 +18,12 @@ from unbraid.speech.audio.chunking import Chunk
 from unbraid.speech.audio.decode import AudioBlocks, AudioLimits
 
 from ...support.real_speech import RATE
+from ...support.waiting import wait_for
 from .support import (
     PREFIX,
     ScriptedListener,
     SpeechServer,
     minutes,
-    wait_for,
     weasels,
 )
 
