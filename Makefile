@@ -29,7 +29,7 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 test: lint ## Run the linters and the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones (an hour or more)
+test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m '' --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)

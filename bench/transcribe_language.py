@@ -13,12 +13,12 @@ import numpy as np
 
 from tests.speech.whisper.whisper_models import files
 from tests.support.real_speech import Recording
-from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
-from unbraid.speech.decoding.decoding import Writing
-from unbraid.speech.decoding.worker import Job
+from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.decoding.worker import ListenJob
 from unbraid.speech.listening import ListenEnd, ListenRequest
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.rules import WhisperRules
@@ -34,7 +34,7 @@ class Engine(WhisperEngine):
         self.batches: list[int] = []
         super().__init__(files(model), threads=threads)
 
-    def _decode(self, jobs: list[Job]) -> None:
+    def _decode(self, jobs: list[ListenJob]) -> None:
         self.batches.append(len(jobs))
         super()._decode(jobs)
 
@@ -146,12 +146,12 @@ class Bench:
     def recording(self, whole: Recording) -> Case:
         """A recording of several chunks, by the transcriber. Two passes detect the language by the first of them."""
         samples = whole.samples
-        first = next(cut([samples], longest=self._transcriber.adapter.longest)).samples
+        first = next(cut([samples], longest=self._transcriber.adapter.max_seconds)).samples
 
         async def run(variant: str) -> tuple[object, ...]:
             language = whole.language if variant == FIXED else await self._detect(first) if variant == TWICE else None
-            wish = TranscriptionOptions(language=language, temperature=0.0)
-            found = await self._transcriber.transcribe([samples], wish)
+            options = TranscriptionOptions(language=language, temperature=0.0)
+            found = await self._transcriber.transcribe([samples], options)
             return tuple((segment.text, segment.tokens) for segment in found.segments)
 
         return Case(f"{whole.seconds:.0f} s", run)
@@ -168,7 +168,7 @@ class Bench:
         return language
 
     def _request(self, samples: Samples, language: str | None) -> ListenRequest:
-        return self._transcriber.adapter.hearing(samples, TranscriptionOptions(language=language), 0.0)
+        return self._transcriber.adapter.request(samples, TranscriptionOptions(language=language), 0.0)
 
     async def _listen(self, request: ListenRequest) -> tuple[int, ...]:
         tokens: list[int] = []
@@ -184,12 +184,12 @@ class Bench:
 
     def _parts(self, language: str | None) -> float:
         samples = np.zeros(16_000, np.float32)
-        rules, chance = WhisperRules(self.engine.tokens), np.random.default_rng(0)
-        logits = chance.standard_normal(self.engine.tokens.size, np.float32)
+        rules, rng = WhisperRules(self.engine.tokens), np.random.default_rng(0)
+        logits = rng.standard_normal(self.engine.tokens.size, np.float32)
 
         def once() -> None:
             request = self._request(samples, language)
-            Writing(rules, request.prefix, False, 0.0, 448, chance).next(logits)
+            SamplingDecoding(rules, request.prefix, False, 0.0, 448, rng).next(logits)
 
         return min(timeit.repeat(once, number=20, repeat=50)) / 20
 

@@ -31,8 +31,8 @@ System = Callable[[str, str | None, bool], ListenEnd]
 
 def unbraid(options: dict[str, Any]) -> System:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from unbraid.speech.adapters import TranscriptionOptions
     from unbraid.speech.audio.decode import read
+    from unbraid.speech.options import TranscriptionOptions
     from unbraid.speech.transcriber import Transcriber
     from unbraid.speech.whisper.files import resolve_whisper
     from unbraid.speech.whisper.listener import WhisperEngine
@@ -42,8 +42,8 @@ def unbraid(options: dict[str, Any]) -> System:
     runner = asyncio.Runner()
 
     def hear(path: str, language: str | None, times: bool) -> ListenEnd:
-        wish = TranscriptionOptions(language=language, timestamps=times, temperature=0.0)
-        found = runner.run(transcriber.transcribe(read(path), wish))
+        options = TranscriptionOptions(language=language, timestamps=times, temperature=0.0)
+        found = runner.run(transcriber.transcribe(read(path), options))
         return found.text, found.language
 
     return hear

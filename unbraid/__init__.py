@@ -37,26 +37,27 @@ from .core.render import render as _render
 from .core.tools import Tools
 from .errors import (
     InvalidFormat,
+    InvalidSchema,
     InvalidSnapshot,
     InvalidTools,
     MissingTokens,
+    SchemaWarning,
     UnbraidError,
     UnknownFormat,
 )
 from .formats import add, all_formats, compose, find, resolve
 from .parsing import Parser, parse
 from .tokens import vocabulary
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .constraints import Constraint, InvalidSchema, NotRegular, NotTokens, Unenforced
+    from .constraints import Constraint, NotRegular, NotTokens, Unenforced
     from .templates import ChatTemplate
     from .templates.detection import Detection
 
-__version__ = "0.1.0"
-
-_LAZY = ("Constraint", "InvalidSchema", "NotRegular", "NotTokens", "Unenforced")
+_LAZY = ("Constraint", "NotRegular", "NotTokens", "Unenforced")
 """What is loaded with the constraints."""
 
 parser = Parser
@@ -168,6 +169,7 @@ __all__ = [
     "Parser",
     "Part",
     "Reasoning",
+    "SchemaWarning",
     "Speech",
     "SpeechAudio",
     "SpeechText",

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from .constraints import constraint
 from .constraints.derive import Derivation
 from .core import diagnostics
+from .core.compiler.compiler import compile_format
 from .core.grammar import Format
-from .core.machine.compiler import compile_format
 from .core.message import Message, Part, Speech, Tag, Text, ToolCall
 from .core.render import render
 from .core.tools import Tools

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
 
 from ..support.running_server import RunningServer, folded
+from ..support.waiting import PATIENCE, wait_for
 
 MODEL = "smollm2"
 CONTEXT = 1024
@@ -178,20 +179,13 @@ def tokens_of(client: OpenAI, **body: Any) -> list[int]:
     return list(found["tokens"])
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 class ServerSuite:
     """What all suites have."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def client(cls, server: RunningServer) -> Iterator[OpenAI]:
-        with OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0, timeout=120) as client:
+        with OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0, timeout=PATIENCE) as client:
             yield client
 
 
@@ -605,13 +599,13 @@ class ClientSuite(ServerSuite):
         with client.completions.create(**ENDLESS, stream=True) as stream:
             next(iter(stream))
             assert engine.load.running == 1
-        wait_until(lambda: engine.load.running == 0 and _aborted(server) == before + 1)
+        wait_for(lambda: engine.load.running == 0 and _aborted(server) == before + 1)
 
     def test_leaving_before_the_reply(self, server: RunningServer, client: OpenAI) -> None:
         engine, before = server.service.engine, _aborted(server)
         with pytest.raises(openai.APITimeoutError):
             client.with_options(timeout=0.2).completions.create(**ENDLESS, n=6)
-        wait_until(lambda: engine.load.running == engine.load.waiting == 0 and _aborted(server) == before + 1)
+        wait_for(lambda: engine.load.running == engine.load.waiting == 0 and _aborted(server) == before + 1)
 
 
 def _aborted(server: RunningServer) -> float:

@@ -18,6 +18,7 @@ from unbraid.tokens import vocabulary
 from ..support.real_tokenizers import encode, qwen3_huggingface, step_audio_2
 from ..support.running_server import folded, service_of, serving
 from ..support.spoken_turn import spoken_turn
+from ..support.waiting import PATIENCE
 from .client_suite import essence, written
 
 MODEL = "replay"
@@ -54,7 +55,7 @@ def client_of(format: str, output: str, chunks: Any, **settings: Any) -> Iterato
 
 
 def client_to(url: str) -> OpenAI:
-    return OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, timeout=30)
+    return OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, timeout=PATIENCE)
 
 
 def replies(client: OpenAI, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from unbraid.server.loading.service import load
-from unbraid.server.settings import Options
+from unbraid.server.settings import Settings
 
 from ..engines.vllm_process import skip_without_vllm, vllm_serve
 from ..support.running_server import RunningServer, serving
@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """As `unbraid serve --vllm URL` makes it: all else it learns from vLLM."""
     skip_without_vllm()
     with vllm_serve(CONTEXT, tmp_path_factory.mktemp("vllm")) as behind:
-        options = Options(vllm=(behind.url,), chat_template="chatml", served_model_name=(MODEL,))
+        options = Settings(vllm=(behind.url,), chat_template="chatml", served_model_name=(MODEL,))
         with serving(asyncio.run(load(options))) as running:
             yield running
 

@@ -317,7 +317,7 @@ def test_every_dialect_accepts_all_of_the_language(format: Format) -> None:
             message = unbraid.parse(format, text, tools=request.get("tools"), prompt=request.get("prompt"))
             if check_message(message, request, constraint, "gbnf"):
                 valid.append(text)
-        lark = LlguidanceGrammar(to_lark(constraint._language, all_escapes=True)[0])
+        lark = LlguidanceGrammar(to_lark(constraint._language, all_escapes=True).grammar)
         assert [text for text in valid if not lark.accepts(text)] == [], kind
         # The vocabulary that llama.cpp is tried with lacks a few control characters.
         known = [text for text in texts if not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text)]

@@ -1,5 +1,5 @@
-"""That grammars for llama.cpp leave few ways open, whatever the schema: it follows them all, with every token of the
-vocabulary, and nothing can stop it meanwhile. What cannot be written so is refused before it gets there."""
+"""That grammars for llama.cpp leave few alternatives open, whatever the schema: it follows them all, with every token
+of the vocabulary, and nothing can stop it meanwhile. What cannot be written so is refused before it gets there."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid.constraints.determinize.items import MOST_WAYS
-from unbraid.constraints.dialects.gbnf import to_ebnf, to_gbnf, too_open
+from unbraid.constraints.determinize.items import MOST_STACKS
+from unbraid.constraints.dialects.ebnf import to_ebnf
+from unbraid.constraints.dialects.gbnf import to_gbnf
+from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.language import Json, Language
-from unbraid.constraints.schema_export import InvalidSchema
 from unbraid.engines import Unsupported
-from unbraid.engines.llama_cpp.requests import constraint_fields
+from unbraid.engines.llama_cpp.constraint_fields import constraint_fields
+from unbraid.errors import InvalidSchema
 
 from .grammar_engines import LlamaCppGrammar
 from .schema_corpus import INTEGER, STRING, array, deep, obj, string
@@ -89,7 +91,7 @@ CHEAP: dict[str, Any] = {
     "deep": deep(45, lambda inner: array(items=inner)),
 }
 
-TOO_OPEN: dict[str, tuple[Any, str]] = {
+TOO_AMBIGUOUS: dict[str, tuple[Any, str]] = {
     "no end to be seen": (string(pattern="^(a|b)*a(a|b){20}$"), "p"),
     "somewhere in a long text": (string(pattern="^.{0,5000}foo"), "p"),
     "as many first characters": (obj({"a": {"enum": [2 * chr(0x4E00 + at) for at in range(500)]}}), "p.properties.a"),
@@ -104,8 +106,15 @@ TOO_OPEN: dict[str, tuple[Any, str]] = {
 }
 
 
-def printed(schema: Any) -> str:
-    return to_gbnf(Language(Json(schema, "p"), {}))[0]
+def printed(schema: Any, words: tuple[str, ...] = ()) -> Printed[str]:
+    return to_gbnf(Language(Json(schema, "p", words), {}))
+
+
+def deterministic(schema: Any, words: tuple[str, ...] = ()) -> str:
+    """The grammar of a schema that is not too ambiguous."""
+    found = printed(schema, words)
+    assert found.too_ambiguous is None
+    return found.grammar
 
 
 # llama.cpp's own reckoning: a stack of positions for each way that is open
@@ -221,15 +230,14 @@ class Stacks:
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_few_ways_are_open(name: str) -> None:
-    gbnf = printed(CHEAP[name])
-    assert too_open(gbnf) is None
+def test_few_stacks_are_open(name: str) -> None:
+    gbnf = deterministic(CHEAP[name])
     assert len(gbnf) < 1 << 17
     for seed in range(4):
         chance = random.Random(seed)
         stacks = Stacks(gbnf)
         for _ in range(150):
-            assert len(stacks.open) <= MOST_WAYS
+            assert len(stacks.open) <= MOST_STACKS
             following = sorted(set(stacks.next()) - ({" ", "\n", "\t"} if chance.random() < 0.9 else set()))
             if not following:
                 break
@@ -239,14 +247,14 @@ def test_few_ways_are_open(name: str) -> None:
             stacks.read(char)
 
 
-@pytest.mark.parametrize("name", TOO_OPEN)
-def test_what_leaves_too_much_open_is_refused_by_name(name: str) -> None:
-    schema, where = TOO_OPEN[name]
-    found = too_open(printed(schema))
+@pytest.mark.parametrize("name", TOO_AMBIGUOUS)
+def test_what_is_too_ambiguous_is_refused_by_name(name: str) -> None:
+    schema, where = TOO_AMBIGUOUS[name]
+    found = printed(schema).too_ambiguous
     assert found is not None
     assert re.fullmatch(where, found)
     constraint = unbraid.Constraint(Language(Json(schema, "p"), {}))
-    with pytest.raises(Unsupported, match=r"too many ways open at once to be enforced .* fewer alternatives"):
+    with pytest.raises(Unsupported, match=r"too many alternatives open at once for llama.cpp.* fewer alternatives"):
         constraint_fields(constraint, None)
     assert constraint.to_ebnf()  # others have other limits
 
@@ -256,12 +264,11 @@ def test_names_that_only_one_of_them_knows() -> None:
     open_end = {"type": "object", "additionalProperties": E}
     schema = recursive({**open_end, "properties": {"zz": E}}, {**open_end, "properties": {"y": E}}, {"type": "null"})
     for words in ((), ("<tool_call>", "</tool_call>")):
-        gbnf = to_gbnf(Language(Json(schema, "p", words), {}))[0]
-        assert too_open(gbnf) is None
+        gbnf = deterministic(schema, words)
         stacks = Stacks(gbnf)
         for char in '{"zz":' * 20:
             stacks.read(char)
-            assert 0 < len(stacks.open) <= MOST_WAYS
+            assert 0 < len(stacks.open) <= MOST_STACKS
         assert LlamaCppGrammar(gbnf).accepts('{"zz":' * 20 + "null" + "}" * 20)
 
 
@@ -300,8 +307,7 @@ _PATTERNS = st.tuples(st.sampled_from(["", "^"]), _GROUPS.map("".join), st.sampl
 
 @given(_PATTERNS, st.lists(st.text(alphabet='ab1"\\', max_size=8), min_size=1, max_size=12))
 def test_patterns_mean_what_they_mean(pattern: str, values: list[str]) -> None:
-    gbnf = printed(string(pattern=pattern))
-    assert too_open(gbnf) is None
+    gbnf = deterministic(string(pattern=pattern))
     texts = ['"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]
     found = [verdict == "complete" for verdict in LlamaCppGrammar(gbnf).judge_all(texts)]
     assert found == [re.search(pattern, value) is not None for value in values]
@@ -312,6 +318,7 @@ def test_counts_of_counts() -> None:
         for inner in [(0, 2), (1, 2), (2, 3), (3, 3), (4, 5), (2, None)]:
             inside, outside = (f"{{{low},{'' if high is None else high}}}" for low, high in (inner, outer))
             pattern = f"^(a{inside}){outside}$"
-            verdicts = LlamaCppGrammar(printed(string(pattern=pattern))).judge_all([f'"{"a" * n}"' for n in range(25)])
+            grammar = LlamaCppGrammar(deterministic(string(pattern=pattern)))
+            verdicts = grammar.judge_all([f'"{"a" * n}"' for n in range(25)])
             expected = [re.search(pattern, "a" * n) is not None for n in range(25)]
             assert [verdict == "complete" for verdict in verdicts] == expected, pattern

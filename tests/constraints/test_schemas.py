@@ -12,7 +12,7 @@ import itertools
 import json
 import random
 import re
-import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -20,28 +20,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.dialects.gbnf import to_ebnf, to_gbnf
+from unbraid.constraints.dialects.ebnf import to_ebnf
+from unbraid.constraints.dialects.gbnf import to_gbnf
 from unbraid.constraints.dialects.lark import to_lark
+from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.dialects.regex import NotRegular, regular, to_regex
 from unbraid.constraints.dialects.structural_tag import to_structural_tag
-from unbraid.constraints.language import (
-    ANY,
-    EVERY,
-    Chars,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Text,
-    Unenforced,
-    all_but,
-    chars,
-    sequence,
-)
-from unbraid.constraints.schema_export import InvalidSchema, check, fit, locate
+from unbraid.constraints.language import Json, Language, Lexeme, Unenforced
+from unbraid.constraints.schema_export import export, locate
 from unbraid.constraints.schema_grammar import json_text
+from unbraid.errors import InvalidSchema
 from unbraid.schema import patterns
+from unbraid.schema import regular as regular_nodes
+from unbraid.schema.checks import check
+from unbraid.schema.regular import ANY, EVERY, Chars, Node, Repeat, Text, all_but, chars, sequence
 
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar, XGrammarGrammar
 from .schema_corpus import (
@@ -73,7 +65,7 @@ def _llama_cpp(gbnf: str) -> Accepts:
 
 
 # How a language is printed, and what the engine takes.
-PRINTED: dict[str, tuple[Callable[[Language], tuple[Any, list[Unenforced]]], Callable[[Any], Accepts]]] = {
+PRINTED: dict[str, tuple[Callable[[Language], Printed[Any]], Callable[[Any], Accepts]]] = {
     "lark": (to_lark, lambda lark: _one_by_one(LlguidanceGrammar(lark).accepts)),
     "structural tag": (to_structural_tag, lambda tag: _one_by_one(XGrammarGrammar.from_structural_tag(tag).accepts)),
     "gbnf": (to_gbnf, _llama_cpp),
@@ -83,7 +75,7 @@ PRINTED: dict[str, tuple[Callable[[Language], tuple[Any, list[Unenforced]]], Cal
 every_dialect = pytest.mark.parametrize("dialect", PRINTED)
 
 
-def printed(schema: Any, dialect: str) -> tuple[Any, list[Unenforced]]:
+def printed(schema: Any, dialect: str) -> Printed[Any]:
     """The schema in a dialect; skips the test where that is no regular expression."""
     try:
         return PRINTED[dialect][0](Language(Json(schema, "p"), {}))
@@ -104,11 +96,11 @@ def test_no_grammar_is_tighter_and_what_is_looser_is_listed(dialect: str, name: 
     schema, valid, invalid = CORPUS[name]
     check(schema, "p")
     before = copy.deepcopy(schema)
-    grammar, unenforced = printed(schema, dialect)
+    found = printed(schema, dialect)
     assert schema == before
-    accepted = PRINTED[dialect][1](grammar)([text(value) for value in (*valid, *invalid)])
+    accepted = PRINTED[dialect][1](found.grammar)([text(value) for value in (*valid, *invalid)])
     assert [value for value, taken in zip(valid, accepted, strict=False) if not taken] == []
-    if not unenforced:
+    if not found.unenforced:
         refused = accepted[len(valid) :]
         assert [value for value, taken in zip(invalid, refused, strict=True) if taken] == []
 
@@ -139,14 +131,14 @@ def test_what_each_dialect_loosens() -> None:
         "ebnf": own,
     }  # fmt: skip
     for dialect, more in expected.items():
-        found = {name for name, (schema, _, _) in CORPUS.items() if printed(schema, dialect)[1]}
+        found = {name for name, (schema, _, _) in CORPUS.items() if printed(schema, dialect).unenforced}
         assert found == common | more, dialect
 
 
 def test_what_is_loosened_says_where() -> None:
     properties = {"tags": array(uniqueItems=True), "age": {"$ref": "#/$defs/age"}}
     schema = {"type": "object", "properties": properties, "$defs": {"age": number(minimum=0)}}
-    _, unenforced = fit(schema, "xgrammar", "tools[0] ('search').parameters")
+    _, unenforced = export(schema, "xgrammar", "tools[0] ('search').parameters")
     assert unenforced[0] == Unenforced(
         "tools[0] ('search').parameters.properties.tags", "`uniqueItems` is not enforced"
     )
@@ -177,14 +169,14 @@ def test_properties_keep_their_order() -> None:
     schema = {
         "allOf": [obj({"z": INTEGER, "a": INTEGER}, additionalProperties=True), {"properties": {"m": STRING, "z": {}}}]
     }
-    fitted: Any = fit(schema, "llguidance", "p")[0]
+    fitted: Any = export(schema, "llguidance", "p")[0]
     objects = [fitted] if "properties" in fitted else fitted["anyOf"]
     assert list(objects[0]["properties"]) == ["z", "a", "m"]
 
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_all_rules_are_used(name: str) -> None:
-    rules = dict(line.split(" ::= ", 1) for line in printed(CORPUS[name][0], "gbnf")[0].splitlines())
+    rules = dict(line.split(" ::= ", 1) for line in printed(CORPUS[name][0], "gbnf").grammar.splitlines())
     used = {
         word for body in rules.values() for word in re.findall(r"[a-z][\w-]*", re.sub(r'"(\\.|[^"\\])*"', "", body))
     }
@@ -209,14 +201,12 @@ def test_only_regular_languages_are_regular_expressions(schema: Any) -> None:
 
 @every_dialect
 def test_optional_properties_do_not_multiply(dialect: str) -> None:
-    start = time.monotonic()
-    grammar, _ = printed(obj({f"p{i}": INTEGER for i in range(40)}), dialect)
+    grammar = printed(obj({f"p{i}": INTEGER for i in range(40)}), dialect).grammar
     assert len(str(grammar)) < 1 << 18
     taken = [{}, {"p0": 1}, {"p3": 1, "p39": 2}, {f"p{i}": i for i in range(40)}]
     refused = [{"p4": 1, "p3": 2}, {"p3": 1, "p3 ": 2}]
     accepted = PRINTED[dialect][1](grammar)([text(value) for value in (*taken, *refused)])
     assert accepted == [True] * len(taken) + [False] * len(refused)
-    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -227,11 +217,15 @@ def test_optional_properties_do_not_multiply(dialect: str) -> None:
         deep(24, lambda inner: obj({"a": STRING, "b": inner})),
     ],
 )
-def test_what_is_too_long_for_a_regular_expression_is_seen_at_once(schema: Any) -> None:
-    start = time.monotonic()
-    with pytest.raises(NotRegular, match="longer than"):
-        to_regex(Language(Json(schema, "p"), {}))
-    assert time.monotonic() - start < 5
+def test_what_is_too_long_for_a_regular_expression_is_seen_before_it_is_written(schema: Any) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotRegular, match="longer than"):
+            to_regex(Language(Json(schema, "p"), {}))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000_000
 
 
 @every_dialect
@@ -267,7 +261,7 @@ def test_bad_schemas(schema: Any, message: str) -> None:
 )
 def test_schemas_that_only_look_bad(schema: Any) -> None:
     check(schema, "p")
-    assert fit(schema, "llguidance", "p")
+    assert export(schema, "llguidance", "p")
     assert printed(schema, "gbnf")
 
 
@@ -282,7 +276,7 @@ def test_enormous_schemas_are_refused(name: str) -> None:
 @every_dialect
 def test_hostile_schemas_take_no_time(dialect: str, name: str) -> None:
     check(HOSTILE[name], "p")
-    grammar, _ = printed(HOSTILE[name], dialect)
+    grammar = printed(HOSTILE[name], dialect).grammar
     assert len(json.dumps(grammar)) < 1 << 20
     assert PRINTED[dialect][1](grammar)(["nonsense"]) == [False]
 
@@ -325,7 +319,7 @@ def test_classes(dialect: str) -> None:
     # llama.cpp's vocabulary has no tokens for these.
     texts = [char for char in _SOME if dialect != "gbnf" or char not in "\x01\x1f"]
     for node in _classes():
-        grammar, _ = PRINTED[dialect][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {}))
+        grammar = PRINTED[dialect][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {})).grammar
         accepted = PRINTED[dialect][1](grammar)([f"<{char}>" for char in texts])
         assert [char for char, taken in zip(texts, accepted, strict=True) if taken] == list(filter(node.holds, texts))
 
@@ -343,10 +337,10 @@ _TEXTS = st.text(alphabet='ab1."\\^_ -', max_size=6)
 def test_patterns_mean_what_they_mean(pattern: str, value: str) -> None:
     node: Node = patterns.parse(pattern)
     expected = re.search(pattern, value) is not None
-    assert patterns.matches(node, value) == expected
+    assert regular_nodes.matches(node, value) == expected
     assert (re.fullmatch(regular(node), value) is not None) == expected
     assert (re.fullmatch(regular(json_text(node)), text(value)[1:-1]) is not None) == expected
-    low, high = patterns.lengths(node)
+    low, high = regular_nodes.lengths(node)
     if expected:
         assert low <= len(value)
         assert high is None or len(value) <= high
@@ -410,15 +404,15 @@ def test_random_schemas(dialect: str, schema: Any, values: list[Any]) -> None:
         check(schema, "p")
     valid = [jsonschema.Draft202012Validator(schema).is_valid(value) for value in values]
     try:
-        grammar, unenforced = PRINTED[dialect][0](Language(Json(schema, "p"), {}))
+        found = PRINTED[dialect][0](Language(Json(schema, "p"), {}))
     except InvalidSchema:
         assert not any(valid)
         return
     except NotRegular:
         return
     spellings = [[text(order) for order in _orders(value)] for value in values]
-    accepted = iter(PRINTED[dialect][1](grammar)(list(itertools.chain.from_iterable(spellings))))
+    accepted = iter(PRINTED[dialect][1](found.grammar)(list(itertools.chain.from_iterable(spellings))))
     for value, fits, orders in zip(values, valid, spellings, strict=True):
         taken = [next(accepted) for _ in orders]
-        assert any(taken) or not fits, f"refuses {value} though {schema} takes it: {grammar}"
-        assert fits or unenforced or not any(taken), f"takes {value} though {schema} does not: {grammar}"
+        assert any(taken) or not fits, f"refuses {value} though {schema} takes it: {found.grammar}"
+        assert fits or found.unenforced or not any(taken), f"takes {value} though {schema} does not: {found.grammar}"

@@ -57,5 +57,5 @@ def _any(mask: bytes, ends: set[int], random: random.Random) -> int | None:
 
 def constraint_accepts(constraint: Constraint, text: str) -> bool:
     """Whether all of the text is what a constraint for text allows."""
-    lark, _ = to_lark(constraint._language, all_escapes=True)
+    lark = to_lark(constraint._language, all_escapes=True).grammar
     return LlguidanceGrammar(lark).accepts(text)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from unbraid import InvalidTools, Tools
+from unbraid.errors import SchemaWarning
 
 PARAMETERS = {
     "type": "object",
@@ -74,23 +75,6 @@ BAD: dict[str, tuple[Any, list[str]]] = {
     "no name": ({"type": "function", "function": {}}, ["tools[1].function", "no name"]),
     "empty name": ({"name": " "}, ["tools[1]", "no name"]),
     "name is no string": ({"name": 5}, ["tools[1]", "no name"]),
-    "parameters are a list": ({"name": "f", "parameters": []}, ["tools[1] ('f').parameters", "list"]),
-    "parameters are true": ({"name": "f", "parameters": True}, ["tools[1] ('f').parameters", "object"]),
-    "parameters are no object": (function(type="string"), [IN_F, "object"]),
-    "unknown type": (function(properties={"a": {"type": "str"}}), [f"{IN_F}.properties.a.type", "'str'", "string"]),
-    "unknown type in a list": (function(properties={"a": {"type": ["string", "none"]}}), [f"{IN_F}.properties.a.type"]),
-    "type is an object": (function(properties={"a": {"type": {"b": 1}}}), [f"{IN_F}.properties.a.type"]),
-    "type is a list in a list": (function(properties={"a": {"type": [["string"]]}}), [f"{IN_F}.properties.a.type"]),
-    "properties are a list": (function(properties=["a"]), [f"{IN_F}.properties"]),
-    "a property is a string": (function(properties={"a": "string"}), [f"{IN_F}.properties.a", "str"]),
-    "required is true": (function(required=True), [f"{IN_F}.required"]),
-    "required holds a number": (function(required=["a", 5]), [f"{IN_F}.required"]),
-    "enum is a string": (function(properties={"a": {"enum": "x"}}), [f"{IN_F}.properties.a.enum"]),
-    "$ref is an object": (function(properties={"a": {"$ref": {}}}), [f"{IN_F}.properties.a.$ref"]),
-    "items are a string": (function(properties={"a": {"items": "string"}}), [f"{IN_F}.properties.a.items"]),
-    "anyOf is an object": (function(anyOf={}), [f"{IN_F}.anyOf"]),
-    "anyOf holds a string": (function(anyOf=[{}, "x"]), [f"{IN_F}.anyOf[1]"]),
-    "deep in $defs": (function(**{"$defs": {"x": {"not": {"type": "date"}}}}), [f"{IN_F}.$defs.x.not.type", "'date'"]),
     "too deep": (function(**deep), [IN_F, "200"]),
     "defined twice": ({"name": "ok", "parameters": PARAMETERS}, ["tools[1]", "'ok'", "twice"]),
 }
@@ -103,3 +87,23 @@ def test_what_is_wrong_and_where(definition: Any, said: list[str]) -> None:
     message = str(raised.value)
     assert re.match(r"tools\[1\]", message)
     assert [part for part in said if part not in message] == []
+
+
+REPAIRED: dict[str, tuple[Any, Any, str]] = {
+    "a list": ([], {}, ""),
+    "true": (True, {}, ""),
+    "a string": ({"type": "string"}, {"type": "object"}, ".type"),
+    "an object or null": ({"type": ["object", "null"]}, {"type": "object"}, ".type"),
+    "OBJECT": ({"type": "OBJECT"}, {"type": "object"}, ".type"),
+    "null": ({"type": None}, {}, ".type"),
+    "required is true": ({"required": True}, {}, ".required"),
+}
+
+
+@pytest.mark.parametrize(("parameters", "read", "where"), REPAIRED.values(), ids=REPAIRED)
+def test_parameters_are_always_the_schema_of_an_object(parameters: Any, read: Any, where: str) -> None:
+    with pytest.warns(SchemaWarning) as caught:
+        tools = Tools([{"name": "ok"}, {"name": "f", "parameters": parameters}])
+    assert tools["f"] == read
+    [warning] = caught
+    assert str(warning.message).startswith(f"tools[1] ('f').parameters{where}: ")

@@ -8,12 +8,14 @@ A block is run exactly as it is printed. A comment before it says what it needs 
     <!-- needs: talk.wav -->                     a file that the reader brings (`running.FILES`)
     <!-- needs: vllm -->                         what these tests do not have: sglang, vllm, gpu, network, checkout
 
-Several needs are separated by semicolons. Blocks that need something of the last line are not run, but checked: their
-syntax, and that every command, flag and file they name is there (`commands.py`).
+Several needs are separated by semicolons. Blocks that need something of the last line are checked instead of run: their
+syntax, and that every command, flag and file they name is there (`commands.py`). `make test-engines` also checks vLLM's
+and SGLang's own flags, and runs the Python blocks that need these packages.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import textwrap
 from collections.abc import Iterator
@@ -24,10 +26,12 @@ from ..support.places import ROOT
 
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 RUN = ("python", "console")
-DATA = ("text", "json", "toml", "jinja")
+DATA = ("text", "json", "toml", "jinja", "mermaid")
 """What a block may hold that is not run. `text` after a block that is run is what that block prints."""
 ELSEWHERE = ("checkout", "gpu", "network", "sglang", "vllm")
 """What is not here when the tests run."""
+PACKAGES = ("sglang", "vllm")
+"""Those of them that `make test-engines` has, as packages if not as servers."""
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<language>\S*)\s*")
 _NEEDS = re.compile(r"\s*<!-- needs: (.+?) -->\s*")
@@ -49,8 +53,10 @@ class Block:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it needs what is not here."""
-        return any(need in ELSEWHERE for need in self.needs)
+        """Whether it needs what is not here. Python that needs an engine's package runs where that is installed."""
+        installed = (need for need in self.needs if self.language == "python" and need in PACKAGES)
+        here = {need for need in installed if importlib.util.find_spec(need)}
+        return any(need in ELSEWHERE for need in self.needs if need not in here)
 
     @property
     def server(self) -> str | None:

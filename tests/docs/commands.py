@@ -103,7 +103,7 @@ def _every_flag(words: Sequence[str], known: frozenset[str]) -> None:
 @cache
 def _vllm_flags() -> frozenset[str]:
     return _options(
-        "from vllm.entrypoints.openai.cli_args import make_arg_parser\n"
+        "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
         "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
         "parser = make_arg_parser(FlexibleArgumentParser())\n"
     )

@@ -28,11 +28,13 @@ from .blocks import Block, Command, commands, matches
 PRINTED = "127.0.0.1:8000"
 """Where the documentation says that the server is. Each server of the tests has a free port in its place."""
 FILES: dict[str, Callable[[Path], object]] = {
-    "talk.wav": lambda path: shutil.copy(recording("jfk").path, path),
+    "talk.wav": lambda path: shutil.copy(recording("en", "jfk").path, path),
     "qwen3/tokenizer.json": lambda path: real_tokenizers.qwen3_huggingface().save(str(path)),
     "step-audio-2/tokenizer.json": lambda path: _step_audio_2().save(str(path)),
 }
 """Files that a reader brings, and how each is made here."""
+WHISPERS = ("whisper-tiny", "whisper-base")
+"""Models that a block may need by name."""
 LIMIT = 300
 """Seconds that one command may take: far more than any needs."""
 
@@ -65,8 +67,9 @@ def provide(block: Block, folder: Path) -> None:
     """What a block needs besides a server. Skips the test where it cannot be fetched."""
     if "model" in block.needs or (block.server is not None and "--replay" not in block.server):
         smollm2()
-    for name in re.findall(r"whisper-\w+", " ".join(block.needs)):
-        whisper(name)
+    for name in WHISPERS:
+        if name in " ".join(block.needs):
+            whisper(name)
     for need in block.needs:
         if need in FILES:
             path = folder / need

@@ -17,7 +17,7 @@ import pytest
 from . import commands
 from .blocks import DATA, DOCUMENTS, ELSEWHERE, RUN, Block, blocks, matches, of_language
 from .blocks import commands as commands_of
-from .running import FILES, run_console, run_python
+from .running import FILES, WHISPERS, run_console, run_python
 
 
 def each(found: list[Block]) -> pytest.MarkDecorator:
@@ -81,7 +81,7 @@ def test_no_block_hides_from_these_tests(document: Path) -> None:
     for block in blocks(document):
         assert block.language in (*RUN, *DATA), f"{block}: use one of {', '.join((*RUN, *DATA))}"
         for need in block.needs:
-            known = need in (*ELSEWHERE, *FILES, "model") or need.split()[0] == "server"
+            known = need in (*ELSEWHERE, *FILES, *WHISPERS, "model") or need.split()[0] == "server"
             assert known, f"{block}: no need {need!r} is known"
 
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
 
-from unbraid.engines import EngineDown, EngineError, EngineFailed, Finish, Generation, Load, PromptTooLong, Unsupported
-from unbraid.engines.http import _message, problem
+from unbraid.engines import (
+    EngineDown,
+    EngineError,
+    EngineFailed,
+    Finish,
+    Generation,
+    Load,
+    Piece,
+    PromptTooLong,
+    Unsupported,
+)
+from unbraid.engines.http import _message
+from unbraid.engines.refusals import refusal
 
 from ..support.byte_vocabulary import END
 from ..support.fake_servers import FakeServer, FakeSGLang, Fault
-from ..support.in_loop import collect, collect_until_error, in_loop, until
+from ..support.in_loop import collect, collect_until_error, in_loop
+from ..support.waiting import until
 from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, whole
 
 # What goes wrong
@@ -40,12 +51,10 @@ async def test_faults_in_the_middle(kind: str) -> None:
 @each_kind
 @in_loop
 async def test_a_server_that_goes_silent(kind: str) -> None:
-    begun = time.monotonic()
-    outputs, error, server = await fails(kind, Fault("silent", after=2), read_timeout=0.2)
+    outputs, error, server = await fails(kind, Fault("silent", after=2), read_timeout=1.5)
     assert whole(outputs) == b"ab"
     assert isinstance(error, EngineFailed)
-    assert "silent for 0.2 seconds" in str(error)
-    assert time.monotonic() - begun < 3
+    assert "silent for 1.5 seconds" in str(error)
     assert server.gone == 1
 
 
@@ -91,7 +100,7 @@ async def test_a_prompt_that_is_too_long(kind: str) -> None:
 )
 def test_messages_of_all_shapes(body: str, message: str) -> None:
     assert _message(body) == message
-    assert str(problem(400, message)) == message
+    assert str(refusal(400, message)) == message
 
 
 @each_kind
@@ -157,6 +166,24 @@ async def test_sglang_says_in_a_stream_that_it_is_full() -> None:
         await alone.close()
 
 
+@each_kind
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens", "field"),
+    [((5,) * 9, None, "prompt"), ((5,) * 9, 3, "max_tokens"), ((5,) * 10, 3, "prompt")],
+)
+@in_loop
+async def test_what_makes_a_request_too_long(
+    kind: str, prompt: tuple[int, ...], max_tokens: int | None, field: str
+) -> None:
+    fault = Fault("status", status=400, message="This model's maximum context length is 10 tokens")
+    async with KINDS[kind][0](HELLO, fault=fault) as server:
+        one = engine(kind, server, context=10)
+        with pytest.raises(PromptTooLong) as raised:
+            await collect(one.generate(Generation(prompt=prompt, max_tokens=max_tokens)))
+        assert raised.value.field == field
+        await one.close()
+
+
 # Abort
 
 
@@ -173,9 +200,14 @@ async def test_the_server_sees_an_abort(kind: str, how: str) -> None:
             assert one.load == one.replicas[0].engine.load == Load(running=1)
             await outputs.aclose()
         else:
-            task = asyncio.create_task(collect(outputs))
-            await until(lambda: bool(server.generated))
-            await asyncio.sleep(0.05)
+            came: list[Piece | Finish] = []
+
+            async def take() -> None:
+                async for output in outputs:
+                    came.append(output)  # noqa: PERF401 they count as they come
+
+            task = asyncio.create_task(take())
+            await until(lambda: bool(came if fault.after else server.generated))
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -210,11 +242,10 @@ async def test_nothing_is_aborted_that_has_ended(kind: str) -> None:
 @in_loop
 async def test_many_at_once_on_the_least_loaded(kind: str) -> None:
     make = KINDS[kind][0]
-    async with make(HELLO, pace=0.005) as one, make(HELLO, pace=0.005) as two, make(HELLO, pace=0.005) as three:
+    async with make(HELLO, together=20) as one, make(HELLO, together=20) as two, make(HELLO, together=20) as three:
         routed = engine(kind, one, two, three)
         await routed.check()
         answers = await asyncio.gather(*(collect(routed.generate(Generation(prompt=PROMPT))) for _ in range(60)))
         assert {whole(answer).removesuffix(b"<end>") for answer in answers} == {"Hé 🦜<marker>".encode()}
         assert [len(server.generated) for server in (one, two, three)] == [20, 20, 20]
-        assert one.most_running > 10
         await routed.close()

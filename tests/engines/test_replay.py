@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from ..support.byte_vocabulary import VOCABULARY
 from ..support.in_loop import collect, collect_until_error, in_loop
 from ..support.real_tokenizers import step_audio_2
 from ..support.spoken_turn import spoken_turn
+from ..support.waiting import until
 
 REQUEST = Generation(prompt=(1, 2, 3))
 
@@ -96,30 +96,33 @@ async def test_how_a_script_ends() -> None:
 
 @in_loop
 async def test_closing_stops_at_once() -> None:
-    one = ReplayEngine([script("abc").hanging(after=1), script("abc", delay=60.0), script("abc")])
-    begun = time.monotonic()
+    one = ReplayEngine([script("abc").hanging(after=1), script("abc", delay=3600.0), script("abc")])
     hanging = one.generate(REQUEST)
     await anext(hanging)
     await hanging.aclose()
-    hanging = ReplayEngine([script("abc").hanging()]).generate(REQUEST)
-    for outputs in (hanging, one.generate(REQUEST)):
-        task = asyncio.create_task(collect(outputs))
-        await asyncio.sleep(0.01)
+    for engine in (ReplayEngine([script("abc").hanging()]), one):
+        task = asyncio.create_task(collect(engine.generate(REQUEST)))
+        await until(lambda engine=engine: engine.load.running == 1)  # type: ignore[misc]
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     await collect(one.generate(REQUEST))
     assert one.aborted == 2
-    assert time.monotonic() - begun < 2
 
 
 @in_loop
-async def test_delays_and_speed() -> None:
-    slow = script("abcd", chunks=2).paced(0.1)
-    for speed, least, most in ((1.0, 0.2, 2.0), (math.inf, 0.0, 0.15)):
-        begun = time.monotonic()
+async def test_delays_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("unbraid.engines.replay.replay.asyncio.sleep", sleep)
+    slow = script("abcd", chunks=2).paced(0.5)
+    for speed, delay in ((1.0, 0.5), (2.0, 0.25), (math.inf, 0.0)):
         await collect(ReplayEngine([slow], speed=speed).generate(REQUEST))
-        assert least <= time.monotonic() - begun < most
+        assert slept == [delay, delay]
+        slept.clear()
 
 
 # Recordings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.engines import Piece, TokenLogprob
-from unbraid.engines.llama_cpp.requests import missing_tokens
+from unbraid.engines.llama_cpp.missing_tokens import missing_tokens
 from unbraid.engines.retokenize import is_whole, spell, spell_most
 from unbraid.engines.stops import StopTexts
 from unbraid.errors import UnbraidError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import yaml
@@ -32,3 +33,9 @@ def test_make_lint_is_what_make_test_begins_with() -> None:
     done = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
     ran = done.stdout.splitlines()
     assert [line for line in ran if line in commands_of_make_lint()] == commands_of_make_lint()
+
+
+def test_the_makefile_names_files_that_are_there() -> None:
+    found = re.findall(r"\b(?:tests|bench|scripts|requirements|examples)/[\w./-]+", (ROOT / "Makefile").read_text())
+    missing = [path for path in found if "$" not in path and not (ROOT / path).exists()]
+    assert not missing

@@ -29,6 +29,10 @@ SCHEMAS: dict[str, tuple[Any, set[str]]] = {
     "a reference to nothing": ({"$ref": "#/$defs/none"}, set(ANY_KIND)),
     "a reference to elsewhere": ({"$ref": "https://example.com/schema"}, set(ANY_KIND)),
     "a reference in a circle": (LOOP, set(ANY_KIND)),
+    "a reference into a list": ({"$ref": "#/$defs/maybe/anyOf/1"}, {"null"}),
+    "a reference with a percent sign": ({"$ref": "#/%24defs/city"}, {"string"}),
+    "a reference to an anchor": ({"$ref": "#city"}, set(ANY_KIND)),
+    "nullable": ({"type": "string", "nullable": True}, {"string", "null"}),
     "a contradiction": ({"type": "string", "enum": [1]}, set(ANY_KIND)),
 }
 DEFINITIONS = {
@@ -52,3 +56,8 @@ def test_references_that_branch_cost_no_more_than_they_are_many() -> None:
     for n in range(1, 150):
         definitions[str(n)] = {"anyOf": [{"$ref": f"#/$defs/{n - 1}"}] * 3}
     assert kinds_of({"properties": {"a": {"$ref": "#/$defs/149"}}, "$defs": definitions}, "a") == {"string"}
+
+
+def test_chains_of_references_that_are_too_long_say_nothing() -> None:
+    definitions = {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(5_000)}
+    assert kinds_of({"properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": definitions}, "a") == ANY_KIND

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -14,7 +13,9 @@ import pytest
 from unbraid.engines import EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 
+from ..support import patient_http
 from ..support.running_server import RunningServer, service_of, serving
+from ..support.waiting import PATIENCE, wait_for
 
 CHAT = "/v1/chat/completions"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
@@ -31,7 +32,7 @@ class Playing:
 
     def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(self.server.url + path, content=content, timeout=20, **more)
+        return patient_http.post(self.server.url + path, content=content, **more)
 
     def chat(self, **more: Any) -> httpx.Response:
         return self.post({"messages": HELLO, **more})
@@ -92,7 +93,7 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
     [
         ({"messages": []}, "messages", "nothing to answer"),
         ({"messages": "hello"}, "messages", "expected array"),
-        ({"messages": [1]}, "messages", "expected object"),
+        ({"messages": [1]}, "messages[0]", "expected object"),
         ({"messages": [{}]}, "messages[0].role", "must be one of system, developer, user"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "not 'robot'"),
         ({"messages": [*HELLO, {"role": "user"}]}, "messages[1]", "has no content"),
@@ -112,7 +113,7 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ({"n": 1000}, "n", "<= 128"),
         ({"stream": "yes"}, "stream", "expected bool | null, got str"),
         ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage", "expected bool | null"),
-        ({"stop": [1]}, "stop", "expected str, got int"),
+        ({"stop": [1]}, "stop[0]", "expected str, got int"),
         ({"stop": ["a", ""]}, "stop", "empty"),
         ({"seed": 2**70}, "seed", "<= 9223372036854775807"),
         ({"logit_bias": {"the": 1}}, "logit_bias", "token ids"),
@@ -121,12 +122,7 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "<= 20"),
         ({"tools": {}}, "tools", "expected array"),
         ({"tools": [{"type": "custom"}]}, "tools[0]", 'only tools of type "function"'),
-        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function", "has no name"),
-        (
-            {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}]},
-            "tools[0].function",
-            "'objekt' is no JSON schema type",
-        ),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", "has no name"),
         (
             {
                 "tools": [
@@ -166,8 +162,7 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
 def test_fields_that_are_wrong(playing: Playing, more: dict[str, Any], param: str, said: str) -> None:
     error = refused(playing.chat(**more), 400)
     assert said in error["message"]
-    assert error["param"] is not None
-    assert error["param"].startswith(param)
+    assert error["param"] == param
 
 
 def test_a_user_message_as_clients_dump_it(playing: Playing) -> None:
@@ -198,7 +193,7 @@ def test_too_many_prompts(playing: Playing, body: dict[str, Any]) -> None:
 def test_a_body_that_is_announced_too_large(playing: Playing) -> None:
     """It is refused at once, and not waited for."""
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
         assert connection.recv(12) == b"HTTP/1.1 413"
 
@@ -218,12 +213,12 @@ def test_an_unknown_model(playing: Playing) -> None:
     error = refused(playing.chat(model="gpt-9"), 404)
     assert error["code"] == "model_not_found"
     assert "'replay'" in error["message"]
-    refused(httpx.get(f"{playing.server.url}/v1/models/gpt-9"), 404)
+    refused(patient_http.get(f"{playing.server.url}/v1/models/gpt-9"), 404)
 
 
 def test_no_such_route(playing: Playing) -> None:
     assert "POST /v1/chat/completions" in refused(playing.post({}, "/v1/chats"), 404)["message"]
-    refused(httpx.get(playing.server.url + CHAT), 405)
+    refused(patient_http.get(playing.server.url + CHAT), 405)
 
 
 def test_a_body_that_is_too_large(playing: Playing) -> None:
@@ -243,7 +238,7 @@ def test_a_key_that_is_missing_or_wrong(playing: Playing, headers: dict[str, str
     assert refused(playing.post(body, headers=headers), 401)["code"] == "invalid_api_key"
     assert playing.post(body, headers={"Authorization": "Bearer right"}).status_code == 200
     for path in ("/health", "/metrics", "/version", "/openapi.json", "/ready"):
-        assert httpx.get(playing.server.url + path).status_code == 200
+        assert patient_http.get(playing.server.url + path).status_code == 200
 
 
 # Engines that fail
@@ -272,11 +267,29 @@ def test_failing_before_the_first_token(
     assert response.headers.get("retry-after") == ("7" if status == 503 else None)
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "field", "param"),
+    [
+        (CHAT, {"messages": HELLO}, None, "messages"),
+        (CHAT, {"messages": HELLO, "max_tokens": 9}, "prompt", "messages"),
+        (CHAT, {"messages": HELLO, "max_tokens": 9}, "max_tokens", "max_tokens"),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 9}, "max_tokens", "max_completion_tokens"),
+        ("/v1/completions", {"prompt": "x"}, None, "prompt"),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 9}, "max_tokens", "max_tokens"),
+    ],
+)
+def test_what_is_too_long_is_named_as_the_client_named_it(
+    playing: Playing, path: str, asked: dict[str, Any], field: str | None, param: str
+) -> None:
+    playing.script = Script((), PromptTooLong("it does not fit", field=field))
+    assert refused(playing.post(asked, path), 400)["param"] == param
+
+
 def test_an_engine_that_is_down(playing: Playing) -> None:
     playing.engine.down = True
     assert playing.chat().headers["retry-after"] == "1"
-    assert httpx.get(f"{playing.server.url}/ready").status_code == 503
-    assert httpx.get(f"{playing.server.url}/health").status_code == 200
+    assert patient_http.get(f"{playing.server.url}/ready").status_code == 503
+    assert patient_http.get(f"{playing.server.url}/health").status_code == 200
 
 
 def test_an_unexpected_error_is_not_told_but_logged(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
@@ -328,13 +341,6 @@ def test_failing_in_the_middle_of_a_whole_reply(playing: Playing) -> None:
 # Clients that leave, and a server that is to end
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("pieces", [0, 3])
 @pytest.mark.parametrize("n", [1, 3])
@@ -344,7 +350,7 @@ def test_a_client_that_leaves(playing: Playing, stream: bool, pieces: int, n: in
     before, aborted = len(playing.engine.requests), playing.engine.aborted
     body = json.dumps({"messages": HELLO, "stream": stream, "n": n}).encode()
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         wait_for(lambda: len(playing.engine.requests) == before + n)
@@ -358,10 +364,11 @@ def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytes
     metrics = playing.server.service.metrics
     aborted = metrics.aborted.labels(CHAT)
     before = aborted._value.get()
+    wait_for(lambda: metrics.in_flight._value.get() == 0)
     port = int(playing.server.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
-        time.sleep(0.2)
+        wait_for(lambda: metrics.in_flight._value.get() == 1)
     wait_for(lambda: aborted._value.get() == before + 1)
     assert "should not have happened" not in caplog.text
 
@@ -371,13 +378,16 @@ def test_draining(playing: Playing) -> None:
     response = playing.chat()
     refused(response, 503)
     assert response.headers["retry-after"] == "1"
-    assert httpx.get(f"{playing.server.url}/ready").status_code == 503
+    assert patient_http.get(f"{playing.server.url}/ready").status_code == 503
 
 
 def test_browsers_of_other_sites() -> None:
     engine = ReplayEngine([script("Hi")], repeat=True)
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     with serving(service_of(engine, "hermes"), ("https://app.example",)) as server:
-        assert httpx.options(server.url + CHAT, headers=asks).headers["access-control-allow-origin"] == asks["Origin"]
+        assert (
+            patient_http.options(server.url + CHAT, headers=asks).headers["access-control-allow-origin"]
+            == asks["Origin"]
+        )
         other = {**asks, "Origin": "https://evil.example"}
-        assert "access-control-allow-origin" not in httpx.options(server.url + CHAT, headers=other).headers
+        assert "access-control-allow-origin" not in patient_http.options(server.url + CHAT, headers=other).headers

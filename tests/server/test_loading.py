@@ -15,7 +15,7 @@ from unbraid.server.app import create_app
 from unbraid.server.loading.default_format import default_format
 from unbraid.server.loading.service import load
 from unbraid.server.service import Service
-from unbraid.server.settings import Options
+from unbraid.server.settings import Settings
 from unbraid.templates import ChatTemplate, built_in
 from unbraid.templates.tokenizer_files import load_tokenizer
 from unbraid.tokens import vocabulary
@@ -84,7 +84,7 @@ async def test_one_flag_puts_a_server_behind_it(kind: str, folder: str, monkeypa
     async with (ToldSGLang if kind == "sglang" else ToldVLLM)(ids) as server:
         server.place = folder
         flags: dict[str, Any] = {kind: (server.url,)}
-        service = await load(Options(**flags))
+        service = await load(Settings(**flags))
         assert service.names == ("fake",)
         assert service.format.name == "qwen3"
         assert service.sampling == {"temperature": 0.6, "top_k": 20}
@@ -103,7 +103,7 @@ async def test_any_server_with_completions(folder: str) -> None:
     scripts = [script("Hé! <b>", chunks=2)]
     with serving(service_of(ReplayEngine(scripts, model="behind", repeat=True), "hermes")) as behind:
         flags: dict[str, Any] = {"openai": (behind.url,), "chat_template": "chatml", "format": "hermes"}
-        service = await load(Options(**flags))
+        service = await load(Settings(**flags))
         assert service.encoder is None
         assert service.names == ("behind",)
         assert (await ask(service))["content"] == "Hé! <b>"
@@ -111,7 +111,7 @@ async def test_any_server_with_completions(folder: str) -> None:
         engine = behind.service.engine
         assert isinstance(engine, ReplayEngine)
         assert engine.requests[-1].prompt == "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
-        service = await load(Options(**flags, tokenizer=folder))
+        service = await load(Settings(**flags, tokenizer=folder))
         assert (await ask(service))["content"] == "Hé! <b>"
         await service.engine.close()
         prompt = engine.requests[-1].prompt
@@ -124,7 +124,7 @@ async def test_a_server_that_cannot_be_seen_into() -> None:
     async with ToldVLLM() as server:
         server.place = "/on/another/machine"
         with pytest.raises(UnbraidError, match="Give --tokenizer"):
-            await load(Options(vllm=(server.url,)))
+            await load(Settings(vllm=(server.url,)))
 
 
 # Tokenizers

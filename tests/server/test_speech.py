@@ -15,6 +15,7 @@ from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
+from ..support import patient_http
 from ..support.real_tokenizers import qwen3_huggingface, step_audio_2
 from ..support.running_server import RunningServer, folded, service_of, serving
 from ..support.spoken_turn import SpokenTurn, spoken_turn
@@ -61,7 +62,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[RunningServer, Repl
 
 def ask(server: RunningServer, **more: Any) -> httpx.Response:
     body = {"messages": [{"role": "user", "content": "明天上海天气怎么样？"}], "tools": TOOLS, "tts_output": True}
-    return httpx.post(f"{server.url}/v1/chat/completions", json={**body, **more}, timeout=30)
+    return patient_http.post(f"{server.url}/v1/chat/completions", json={**body, **more})
 
 
 def chunks_of(response: httpx.Response) -> list[Any]:

@@ -23,7 +23,7 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.decoding.decoding import Writing
+from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.listening import ListenRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.features import log_mels
@@ -39,13 +39,13 @@ Hear = Callable[[ListenRequest], Sequence[TokenLogprob]]
 _TOKENS = re.compile(r"Token\(([\d, ]+)\)")
 
 
-def heard(request: ListenRequest) -> list[TokenLogprob]:
+def real_tokens(request: ListenRequest) -> list[TokenLogprob]:
     """What a real Whisper says to it, in one go."""
     model, config = whisper(TINY), files(TINY).generation_config
     known = tokens(TINY)
     rules = WhisperRules.of(known._vocabulary, {}, config)
     limit = 447 if request.max_tokens is None else request.max_tokens
-    written = Writing(
+    written = SamplingDecoding(
         rules, request.prefix, request.timestamps, request.temperature, limit, np.random.default_rng(request.seed)
     )
     state = model.begin(model.encode(log_mels([request.samples], model.bins)), np.array([request.prompt], np.int64))
@@ -64,11 +64,11 @@ class FakeSGLangWhisper(FakeSGLang):
     folder: where the server says that its model is.
     """
 
-    def __init__(self, hear: Hear = heard, *, folder: str = "", **options: Any) -> None:
+    def __init__(self, hear: Hear = real_tokens, *, folder: str = "", **options: Any) -> None:
         super().__init__(**options)
         self.hear = hear
         self.folder = folder
-        self.hearings: list[ListenRequest] = []
+        self.listen_requests: list[ListenRequest] = []
         self.grammars: list[str] = []
 
     def other(self, asked: Asked) -> tuple[int, Any]:
@@ -110,7 +110,7 @@ class FakeSGLangWhisper(FakeSGLang):
         if timed:  # Whisper's own rules say how it begins with times
             first = tokens().first_timestamp
             assert sets.pop() == set(range(first, first + 51))
-        hearing = ListenRequest(
+        request = ListenRequest(
             samples=_samples(body["audio_data"][0]),
             prompt=(tokens().sot,),
             prefix=TokenSets(tuple(sets)),
@@ -119,8 +119,8 @@ class FakeSGLangWhisper(FakeSGLang):
             seed=sampling.get("sampling_seed"),
             max_tokens=sampling["max_new_tokens"],
         )
-        self.hearings.append(hearing)
-        return hearing
+        self.listen_requests.append(request)
+        return request
 
 
 def _samples(url: str) -> Samples:

@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from unbraid.engines.routing import Routing
-from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.listening import Listener
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Transcript, TranscriptEvent
 
@@ -43,15 +43,15 @@ def free_url() -> str:
 
 
 async def events_of(
-    listener: Listener, samples: Samples, wish: TranscriptionOptions, stream: bool
+    listener: Listener, samples: Samples, options: TranscriptionOptions, stream: bool
 ) -> list[TranscriptEvent]:
-    return [event async for event in Transcriber(listener).run([samples], wish, stream=stream)]
+    return [event async for event in Transcriber(listener).run([samples], options, stream=stream)]
 
 
-async def transcript_of(listener: Listener, samples: Samples, wish: TranscriptionOptions) -> Transcript:
+async def transcript_of(listener: Listener, samples: Samples, options: TranscriptionOptions) -> Transcript:
     """Streamed and whole, which is the same."""
-    whole = await Transcriber(listener).transcribe([samples], wish)
-    streamed = await events_of(listener, samples, wish, stream=True)
+    whole = await Transcriber(listener).transcribe([samples], options)
+    streamed = await events_of(listener, samples, options, stream=True)
     assert "".join(event.text for event in streamed if isinstance(event, Delta)).strip() == whole.text
     last = streamed[-1]
     assert isinstance(last, Transcript)

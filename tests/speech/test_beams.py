@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.speech.adapters import BadWish, TranscriptionOptions
-from unbraid.speech.decoding.beams import BeamWriting
-from unbraid.speech.decoding.decoding import Logits, Writing, logprobs_of
+from unbraid.speech.decoding.base import Logits, log_softmax
+from unbraid.speech.decoding.beams import BeamDecoding
+from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -34,7 +36,7 @@ TOKENS = 7
 
 
 @dataclass(frozen=True)
-class TextExcept:
+class AnyTokens:
     """Anything may be written, but nothing is not."""
 
     end: int = END
@@ -47,22 +49,22 @@ class TextExcept:
 
 def model(seed: int, written: Sequence[int]) -> Logits:
     """What may come next: by chance, but the same after the same tokens."""
-    chance = np.random.default_rng([seed, *written])
-    return chance.normal(0.0, 2.0, TOKENS).astype(np.float32)
+    rng = np.random.default_rng([seed, *written])
+    return rng.normal(0.0, 2.0, TOKENS).astype(np.float32)
 
 
-def made(limit: int, *sets: set[int]) -> Writing:
+def made(limit: int, *sets: set[int]) -> SamplingDecoding:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return Writing(TextExcept(), prefix, False, 0.0, limit, np.random.default_rng(0))
+    return SamplingDecoding(AnyTokens(), prefix, False, 0.0, limit, np.random.default_rng(0))
 
 
-def decode(one: Writing | BeamWriting, seed: int) -> list[tuple[int, float]]:
+def decode(one: SamplingDecoding | BeamDecoding, seed: int) -> list[tuple[int, float]]:
     """As an engine does it: rows are read, and those that go on are chosen."""
     rows: list[list[int]] = [[]]
     said: list[tuple[int, float]] = []
     while one.reason is None:
         step = one.step(np.stack([model(seed, row) for row in rows]))
-        said += [(each.token, each.logprob) for each in step.said]
+        said += [(each.token, each.logprob) for each in step.emitted]
         rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
         assert bool(rows) == (one.reason is None)
     assert [*one.begun, *one.written] == [token for token, _ in said]
@@ -79,8 +81,8 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
         scores: dict[tuple[int, ...], float] = {}
         for total, beam in zip(sums, beams, strict=True):
             logits = model(seed, [*begun, *beam])
-            TextExcept().apply(logits, beam, False)
-            logprobs = logprobs_of(logits)
+            AnyTokens().apply(logits, beam, False)
+            logprobs = log_softmax(logits)
             for token in np.argsort(-logprobs)[: width + 1]:
                 scores[(*beam, int(token))] = total + float(logprobs[token])
         following: list[tuple[int, ...]] = []
@@ -107,7 +109,7 @@ def openais(seed: int, width: int, limit: int, begun: list[int]) -> tuple[list[i
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 8), st.booleans())
 def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}] if prefixed else []
-    one = BeamWriting(made(limit, *sets), width)
+    one = BeamDecoding(made(limit, *sets), width)
     said = decode(one, seed)
     tokens, total = openais(seed, width, limit, list(one.begun))
     written = [token for token, _ in said[len(one.begun) :]]
@@ -119,47 +121,47 @@ def test_the_search_is_openais(seed: int, width: int, limit: int, prefixed: bool
 @given(st.integers(0, 10**6), st.integers(2, 9), st.booleans())
 def test_one_beam_is_none(seed: int, limit: int, prefixed: bool) -> None:
     sets = [{2, 3}, {1}] if prefixed else []
-    greedy, beam = made(limit, *sets), BeamWriting(made(limit, *sets), 1)
+    greedy, beam = made(limit, *sets), BeamDecoding(made(limit, *sets), 1)
     assert decode(beam, seed) == decode(greedy, seed)
     assert (beam.reason, beam.choices, beam.no_speech) == (greedy.reason, greedy.choices, greedy.no_speech)
 
 
 def test_the_beams_part_after_the_prefix() -> None:
     """What it begins with is told at once, all else when it is over."""
-    one = BeamWriting(made(9, {2, 3}, {1}), 3)
+    one = BeamDecoding(made(9, {2, 3}, {1}), 3)
     first = one.step(model(1, [])[None])
-    assert [each.token for each in first.said] in ([2], [3])
+    assert [each.token for each in first.emitted] in ([2], [3])
     assert first.rows == (0,)
     assert one.no_speech is not None
     second = one.step(model(1, one.begun)[None])
-    assert ([each.token for each in second.said], second.tokens) == ([1], (1,))
+    assert ([each.token for each in second.emitted], second.tokens) == ([1], (1,))
     third = one.step(model(1, one.begun)[None])
-    assert (third.said, third.rows) == ((), (0, 0, 0))
+    assert (third.emitted, third.rows) == ((), (0, 0, 0))
     assert len(set(third.tokens)) == 3
     assert set(one.choices) == {2, 3}
 
 
 def test_where_each_was_looked_for() -> None:
     """Of the one that is told, and of what it begins with."""
-    one = BeamWriting(made(6, {2}), 3)
+    one = BeamDecoding(made(6, {2}), 3)
     rows: list[list[int]] = [[]]
     while one.reason is None:
-        looks = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
-        step = one.step(np.stack([model(5, row) for row in rows]), looks)
+        attention = np.array([[[len(row), sum(row)]] for row in rows], np.float32)
+        step = one.step(np.stack([model(5, row) for row in rows]), attention)
         rows = [[*rows[row], token] for row, token in zip(step.rows, step.tokens, strict=True)]
     tokens = [*one.begun, *one.written]
-    assert [look.tolist() for look in one.looks] == [[[at, sum(tokens[:at])]] for at in range(len(tokens))]
+    assert [each.tolist() for each in one.attention] == [[[at, sum(tokens[:at])]] for at in range(len(tokens))]
 
 
 def test_a_phrase_over_and_over_ends_it() -> None:
-    one = BeamWriting(made(400), 2)
+    one = BeamDecoding(made(400), 2)
     logits = np.zeros((1, TOKENS), np.float32)
     logits[0, [3, 4, END]] = [20.0, 8.0, -20.0]
     steps = 0
     while one.reason is None:
         step = one.step(logits if not steps else np.repeat(logits, 2, axis=0))
         steps += 1
-    assert (one.reason, set(one.written), len(step.said)) == ("loop", {3}, steps)
+    assert (one.reason, set(one.written), len(step.emitted)) == ("loop", {3}, steps)
     assert steps < 100
 
 
@@ -176,8 +178,8 @@ def engine() -> Iterator[WhisperEngine]:
 SPEECH = [("en", "jfk"), ("en", "tt-weasels"), ("es", "demo-thanks"), ("it", "demo-thanks"), ("ru", "tt-weasels")]
 
 
-def asked(engine: WhisperEngine, key: tuple[str, str], **wish: Any) -> ListenRequest:
-    return WhisperAdapter(engine.vocabulary).hearing(recording(*key).samples, TranscriptionOptions(**wish), 0.0)
+def asked(engine: WhisperEngine, key: tuple[str, str], **options: Any) -> ListenRequest:
+    return WhisperAdapter(engine.vocabulary).request(recording(*key).samples, TranscriptionOptions(**options), 0.0)
 
 
 def listened(engine: WhisperEngine, *requests: ListenRequest) -> list[list[Any]]:
@@ -218,13 +220,13 @@ def test_five_beams_find_nothing_less_likely(engine: WhisperEngine, timestamps: 
 
 def test_they_come_at_the_end(engine: WhisperEngine) -> None:
     [outputs] = listened(engine, asked(engine, ("en", "jfk"), beams=3))
-    *prefix, rest, heard = outputs
+    *prefix, rest, end = outputs
     assert isinstance(prefix[0], Opening)
-    assert prefix[0].no_speech == heard.no_speech
+    assert prefix[0].no_speech == end.no_speech
     assert sum(len(piece.ids) for piece in prefix) <= 3
     assert len(rest.ids) > 20
-    assert isinstance(heard, ListenEnd)
-    assert heard.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
+    assert isinstance(end, ListenEnd)
+    assert end.completion_tokens == sum(len(piece.ids) for piece in outputs[:-1])
 
 
 def test_a_batch_of_beams_says_what_each_says_alone(engine: WhisperEngine) -> None:
@@ -242,10 +244,10 @@ def test_a_stream(engine: WhisperEngine) -> None:
     """Its text comes with the end of the chunk, and is that of the whole."""
 
     async def run() -> tuple[list[Any], Transcript]:
-        transcriber, wish = Transcriber(engine), TranscriptionOptions(beams=2, words=True, timestamps=True)
+        transcriber, options = Transcriber(engine), TranscriptionOptions(beams=2, words=True, timestamps=True)
         samples = recording("en", "jfk").samples
-        events = [event async for event in transcriber.run([samples], wish, stream=True)]
-        return events, await transcriber.transcribe([samples], wish)
+        events = [event async for event in transcriber.run([samples], options, stream=True)]
+        return events, await transcriber.transcribe([samples], options)
 
     events, whole = asyncio.run(run())
     assert events[-1] == whole
@@ -260,24 +262,24 @@ def test_who_leaves_ends_the_search(engine: WhisperEngine) -> None:
         outputs = engine.listen(asked(engine, ("en", "jfk"), beams=4))
         assert isinstance(await anext(outputs), Piece)
         await outputs.aclose()
-        heard = await collect(engine.listen(asked(engine, ("en", "tt-weasels"))))
-        assert heard[-1].reason == "stop"
+        end = await collect(engine.listen(asked(engine, ("en", "tt-weasels"))))
+        assert end[-1].reason == "stop"
         assert engine.load.waiting == 0
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("options", "said"),
     [
         (TranscriptionOptions(beams=0), "1 to 8 beams, not 0"),
         (TranscriptionOptions(beams=9), "1 to 8 beams, not 9"),
-        (TranscriptionOptions(beams=2, temperature=0.4), "nothing to chance"),
+        (TranscriptionOptions(beams=2, temperature=0.4), "beam search needs temperature 0"),
     ],
 )
-def test_wishes_that_cannot_be(engine: WhisperEngine, wish: TranscriptionOptions, said: str) -> None:
-    with pytest.raises(BadWish, match=said) as raised:
-        Transcriber(engine).check(wish)
+def test_options_that_cannot_be(engine: WhisperEngine, options: TranscriptionOptions, said: str) -> None:
+    with pytest.raises(UnsupportedOption, match=said) as raised:
+        Transcriber(engine).check(options)
     assert raised.value.field == "beams"
     Transcriber(engine).check(TranscriptionOptions(beams=8, temperature=0.0))
 
@@ -285,7 +287,7 @@ def test_wishes_that_cannot_be(engine: WhisperEngine, wish: TranscriptionOptions
 def test_higher_temperatures_have_no_beams(engine: WhisperEngine) -> None:
     adapter = WhisperAdapter(engine.vocabulary)
     found = [
-        adapter.hearing(np.zeros(1, np.float32), TranscriptionOptions(beams=5), temperature).beams
+        adapter.request(np.zeros(1, np.float32), TranscriptionOptions(beams=5), temperature).beams
         for temperature in (0.0, 0.2)
     ]
     assert found == [5, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -18,20 +18,21 @@ import pytest
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
 from unbraid.errors import UnbraidError
-from unbraid.speech.adapters import TranscriptionOptions, adapter_for, known_adapters
+from unbraid.speech.attempt import Thresholds
 from unbraid.speech.audio.chunking import Chunk, cut, is_silent
 from unbraid.speech.audio.decode import RATE, Samples, read
-from unbraid.speech.listening import HeardReason, ListenEnd, ListenRequest, Opening
-from unbraid.speech.transcriber import PrefixMissing, Thresholds, Transcriber
+from unbraid.speech.families import adapter_for, known_families
+from unbraid.speech.listening import EndReason, ListenEnd, ListenRequest, Opening
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.transcriber import PrefixMissing, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
-from unbraid.speech.whisper.sessions import Runtime
 from unbraid.templates import encoder
 from unbraid.tokens import vocabulary
 
-from ..support.in_loop import until
 from ..support.real_speech import recording
+from ..support.waiting import until
 from .whisper.test_tokens import released
 from .whisper.whisper_models import WORDS, files, tokenizer, tokens
 
@@ -324,23 +325,11 @@ def test_who_leaves_frees_the_engine(transcriber: Transcriber, engine: WhisperEn
     run(left())
 
 
-def test_rows_that_are_left_keep_their_memory() -> None:
-    """Rows are dropped from a batch one after the other. What is left of them once lay in memory that was freed."""
-    runtime = Runtime(1)
-    rows = np.arange(4.0, dtype=np.float32)[:, None].repeat(1 << 10, axis=1)
-    values = {"x": runtime.value(rows)}
-    for left, total in (([1, 2, 3], 4), ([0, 1], 3), ([0], 2)):
-        values = runtime.rows(values, left, total)
-    others = [np.zeros_like(rows[1:]) for _ in range(20)]
-    assert (values["x"].numpy() == 1.0).all()
-    assert len(others) == 20
-
-
 # --- What cannot be asked for ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("options", "message"),
     [
         (TranscriptionOptions(language="klingon"), "klingon"),
         (TranscriptionOptions(language="xx"), "xx"),
@@ -348,9 +337,9 @@ def test_rows_that_are_left_keep_their_memory() -> None:
         (TranscriptionOptions(languages=("de", "germn")), "german"),
     ],
 )
-def test_languages_that_there_are_not(wish: TranscriptionOptions, message: str) -> None:
+def test_languages_that_there_are_not(options: TranscriptionOptions, message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
-        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], wish))
+        run(Transcriber(Pretended(says(" Hi."))).transcribe([noise(1.0)], options))
 
 
 def test_a_model_in_english_only() -> None:
@@ -361,31 +350,31 @@ def test_a_model_in_english_only() -> None:
         adapter.check(TranscriptionOptions(language="de"))
     with pytest.raises(UnbraidError, match="cannot translate"):
         adapter.check(TranscriptionOptions(task="translate"))
-    assert len(adapter.hearing(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
-    assert adapter.hearing(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
+    assert len(adapter.request(noise(1.0), TranscriptionOptions(), 0.0).prefix.sets) == 1
+    assert adapter.request(noise(1.0), TranscriptionOptions(timestamps=True), 0.0).prefix.sets == ()
 
 
 def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
-    with pytest.raises(UnbraidError, match="prompt: only the engine knows"):
+    with pytest.raises(UnbraidError, match="prompt: this engine does not give access"):
         WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="Hello"))
     WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="  \n"))
 
 
 def test_a_prompt_cannot_forge_special_tokens() -> None:
     adapter = WhisperAdapter(Pretended(says("")).vocabulary)
-    forged = adapter.hearing(
+    forged = adapter.request(
         noise(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
     ).prompt
     assert [token for token in forged if token >= tokens(BASE).eot] == [tokens(BASE).startofprev, tokens(BASE).sot]
-    long = adapter.hearing(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
+    long = adapter.request(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
     assert len(long) == 225
     assert tokenizer(BASE).decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
 
 
 def test_adapters() -> None:
-    assert "whisper" in known_adapters()
+    assert "whisper" in known_families()
     assert isinstance(adapter_for(vocabulary(tokenizer(BASE))), WhisperAdapter)
-    with pytest.raises(UnbraidError, match="no transcription adapter 'parrot'"):
+    with pytest.raises(UnbraidError, match="no family of speech models 'parrot'"):
         adapter_for(vocabulary(tokenizer(BASE)), "parrot")
 
 
@@ -397,13 +386,13 @@ class Saying:
     """What a listener writes."""
 
     ids: Sequence[int]
-    reason: HeardReason = "stop"
+    reason: EndReason = "stop"
     logprob: float = -0.1
     no_speech: float = 0.01
     early: bool = False
     """Whether it is known from the first token on how likely it is that nobody spoke."""
-    seconds: float = 0.0
-    """That it takes."""
+    ready: Callable[[], bool] = lambda: True
+    """It begins once this is so."""
     piece: int = 1
     """Tokens that come at once."""
 
@@ -429,6 +418,7 @@ class Pretended:
     parallel: int = 2
     model: str = "parrot"
     requests: list[ListenRequest] = field(default_factory=list)
+    finished: list[ListenRequest] = field(default_factory=list)
     running: int = 0
     most: int = 0
     """That have been running at once."""
@@ -443,13 +433,15 @@ class Pretended:
         self.most = max(self.most, self.running)
         try:
             saying = self.write(request)
-            await asyncio.sleep(saying.seconds)
+            while not saying.ready():
+                await asyncio.sleep(0.005)
             for at in range(0, len(saying.ids), saying.piece):
                 ids = tuple(saying.ids[at : at + saying.piece])
                 logprobs = tuple(TokenLogprob(token, b"", saying.logprob) for token in ids)
                 first = saying.early and at == 0
                 yield Opening(ids, None, logprobs, saying.no_speech) if first else Piece(ids, logprobs=logprobs)
                 await asyncio.sleep(0)
+            self.finished.append(request)
             yield ListenEnd(saying.reason, len(request.prompt), len(saying.ids), saying.no_speech)
         finally:
             self.running -= 1
@@ -476,9 +468,9 @@ def noise(seconds: float, level: float = 0.1) -> Samples:
 
 
 def once(
-    write: Callable[[ListenRequest], Saying], wish: TranscriptionOptions | None = None, **options: Any
+    write: Callable[[ListenRequest], Saying], options: TranscriptionOptions | None = None, **more: Any
 ) -> Transcript:
-    return run(Transcriber(Pretended(write), **options).transcribe([noise(2.0)], wish or TranscriptionOptions()))
+    return run(Transcriber(Pretended(write), **more).transcribe([noise(2.0)], options or TranscriptionOptions()))
 
 
 @cache
@@ -507,7 +499,12 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
 
     def write(request: ListenRequest) -> Saying:
         number = loudness(request)
-        return Saying(output(f" This is {number}."), seconds=0.3 / number)
+
+        def ready() -> bool:
+            """Of the chunks that run together, the last one is ready first."""
+            return number in (3, 6, 7) or number + 1 in map(loudness, listener.finished)
+
+        return Saying(output(f" This is {number}."), ready=ready)
 
     async def watched() -> list[TranscriptEvent]:
         events = []
@@ -526,6 +523,7 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
     assert [segment.start for segment in transcript.segments] == [round(chunk.start, 2) for chunk in chunks]
     assert [event.seconds for event in events if isinstance(event, Progress)][-1] == transcript.duration == 7 * 28
     assert listener.most == 3
+    assert [*map(loudness, listener.finished)] == [3, 2, 1, 6, 5, 4, 7]
     assert max(ahead) <= 3 * 30 + 1  # no more than the chunks at work, and the one that is being cut
     assert (transcript.prompt_tokens, len(listener.requests)) == (7, 7)
 
@@ -572,7 +570,7 @@ def test_without_a_prefix_no_language_is_made_up(lost: int) -> None:
     assert (transcript.language, transcript.language_probability) == (None, None)
     assert [segment.language for segment in transcript.segments] == [None]
     [warning] = transcript.warnings
-    assert "did not begin as it was told to" in warning
+    assert "did not begin with the tokens it was given" in warning
     known = tokens(BASE)
     astray = [
         known.sot,
@@ -768,11 +766,11 @@ def test_a_failure_is_raised_and_ends_the_others() -> None:
     def write(request: ListenRequest) -> Saying:
         if loudness(request) == 2:
             raise EngineDown("gone")
-        return Saying(output(" Fine."), seconds=0.05 if loudness(request) == 1 else 60.0)
+        return Saying(output(" Fine."), ready=lambda: loudness(request) == 1)
 
     listener = Pretended(write, parallel=3)
     with pytest.raises(EngineDown, match="gone"):
-        run(Transcriber(listener).transcribe([talk()], TranscriptionOptions()), 10.0)
+        run(Transcriber(listener).transcribe([talk()], TranscriptionOptions()))
     assert listener.running == 0
 
 
@@ -781,12 +779,12 @@ def test_an_output_that_just_ends_is_a_failure() -> None:
         async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
             yield Piece(tuple(output(" Hi.")[:3]))
 
-    with pytest.raises(EngineFailed, match="without saying how"):
+    with pytest.raises(EngineFailed, match="without a ListenEnd"):
         run(Transcriber(Silent(says(""))).transcribe([noise(2.0)], TranscriptionOptions()))
 
 
 def test_leaving_ends_all_chunks() -> None:
-    listener = Pretended(lambda request: Saying(output(" Fine."), seconds=0.0 if loudness(request) == 1 else 60.0))
+    listener = Pretended(lambda request: Saying(output(" Fine."), ready=lambda: loudness(request) == 1))
 
     async def left() -> None:
         async with aclosing(Transcriber(listener).run([talk()], TranscriptionOptions(), stream=True)) as events:
@@ -796,31 +794,34 @@ def test_leaving_ends_all_chunks() -> None:
                     break
         assert listener.running == 0
 
-    run(left(), 10.0)
+    run(left())
 
 
 def test_a_file_is_let_go_when_its_reader_is_done() -> None:
     """Who stops waiting can close the file: no thread is reading it any more."""
-    reading = []
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def slow() -> Iterator[Samples]:
-        while True:
-            reading.append(True)
-            time.sleep(0.2)
-            reading.pop()
-            yield noise(20.0)
+        begun.set()
+        assert go_on.wait(60)
+        done.set()
+        yield noise(20.0)
 
     async def cancelled() -> None:
         blocks = slow()
         task = asyncio.create_task(Transcriber(Pretended(says(" Hi."))).transcribe(blocks, TranscriptionOptions()))
-        await until(lambda: bool(reading))
+        await until(begun.is_set)
         task.cancel()
+        for _ in range(10):  # as often as the loop likes: while the thread reads, nothing ends
+            await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not reading
+        assert done.is_set()
         blocks.close()  # type: ignore[attr-defined]
 
-    run(cancelled(), 10.0)
+    run(cancelled())
 
 
 def test_warnings_of_the_file_come_with_the_transcript() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from unbraid.models import ModelError, package_folder
-from unbraid.speech.adapters import TranscriptionOptions
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
 
@@ -50,8 +50,8 @@ def ours() -> tuple[Found, ...]:
     async def heard() -> list[Found]:
         engine = WhisperEngine(files(MODEL), threads=2)
         transcriber = Transcriber(engine)
-        wish = TranscriptionOptions(timestamps=True, seed=1)
-        found = await asyncio.gather(*(transcriber.transcribe([one.samples], wish) for one in recordings()))
+        options = TranscriptionOptions(timestamps=True, seed=1)
+        found = await asyncio.gather(*(transcriber.transcribe([one.samples], options) for one in recordings()))
         await engine.close()
         return [Found(one.text, one.language) for one in found]
 

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from unbraid.engines.base import EngineFailed, Piece, TokenLogprob, Unsupported
-from unbraid.speech.adapters import BadWish, TranscriptionOptions
 from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.adapter import WhisperAdapter
@@ -64,8 +65,8 @@ def engine() -> Iterator[WhisperEngine]:
     asyncio.run(made.close())
 
 
-def transcribed(engine: WhisperEngine, samples: Samples, wish: TranscriptionOptions = WISH) -> Transcript:
-    transcript = asyncio.run(Transcriber(engine).transcribe([samples], wish))
+def transcribed(engine: WhisperEngine, samples: Samples, options: TranscriptionOptions = WISH) -> Transcript:
+    transcript = asyncio.run(Transcriber(engine).transcribe([samples], options))
     check_words(transcript)
     return transcript
 
@@ -154,25 +155,25 @@ def test_who_does_not_ask_gets_the_same_text(engine: WhisperEngine) -> None:
 
 def test_times_are_told_of_each_token(engine: WhisperEngine) -> None:
     samples = recording("en", "tt-weasels").samples
-    request = WhisperAdapter(engine.vocabulary).hearing(samples, WISH, 0.0)
-    *_, heard = asyncio.run(collect(engine.listen(request)))
-    assert len(heard.times) == heard.completion_tokens + 1
-    assert list(heard.times) == sorted(heard.times)
-    *_, heard = asyncio.run(collect(engine.listen(replace(request, words=False))))
-    assert heard.times == ()
+    request = WhisperAdapter(engine.vocabulary).request(samples, WISH, 0.0)
+    *_, end = asyncio.run(collect(engine.listen(request)))
+    assert len(end.times) == end.completion_tokens + 1
+    assert list(end.times) == sorted(end.times)
+    *_, end = asyncio.run(collect(engine.listen(replace(request, words=False))))
+    assert end.times == ()
 
 
 def test_files_that_do_not_tell_where_the_model_looks(tmp_path: Path) -> None:
     """Decoders of floats were exported without it."""
     mute = WhisperEngine(as_float_pair(files("whisper-tiny"), tmp_path / "tiny"), threads=2)
     decoder = mute._model._decoder
-    assert decoder.tells_attention
-    decoder.tells_attention = False
-    assert not mute.tells_words
-    with pytest.raises(BadWish, match="does not tell when each word was said; ask for segments") as raised:
+    assert decoder.has_attention
+    decoder.has_attention = False
+    assert not mute.supports_word_times
+    with pytest.raises(UnsupportedOption, match="cannot time words; ask for segments") as raised:
         Transcriber(mute).check(WISH)
     assert raised.value.field == "words"
-    request = WhisperAdapter(mute.vocabulary).hearing(np.zeros(RATE, np.float32), WISH, 0.0)
+    request = WhisperAdapter(mute.vocabulary).request(np.zeros(RATE, np.float32), WISH, 0.0)
     _, error = asyncio.run(collect_until_error(mute.listen(request)))
     assert isinstance(error, Unsupported)
     asyncio.run(mute.close())
@@ -188,7 +189,7 @@ class Telling:
     vocabulary: TextVocabulary
     tokens: list[str]
     times: tuple[float, ...]
-    tells_words: bool = True
+    supports_word_times: bool = True
     model: str = "telling"
     parallel: int = 2
     requests: list[ListenRequest] = field(default_factory=list)
@@ -244,12 +245,12 @@ def test_without_words_segments_have_the_models_times(engine: WhisperEngine) -> 
 
 def test_times_that_do_not_fit_the_tokens(engine: WhisperEngine) -> None:
     listener = Telling(engine.vocabulary, TOKENS, TIMES[:-1])
-    with pytest.raises(EngineFailed, match="9 times of 9 tokens"):
+    with pytest.raises(EngineFailed, match="9 times for 9 tokens"):
         asyncio.run(Transcriber(listener).transcribe([tone((0.8, 1.2))], WISH))
 
 
 def test_listeners_that_do_not_say_that_they_can(engine: WhisperEngine) -> None:
-    with pytest.raises(BadWish, match="ask for segments"):
+    with pytest.raises(UnsupportedOption, match="ask for segments"):
         asyncio.run(
-            Transcriber(Telling(engine.vocabulary, TOKENS, TIMES, tells_words=False)).transcribe([tone()], WISH)
+            Transcriber(Telling(engine.vocabulary, TOKENS, TIMES, supports_word_times=False)).transcribe([tone()], WISH)
         )

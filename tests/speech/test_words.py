@@ -12,19 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from unbraid.speech.audio.decode import RATE, Samples
-from unbraid.speech.decoding.alignment import FRAME, Attention, _begins, token_times
-from unbraid.speech.words import Word, placed, words_of
+from unbraid.speech.decoding.alignment import FRAME, Attention, _warp, token_times
+from unbraid.speech.transcript import Word
+from unbraid.speech.words import fit_to_sound, join_words
 
 # --- When each token was said ----------------------------------------------------------------------------------------
 
 
 def looking(at: list[int], frames: int = 1500, heads: int = 3) -> list[Attention]:
-    """A model that looks at one place for each token, and a little at all others."""
+    """A model that attention at one place for each token, and a little at all others."""
     found = []
     for frame in at:
-        look = np.full((heads, frames), 0.1 / frames, np.float32)
-        look[:, max(0, frame - 3) : frame + 4] += 0.9 / 7
-        found.append(look)
+        weights = np.full((heads, frames), 0.1 / frames, np.float32)
+        weights[:, max(0, frame - 3) : frame + 4] += 0.9 / 7
+        found.append(weights)
     return found
 
 
@@ -38,10 +39,10 @@ def test_tokens_are_said_where_the_model_looks() -> None:
 
 
 def test_what_is_looked_at_after_the_end_does_not_count() -> None:
-    looks = looking([10, 60, 90])
-    for look in looks:
-        look[:, 400:] += 5.0
-    assert token_times(looks, 8.0) == token_times(looking([10, 60, 90]), 8.0)
+    attention = looking([10, 60, 90])
+    for weights in attention:
+        weights[:, 400:] += 5.0
+    assert token_times(attention, 8.0) == token_times(looking([10, 60, 90]), 8.0)
 
 
 @given(
@@ -52,9 +53,9 @@ def test_what_is_looked_at_after_the_end_does_not_count() -> None:
     ),
     st.floats(0.0, 1.0),
 )
-def test_times_go_forward_whatever_is_looked_at(looks: Attention, seconds: float) -> None:
-    times = token_times(list(looks), seconds)
-    assert len(times) == len(looks) + 1
+def test_times_go_forward_whatever_is_looked_at(attention: Attention, seconds: float) -> None:
+    times = token_times(list(attention), seconds)
+    assert len(times) == len(attention) + 1
     assert times[0] == 0.0
     assert list(times[:-1]) == sorted(times[:-1])
     assert max(times[:-1]) < max(seconds, FRAME)
@@ -80,7 +81,7 @@ def test_the_path_is_the_cheapest(cost: np.ndarray[tuple[int, int], np.dtype[np.
     costs = {tuple(path): sum(cost[cell] for cell in path) for path in paths(0, 0)}
     cheapest = [path for path, total in costs.items() if total == min(costs.values())]
     begins = [[min(frame for at, frame in path if at == token) for token in range(tokens)] for path in cheapest]
-    assert _begins(cost) in begins
+    assert _warp(cost) in begins
 
 
 # --- Words -----------------------------------------------------------------------------------------------------------
@@ -119,12 +120,12 @@ def pieces(*texts: str) -> list[Word]:
     ],
 )
 def test_words(texts: list[str], expected: list[str]) -> None:
-    assert [word.text for word in words_of(pieces(*texts))] == expected
+    assert [word.text for word in join_words(pieces(*texts))] == expected
 
 
 def test_the_times_of_words() -> None:
     """Signs take none: where they are, nobody speaks."""
-    found = words_of(pieces(" un", "braid", ",", ' "', "yes", "!", " inter", "-", "net", "."))
+    found = join_words(pieces(" un", "braid", ",", ' "', "yes", "!", " inter", "-", "net", "."))
     assert [(word.text, word.start, word.end) for word in found] == [
         (" unbraid,", 0.0, 2.0),
         (' "yes!', 4.0, 5.0),
@@ -137,7 +138,7 @@ def test_the_times_of_words() -> None:
 
 @given(st.lists(st.text(alphabet=" aB1-'\",.()«»¿$%今は。ー\u0e34\n", min_size=1, max_size=3), max_size=12))
 def test_no_text_is_lost(texts: list[str]) -> None:
-    found = words_of(pieces(*texts))
+    found = join_words(pieces(*texts))
     assert "".join(word.text for word in found) == "".join(texts)
     assert all(word.start < word.end for word in found)
     assert all(one.end <= other.start for one, other in itertools.pairwise(found))
@@ -162,32 +163,32 @@ def times(words: list[Word]) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("noise", [0.0, 0.003])
 def test_words_are_where_the_sound_is(noise: float) -> None:
     samples = sound((1.0, 1.5), (2.0, 2.6), (4.0, 4.4), noise=noise)
-    found = placed([Word(" a", 0.0, 1.4), Word(" b", 1.8, 2.5), Word(" c", 2.5, 5.0)], samples)
+    found = fit_to_sound([Word(" a", 0.0, 1.4), Word(" b", 1.8, 2.5), Word(" c", 2.5, 5.0)], samples)
     assert times(found) == [(1.0, 1.5), (2.0, 2.6), (4.0, 4.4)]
     assert [word.text for word in found] == [" a", " b", " c"]
 
 
 def test_a_word_is_not_cut_at_a_short_silence() -> None:
     samples = sound((1.0, 1.3), (1.4, 1.8))
-    assert times(placed([Word(" attempt", 0.9, 1.9)], samples)) == [(1.0, 1.8)]
+    assert times(fit_to_sound([Word(" attempt", 0.9, 1.9)], samples)) == [(1.0, 1.8)]
 
 
 def test_the_end_of_another_word_is_none_of_it() -> None:
     samples = sound((1.0, 1.1), (3.0, 3.5))
-    assert times(placed([Word(" ask", 1.04, 3.6)], samples)) == [(3.0, 3.5)]
+    assert times(fit_to_sound([Word(" ask", 1.04, 3.6)], samples)) == [(3.0, 3.5)]
 
 
 def test_a_word_does_not_last_into_the_next() -> None:
     samples = sound((1.0, 3.0))
-    found = placed([Word(" a", 0.5, 1.5), Word(" b", 1.6, 1.8), Word(" c", 2.0, 2.2)], samples)
+    found = fit_to_sound([Word(" a", 0.5, 1.5), Word(" b", 1.6, 1.8), Word(" c", 2.0, 2.2)], samples)
     assert times(found) == [(1.0, 1.6), (1.6, 2.0), (2.0, 2.5)]  # by no more than 0.3 s
 
 
 def test_without_any_sound_words_stay_where_they_are() -> None:
     words = [Word(" a", 0.5, 1.5), Word(" b", 1.5, 1.5)]
-    assert placed(words, sound()) == words
-    assert placed(words, sound(seconds=0.0)) == words
-    assert placed([], sound()) == []
+    assert fit_to_sound(words, sound()) == words
+    assert fit_to_sound(words, sound(seconds=0.0)) == words
+    assert fit_to_sound([], sound()) == []
 
 
 @given(
@@ -201,7 +202,7 @@ def test_the_order_of_words_stays(gaps: list[tuple[int, int]], loud: list[tuple[
         words.append(Word(" x", (at + pause) * FRAME, (at + pause + length) * FRAME))
         at += pause + length
     seconds = max(1, at) * FRAME
-    found = placed(words, sound(*((a * FRAME, (a + b) * FRAME) for a, b in loud), seconds=seconds, noise=noise))
+    found = fit_to_sound(words, sound(*((a * FRAME, (a + b) * FRAME) for a, b in loud), seconds=seconds, noise=noise))
     assert len(found) == len(words)
     flat = [time for word in found for time in (word.start, word.end)]
     assert all(one <= other + 1e-9 for one, other in itertools.pairwise(flat))

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from .byte_vocabulary import END, VOCABULARY
+from .waiting import PATIENCE, until
 
 
 @dataclass
@@ -58,10 +59,14 @@ class FakeServer(ABC):
 
     generates = "/generate"
 
-    def __init__(self, output: Sequence[int] = (), *, fault: Fault | None = None, pace: float = 0.0) -> None:
+    def __init__(
+        self, output: Sequence[int] = (), *, fault: Fault | None = None, pace: float = 0.0, together: int = 0
+    ) -> None:
         self.output = list(output)
         self.fault = fault
         self.pace = pace
+        self.together = together
+        """How many requests must run at once before any of them is answered."""
         self.asked: list[Asked] = []
         self.connections = 0
         self.gone = 0
@@ -144,6 +149,7 @@ class FakeServer(ABC):
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
+            await until(lambda: self.most_running >= self.together)
             await self._stream(asked.body, writer, ahead)
         finally:
             self.running -= 1
@@ -214,11 +220,12 @@ async def _fail(fault: Fault, writer: asyncio.StreamWriter, ahead: asyncio.Futur
     await writer.drain()
     match fault.kind:
         case "cut":
-            await asyncio.sleep(0.02)  # what was sent shall arrive
+            while writer.transport.get_write_buffer_size():  # what was sent shall arrive
+                await asyncio.sleep(0)
             writer.transport.abort()
             return True
         case "silent":
-            await _wait(30.0, ahead)
+            await _wait(2 * PATIENCE, ahead)
         case "garbage":
             _send_chunk(writer, b'data: {"choices": [}\n\n')
         case "error":

@@ -9,14 +9,16 @@ from typing import Any
 
 from unbraid.engines import EngineError
 
+from .waiting import PATIENCE
+
 
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an asynchronous test; nothing may take longer than a minute."""
+    """Run an asynchronous test. None may take longer than `PATIENCE`."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await test(*args, **kwargs)
 
         asyncio.run(bounded())
@@ -37,10 +39,3 @@ async def collect_until_error(outputs: AsyncGenerator[Any, None]) -> tuple[list[
     except EngineError as error:
         return found, error
     return found, None
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that other tasks do."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)

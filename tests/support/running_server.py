@@ -17,6 +17,8 @@ from unbraid.server.app import create_app
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
+from .waiting import PATIENCE
+
 
 class RunningServer:
     """A server that runs. `service` may be changed while it does."""
@@ -47,7 +49,7 @@ class RunningServer:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
     @property
     def url(self) -> str:

@@ -1,4 +1,8 @@
-"""The command `unbraid`."""
+"""The command `unbraid`.
+
+Each subcommand is a module with `SUMMARY`, `configure` for its arguments and `run`. What it needs beyond the core, it
+imports when it runs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _arguments(argv)
         code: int = arguments.run(arguments)
-        # Here and not at exit, so that a reader who has gone away is noticed while it can still be handled.
+        # Here and not at exit, so that a closed pipe is noticed while it can still be handled.
         sys.stdout.flush()
         return code
     except UnbraidError as error:
@@ -51,14 +55,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     command.add_argument("--version", action="version", version=f"unbraid {__version__}")
     commands = command.add_subparsers(required=True, metavar="COMMAND")
+    given = sys.argv[1:] if argv is None else argv
     for name, module in _COMMANDS.items():
         summary = module.SUMMARY
-        module.configure(commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."))
-    return command.parse_args(argv)
+        parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name in given:  # the options of the others are not needed, nor what they import for them
+            module.configure(parser)
+    return command.parse_args(given)
 
 
 def _write_utf8() -> None:
-    """Output is UTF-8 whatever the locale. What UTF-8 cannot hold (bytes in a file name that are none) is escaped."""
+    """Write UTF-8 whatever the locale. Bytes in a file name that are not UTF-8 are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

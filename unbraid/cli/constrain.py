@@ -1,4 +1,4 @@
-"""`unbraid constrain`: what a model may write, in the dialect of an engine."""
+"""`unbraid constrain`: a grammar for a request, in the dialect of an engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import constraint
 from ..constraints.constraint import Dialect
 from .options import add_format, read_format, read_json, read_tools
 
-SUMMARY = "say what a model may write, for an engine to enforce"
+SUMMARY = "print the grammar that holds a model to its format and tools, for an engine to enforce"
 
 
 def configure(command: argparse.ArgumentParser) -> None:

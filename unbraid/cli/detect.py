@@ -1,4 +1,4 @@
-"""`unbraid detect`: which format a chat template speaks."""
+"""`unbraid detect`: which format a model writes, by its chat template."""
 
 from __future__ import annotations
 

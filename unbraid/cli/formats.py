@@ -1,4 +1,4 @@
-"""`unbraid formats`: what can be parsed."""
+"""`unbraid formats`: the list of formats."""
 
 from __future__ import annotations
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 
 from .. import UnbraidError
-from ..server.settings import add_options, read_options
+from ..server.settings import add_flags, read_settings
 
 SUMMARY = "serve a model through OpenAI's API"
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    add_options(command)
+    add_flags(command)
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = read_options(arguments)
+    settings = read_settings(arguments)
     try:
         from ..server.running import run as serve
     except ImportError as error:
         raise UnbraidError(f"the server is not installed ({error}): pip install 'unbraid[server]'") from error
-    return serve(options)
+    return serve(settings)

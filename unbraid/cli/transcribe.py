@@ -1,4 +1,7 @@
-"""`unbraid transcribe`: recordings to text."""
+"""`unbraid transcribe`: recordings to text.
+
+Speech is imported when the command is configured or run, never with this module: the other commands do without it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
 from .. import UnbraidError
-from ..speech.listeners import ListenerKind
-from ..speech.whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
-    from ..speech.adapters import TranscriptionOptions
-    from ..speech.outputs import Shape
+    from ..speech.options import TranscriptionOptions
+    from ..speech.outputs import ResponseFormat
     from ..speech.transcriber import Transcriber
     from ..speech.transcript import Transcript
 
@@ -27,6 +28,9 @@ _BAR = 30
 
 
 def configure(command: argparse.ArgumentParser) -> None:
+    from ..speech.loading import ListenerEngine
+    from ..speech.whisper.files import DEFAULT_WHISPER
+
     command.add_argument("files", nargs="+", metavar="FILE", help="flac, mp3, mp4, m4a, ogg, opus, wav, webm, …")
     command.add_argument(
         "--model",
@@ -35,7 +39,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--engine",
-        choices=get_args(ListenerKind),
+        choices=get_args(ListenerEngine),
         default="embedded",
         help="what runs it: this process, vLLM inside of it, or a server (default: embedded)",
     )
@@ -54,28 +58,21 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        from ..speech.adapters import TranscriptionOptions
-        from ..speech.outputs import TIMED
-    except ImportError as error:
-        raise _missing(error) from error
+    from ..speech.options import TranscriptionOptions
+    from ..speech.outputs import TIMED_FORMATS
+
     _check(arguments)
-    wish = TranscriptionOptions(
+    options = TranscriptionOptions(
         task="translate" if arguments.translate else "transcribe",
         language=arguments.language,
         languages=tuple(filter(None, (arguments.languages or "").split(","))),
         prompt=arguments.prompt,
-        timestamps=arguments.format in TIMED,
+        timestamps=arguments.format in TIMED_FORMATS,
         words=arguments.word_timestamps,
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
-    return asyncio.run(_all_and_close(wish, arguments))
-
-
-def _missing(error: ImportError) -> UnbraidError:
-    extra = "http" if error.name == "httpx" else "transcription"
-    return UnbraidError(f"not installed ({error}): pip install 'unbraid[{extra}]'")
+    return asyncio.run(_all_and_close(options, arguments))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -96,42 +93,39 @@ def _target(arguments: argparse.Namespace, name: str) -> Path:
 
 
 async def _load(arguments: argparse.Namespace) -> Transcriber:
-    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # what vLLM logs is no part of a transcript
-    try:
-        from ..speech.loading import ChosenListener, load_chosen
-        from ..speech.transcriber import Transcriber
+    from ..speech.loading import ListenerSettings, load_transcriber
 
-        chosen = ChosenListener(
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # vLLM's log is not part of the transcript
+    return await load_transcriber(
+        ListenerSettings(
             model=arguments.model, engine=arguments.engine, urls=tuple(arguments.url), api_key=arguments.api_key
         )
-        return Transcriber(await load_chosen(chosen))
-    except ImportError as error:
-        raise _missing(error) from error
+    )
 
 
-async def _all_and_close(wish: TranscriptionOptions, arguments: argparse.Namespace) -> int:
-    """Closed also after Ctrl-C: a process that ends while the model still computes in its thread is aborted."""
+async def _all_and_close(options: TranscriptionOptions, arguments: argparse.Namespace) -> int:
+    """Close the model also after Ctrl-C: a process that exits while the model computes in its thread crashes."""
     transcriber = await _load(arguments)
     try:
-        transcriber.check(wish)
-        return await _all(transcriber, wish, arguments)
+        transcriber.check(options)
+        return await _all(transcriber, options, arguments)
     finally:
         await transcriber.listener.close()
 
 
-async def _all(transcriber: Transcriber, wish: TranscriptionOptions, arguments: argparse.Namespace) -> int:
-    """Each file by itself: one that is broken does not keep the others from being transcribed."""
+async def _all(transcriber: Transcriber, options: TranscriptionOptions, arguments: argparse.Namespace) -> int:
+    """Each file by itself: a broken one does not stop the others."""
     failed = 0
     for name in arguments.files:
         try:
-            transcript = await _one(transcriber, wish, name)
+            transcript = await _one(transcriber, options, name)
         except (UnbraidError, OSError) as error:
             print(f"unbraid: {name}: {error}", file=sys.stderr)
             failed += 1
             continue
         for warning in transcript.warnings:
             print(f"unbraid: {name}: {warning}", file=sys.stderr)
-        written = _written(transcript, wish, arguments.format)
+        written = _written(transcript, options, arguments.format)
         if arguments.output is None:
             sys.stdout.write(written)
             sys.stdout.flush()
@@ -142,24 +136,24 @@ async def _all(transcriber: Transcriber, wish: TranscriptionOptions, arguments: 
     return 2 if failed else 0
 
 
-async def _one(transcriber: Transcriber, wish: TranscriptionOptions, name: str) -> Transcript:
+async def _one(transcriber: Transcriber, options: TranscriptionOptions, name: str) -> Transcript:
     from ..speech.audio.decode import AudioLimits, read
     from ..speech.transcript import Detected, Progress, Transcript
 
-    with read(name, limits=AudioLimits(None, None)) as blocks, _Shown(name) as shown:
-        async with aclosing(transcriber.run(blocks, wish)) as events:
+    with read(name, limits=AudioLimits(None, None)) as blocks, _ProgressLine(name) as progress:
+        async with aclosing(transcriber.run(blocks, options)) as events:
             async for event in events:
                 if isinstance(event, Detected):
-                    shown.language = event.language
+                    progress.language = event.language
                 elif isinstance(event, Progress):
-                    shown.at(event.seconds)
+                    progress.at(event.seconds)
                 elif isinstance(event, Transcript):
                     return event
-    raise AssertionError("a transcript always comes")
+    raise AssertionError("a transcription ends with a Transcript")
 
 
-class _Shown:
-    """A line on the terminal that says how far it is. Not where there is none."""
+class _ProgressLine:
+    """A line on stderr that shows the progress, if stderr is a terminal."""
 
     def __init__(self, name: str) -> None:
         self.language: str | None = None
@@ -181,8 +175,8 @@ class _Shown:
             sys.stderr.write("\r\x1b[K")
 
 
-def _written(transcript: Transcript, wish: TranscriptionOptions, shape: Shape) -> str:
-    from ..speech.outputs import shaped
+def _written(transcript: Transcript, options: TranscriptionOptions, format: ResponseFormat) -> str:
+    from ..speech.outputs import render_transcript
 
-    found = shaped(transcript, shape, wish)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    rendered = render_transcript(transcript, format, options)
+    return rendered if isinstance(rendered, str) else json.dumps(rendered, ensure_ascii=False, indent=2) + "\n"

@@ -1,4 +1,8 @@
-"""Events shown to a person: each strand in its own colour or, without colours, under its own label."""
+"""Events on a terminal: each strand (content, reasoning, calls, speech) in its own colour or, without colours, under a
+label.
+
+What comes is written at once. Control characters are shown as symbols, so that no model output acts on the terminal.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ _VISIBLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\
 
 
 class View:
-    """Writes what comes, as it comes. A stretch of one strand stands on lines of its own."""
+    """Writes events as they come. Each stretch of one strand begins on a new line."""
 
     def __init__(self, out: TextIO, err: TextIO, *, color: ColorChoice = "auto") -> None:
         self._out, self._err = out, err
@@ -46,9 +50,9 @@ class View:
         self._stretch = ("", 0)
         """The strand that is being written, and which call or speech section of it."""
         self._held = ("", 0, "")
-        """Whitespace of another strand. Alone, it is not worth a stretch."""
+        """Whitespace of another strand. Alone, it does not begin a stretch."""
         self._codes = 0
-        """Audio codes in this stretch that are not told of yet."""
+        """Audio codes in this stretch that are not shown yet."""
         self._name = ""
 
     def show(self, events: Iterable[Event]) -> None:

@@ -1,11 +1,16 @@
-"""What a model may write, for the engines that enforce it while they sample."""
+"""Constraints: what a model may write, as grammars for the engines that enforce them while they sample.
+
+`request` reads what is asked for, `builder` makes a `Language` of it, `dialects` print that, and `constraint` is what
+users see. Nothing below this package imports it, so that parsing alone does not load it.
+"""
 
 from __future__ import annotations
 
+from ..errors import InvalidSchema
 from .constraint import Constraint, constraint, forced_prefix
 from .dialects.regex import NotRegular
 from .dialects.token_sets import NotTokens, TokenSets
-from .schema_export import InvalidSchema, Unenforced
+from .language import Unenforced
 
 __all__ = [
     "Constraint",

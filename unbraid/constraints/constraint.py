@@ -1,36 +1,45 @@
-"""What one response may be, in the dialects of the engines that enforce it."""
+"""What one response may be, in the dialects of the engines that enforce it: the public `Constraint`.
+
+A constraint holds its language and prints it when asked, once for each dialect. Constraints are kept for requests that
+ask for the same (`constraint`), so what is printed for one request is there for the next.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from ..core.compiler.compiler import compile_format
+from ..core.compiler.program import Program
+from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.program import Program
-from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
-from ..errors import MissingTokens, UnbraidError
-from .builder import LazyLanguage, build, build_lazy, token_node
-from .dialects.gbnf import to_ebnf, to_gbnf
+from ..errors import InvalidSchema, MissingTokens, UnbraidError
+from ..schema.regular import Text, choice, sequence
+from ..schema.types import Schema
+from .builder import LazyLanguage, build, build_lazy
+from .dialects.ebnf import to_ebnf
+from .dialects.gbnf import to_gbnf
 from .dialects.lark import to_lark
+from .dialects.printed import Printed
 from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
-from .language import Json, Language, Text, TextExcept, choice, sequence
+from .language import Json, Language, TextExcept, Unenforced, one_token
 from .request import ToolChoice, read_request
-from .schema_export import InvalidSchema, Schema, Unenforced, locate
+from .schema_export import locate
 
 if TYPE_CHECKING:
     from .masks import Masks
 
 Dialect = Literal["lark", "gbnf", "ebnf", "structural_tag", "regex"]
-_PRINTERS: dict[Dialect, Any] = {
+_PRINTERS: dict[Dialect, Callable[[Language], Printed[Any]]] = {
     "lark": to_lark,
     "gbnf": to_gbnf,
     "ebnf": to_ebnf,
@@ -39,8 +48,29 @@ _PRINTERS: dict[Dialect, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class LlamaCppGrammar:
+    """What llama.cpp is told: a grammar, which may be lazy."""
+
+    printed: Printed[str]
+    trigger: str | None = None
+    """The text that wakes a lazy grammar,"""
+    token: int | None = None
+    """and its token, if it is one."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a request to llama.cpp."""
+        fields: dict[str, Any] = {"grammar": self.printed.grammar}
+        if self.trigger is None:
+            return fields
+        by_text, by_token = {"type": 1, "value": self.trigger}, {"type": 0, "value": self.trigger, "token": self.token}
+        trigger = by_text if self.token is None else by_token
+        return {**fields, "grammar_lazy": True, "preserved_tokens": [self.trigger], "grammar_triggers": [trigger]}
+
+
 class Constraint:
-    """What one response may be. Each method says it in the dialect of one kind of engine."""
+    """What one response may be. Each method says it in the dialect of one kind of engine, and does its work once."""
 
     def __init__(
         self,
@@ -53,7 +83,7 @@ class Constraint:
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
-        self._printed: dict[Dialect, tuple[Any, list[Unenforced]]] = {}
+        self._printed: dict[Dialect, Printed[Any]] = {}
 
     @property
     def language(self) -> Language:
@@ -62,46 +92,53 @@ class Constraint:
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
-        return cast(str, self._print("lark"))
+        return cast(str, self.printed("lark").grammar)
 
     def to_gbnf(self) -> str:
         """For llama.cpp."""
-        return cast(str, self._print("gbnf"))
+        return cast(str, self.printed("gbnf").grammar)
 
     def to_llama_cpp(self) -> dict[str, Any]:
         """The same as the fields of a request to llama.cpp. Where the model may write freely until it calls a tool, the
-        grammar sleeps until it does, and free text costs nothing."""
-        lazy = self._lazy()
-        if lazy is None:
-            return {"grammar": self.to_gbnf()}
-        text, token = lazy.trigger, lazy.token
-        fields = {"grammar": to_gbnf(lazy.language)[0], "grammar_lazy": True, "preserved_tokens": [text]}
-        trigger = {"type": 1, "value": text} if token is None else {"type": 0, "value": text, "token": token}
-        return {**fields, "grammar_triggers": [trigger]}
+        grammar is lazy: it sleeps until a call begins, and free text costs nothing."""
+        return self.llama_cpp.fields
 
     def to_ebnf(self) -> str:
         """For xgrammar: what SGLang calls `ebnf`, and vLLM `grammar`."""
-        return cast(str, self._print("ebnf"))
+        return cast(str, self.printed("ebnf").grammar)
 
     def to_structural_tag(self) -> dict[str, Any]:
         """For xgrammar, as SGLang and vLLM take it."""
-        return cast(dict[str, Any], self._print("structural_tag"))
+        return cast(dict[str, Any], self.printed("structural_tag").grammar)
 
     def to_regex(self) -> str:
         """For all that know regular expressions. Raises `NotRegular` where the language is not."""
-        return cast(str, self._print("regex"))
+        return cast(str, self.printed("regex").grammar)
 
     def to_token_sets(self) -> TokenSets:
         """For all that can forbid tokens, where nothing but the first few is constrained. Raises `NotTokens` where more
         is."""
         return to_token_sets(self._language)
 
-    def unenforced(self, dialect: Dialect) -> list[Unenforced]:
-        """What `dialect` has no words for, and so is not enforced."""
+    def printed(self, dialect: Dialect) -> Printed[Any]:
+        """The language in a dialect, with what an engine should know of it."""
         if dialect not in _PRINTERS:
             raise UnbraidError(f"no dialect {dialect!r}: there are {', '.join(_PRINTERS)}")
-        self._print(dialect)
-        return list(dict.fromkeys([*self._language.unenforced, *self._printed[dialect][1]]))
+        if dialect not in self._printed:
+            self._printed[dialect] = _PRINTERS[dialect](self._language)
+        return self._printed[dialect]
+
+    @cached_property
+    def llama_cpp(self) -> LlamaCppGrammar:
+        """What llama.cpp is told, with what its engine should know of it."""
+        lazy = self._lazy()
+        if lazy is None:
+            return LlamaCppGrammar(self.printed("gbnf"))
+        return LlamaCppGrammar(to_gbnf(lazy.language), lazy.trigger, lazy.token)
+
+    def unenforced(self, dialect: Dialect) -> list[Unenforced]:
+        """What `dialect` cannot express, so that it is not enforced."""
+        return list(dict.fromkeys([*self._language.unenforced, *self.printed(dialect).unenforced]))
 
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
@@ -123,7 +160,7 @@ class Constraint:
         from .masks import compiles
 
         def fails(schema: Schema) -> bool:
-            return not compiles(to_lark(Language(Json(schema, ""), {}))[0])
+            return not compiles(to_lark(Language(Json(schema, ""), {})).grammar)
 
         for node in self._language.nodes():
             if isinstance(node, Json) and fails(node.schema):
@@ -134,12 +171,7 @@ class Constraint:
 
     @cached_property
     def _lark(self) -> str:
-        return to_lark(self._language, all_escapes=True)[0]
-
-    def _print(self, dialect: Dialect) -> Any:
-        if dialect not in self._printed:
-            self._printed[dialect] = _PRINTERS[dialect](self._language)
-        return self._printed[dialect][0]
+        return to_lark(self._language, all_escapes=True).grammar
 
 
 def constraint(
@@ -198,5 +230,5 @@ def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Con
         missing = [text for text, token in found.items() if token is None]
         if missing or not found:
             raise MissingTokens(f"the tokenizer has no token {', '.join(missing) or '(none was named)'}")
-        nodes.append(token_node({token for token in found.values() if token is not None}, choice(*map(Text, found))))
+        nodes.append(one_token({token for token in found.values() if token is not None}, choice(*map(Text, found))))
     return Constraint(Language(sequence(*nodes, TextExcept(())), {}), vocabulary)

@@ -9,21 +9,9 @@ from __future__ import annotations
 
 import random
 
-from .language import (
-    Chars,
-    Choice,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-)
-from .schema_grammar import SchemaNodes
+from ..schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
+from .language import Json, Language, Lexeme, Rule, TextExcept, Token
+from .schema_grammar import SchemaGrammar
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
 _DEEP, _DEEPEST = 60, 150
@@ -34,7 +22,7 @@ class Derivation:
 
     def __init__(self, language: Language, random: random.Random, avoid: tuple[Node, ...] = ()) -> None:
         self._root, self._random, self._avoid = language.root, random, avoid
-        self._schemas = SchemaNodes()
+        self._schemas = SchemaGrammar()
         for node in language.nodes():
             if isinstance(node, Json):
                 self._schemas.node(node)
@@ -82,6 +70,7 @@ class Derivation:
                 return self._text(item)
             case Rule(name):
                 return self._text(self._rules[name])
+        raise AssertionError(node)
 
     def _char(self, node: Chars) -> str:
         known = [char for char in _LETTERS if node.holds(char)]

@@ -1,7 +1,8 @@
-"""Text that spells none of some words, as a machine that reads it character by character.
+"""Text without forbidden words, as an Aho–Corasick automaton.
 
-Dialects without a complement print this machine. Its states are the beginnings of the words: the longest one that the
-text read so far ends with.
+Dialects that cannot say "any text without these words" print this automaton. A state stands for the longest beginning
+of a word that the text read so far ends with; the start is the empty one. A character that would complete a word has no
+transition.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PrefixState:
+    """What may come after a text that ends with the beginning of a word."""
+
     moves: dict[str, int]
-    """Where a character leads, if not back to the start."""
-    barred: frozenset[str]
+    """The state after a character; all others lead back to the start."""
+    forbidden: frozenset[str]
     """Characters that would complete a word."""
     pending: bool
     """Whether the text ends with the beginning of a word."""
 
 
-def machine(words: Sequence[str]) -> list[State]:
+def automaton(words: Sequence[str]) -> list[PrefixState]:
     """The states; the first is the start. The text may end in any of them."""
     begins = sorted({word[:size] for word in words for size in range(len(word))}, key=len)
     begins = [begin for begin in begins if not any(word in begin for word in words)]
@@ -28,12 +31,12 @@ def machine(words: Sequence[str]) -> list[State]:
     letters = sorted({char for word in words for char in word})
     states = []
     for begin in begins:
-        moves, barred = {}, set()
+        moves, forbidden = {}, set()
         for char in letters:
             text = begin + char
             if any(text.endswith(word) for word in words):
-                barred.add(char)
+                forbidden.add(char)
             elif target := next((number[text[at:]] for at in range(len(text)) if text[at:] in number), 0):
                 moves[char] = target
-        states.append(State(moves, frozenset(barred), bool(begin)))
-    return states or [State({}, frozenset(), False)]
+        states.append(PrefixState(moves, frozenset(forbidden), bool(begin)))
+    return states or [PrefixState({}, frozenset(), False)]

@@ -1,4 +1,8 @@
-"""Which tokens may come next, step by step, by llguidance: for engines that let us see their logits."""
+"""Token masks by llguidance: which tokens may come next, step by step, for engines that show their logits.
+
+Compiled grammars and tokenizers are kept; a `Masks` is a copy of a compiled grammar's start. This is the one module of
+the package that needs a library, so it is imported when it is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a request asks of the response, in the words of the chat API, checked and made plain."""
+"""What a request asks of the response, in the words of the chat API: read and checked.
+
+Schemas of strict tools and of the answer are checked here, so that what cannot be enforced is said before anything is
+built. The schemas of tools have been repaired by `Tools`; that of the answer is repaired here.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from typing import Any, Literal
 
 from ..core.grammar import Format
 from ..core.tools import Tools
-from ..errors import InvalidTools, UnbraidError
-from .schema_export import Schema, check
+from ..errors import InvalidTools, UnbraidError, about
+from ..schema.checks import check
+from ..schema.repair import repair, warn
+from ..schema.types import Schema
 
 ToolChoice = str | Mapping[str, Any]
 Mode = Literal["none", "auto", "required"]
@@ -42,18 +48,20 @@ def read_request(
 ) -> Request:
     for name, value in (("parallel_tool_calls", parallel_tool_calls), ("reasoning", reasoning)):
         if value not in (None, True, False):
-            raise UnbraidError(f"{name} is true, false or null, not {value!r:.100}")
+            raise UnbraidError(f"{name} is true, false or null, not {value!r:.100}", field=name)
     if reasoning and format.reasoning is None:
-        raise UnbraidError(f"format {format.name!r} has no reasoning: leave `reasoning` out")
+        raise UnbraidError(f"format {format.name!r} has no reasoning: leave `reasoning` out", field="reasoning")
     calls, names = _choice("auto" if tool_choice is None else tool_choice)
     if names is not None:
         missing = [name for name in names if name not in tools]
         if missing:
             known = ", ".join(map(repr, tools)) or "there are none"
-            raise InvalidTools(f"tool_choice names {missing[0]!r}, which is not among the tools: {known}")
+            raise InvalidTools(
+                f"tool_choice names {missing[0]!r}, which is not among the tools: {known}", field="tool_choice"
+            )
         tools = tools.only(names)
     if calls == "required" and not tools:
-        raise InvalidTools('tool_choice is "required", but there are no tools: give tools=…')
+        raise InvalidTools('tool_choice is "required", but there are no tools: give tools=…', field="tool_choice")
     if not tools:
         calls = "none"
     if calls != "none" and format.tools is None:
@@ -61,11 +69,13 @@ def read_request(
     if calls != "none":
         for name in tools:
             if tools.strict(name):
-                _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
+                with about("tools"):
+                    _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
     if calls == "auto" and response_format is not None and format.tools is not None and format.tools.bare:
         raise UnbraidError(
             f"format {format.name!r} has no marker before its calls: an answer in JSON cannot be told from a call; "
-            'leave `response_format` out, or use tool_choice="none" or "required"'
+            'leave `response_format` out, or use tool_choice="none" or "required"',
+            field="response_format",
         )
     named = isinstance(tool_choice, Mapping) and tool_choice.get("type") == "function"
     return Request(tools, calls, named or parallel_tool_calls is False, reasoning, _answer(response_format))
@@ -101,7 +111,8 @@ def _name(choice: object) -> str:
 def _bad_choice(choice: object) -> InvalidTools:
     return InvalidTools(
         'tool_choice is "none", "auto", "required" or {"type": "function", "function": {"name": …}}, not '
-        f"{choice!r:.200}"
+        f"{choice!r:.200}",
+        field="tool_choice",
     )
 
 
@@ -113,9 +124,13 @@ def _answer(response_format: Mapping[str, Any] | None) -> tuple[Schema, str] | N
             return ANY_OBJECT, "response_format"
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             where = "response_format.json_schema.schema"
-            _check(json.dumps(schema), where)
-            return schema, where
+            with about(where):
+                repaired, repairs = repair(schema, where)
+                warn(repairs)
+                _check(json.dumps(repaired), where)
+            return repaired, where
     raise UnbraidError(
         'response_format is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": '
-        f'{{"name": …, "schema": {{…}}}}}}, not {response_format!r:.200}'
+        f'{{"name": …, "schema": {{…}}}}}}, not {response_format!r:.200}',
+        field="response_format",
     )

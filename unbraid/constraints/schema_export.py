@@ -1,9 +1,9 @@
-"""JSON schemas as the converters of llguidance and xgrammar take them, so that neither makes the language smaller.
+"""JSON schemas written for the converters of llguidance and xgrammar, so that neither makes the language smaller.
 
-Each converter has its own idea of JSON schema. One sees the JSON text of a string where the other sees the string, and
-both get some keywords wrong. So a schema is brought to a plain form (see schema_algebra.py) and written again with
-those keywords alone that the converter gets right. What it has no words for is left out, so that every valid value
-stays possible, and is listed. tests/constraints/test_schemas.py tries all of it with the real ones.
+Each converter has its own idea of JSON Schema. One matches a pattern against the string, the other against its JSON
+text, and both get some keywords wrong. So a schema is brought to its normal form (`schema.normal_form`) and written
+again with only those keywords that the converter gets right. What it cannot express is left out, so that every valid
+value stays possible, and is listed. `tests/constraints/test_schemas.py` tries all of it with the real converters.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Literal
 
-from ..schema import patterns
-from ..schema.checks import InvalidSchema, check, children
-from ..schema.normal_form import (
-    Algebra,
+from ..errors import InvalidSchema
+from ..schema.forms import (
     AnyOf,
     Arrays,
     Form,
+    NullOrBoolean,
     Number,
     Numbers,
     Objects,
-    Plain,
     Ref,
     Strings,
     Values,
     any_of,
     one_pattern,
 )
+from ..schema.keywords import children
+from ..schema.normal_form import Normalizer
+from ..schema.regular import Node, disjoint, leaves, matches
+from ..schema.types import Schema
 from .dialects.regex import regular
-from .language import Node, Schema, Unenforced
+from .language import Unenforced
 from .schema_grammar import json_text
 
-__all__ = ["Dialect", "InvalidSchema", "Schema", "Unenforced", "check", "fit", "locate"]
-
-Dialect = Literal["llguidance", "xgrammar"]
+Converter = Literal["llguidance", "xgrammar"]
 
 
-def fit(schema: Schema, dialect: Dialect, where: str) -> tuple[Schema, list[Unenforced]]:
-    """The schema as `dialect`'s converter takes it: never tighter than `schema`, and everything that is looser is
-    listed. The schema has passed `check`."""
-    return _Fitter(schema, dialect, where).run()
+def export(schema: Schema, converter: Converter, where: str) -> tuple[Schema, list[Unenforced]]:
+    """The schema as `converter` takes it: never tighter than `schema`, and everything that is looser is listed. The
+    schema has passed `check`."""
+    return _Exporter(schema, converter, where).run()
 
 
-class _Fitter:
-    def __init__(self, schema: Schema, dialect: Dialect, where: str) -> None:
-        self._loosened: dict[Unenforced, None] = {}
-        self._algebra = Algebra(schema, where, self._note)
-        self._xgrammar, self._where = dialect == "xgrammar", where
+class _Exporter:
+    def __init__(self, schema: Schema, converter: Converter, where: str) -> None:
+        self._unenforced: dict[Unenforced, None] = {}
+        self._normalizer = Normalizer(schema, where, self._note)
+        self._xgrammar, self._where = converter == "xgrammar", where
         self._names: dict[str, str] = {}  # pointer to the name of its definition
         self._order: list[str] = []
 
     def _note(self, where: str, what: str) -> None:
-        self._loosened[Unenforced(where, what)] = None
+        self._unenforced[Unenforced(where, what)] = None
 
     def run(self) -> tuple[Schema, list[Unenforced]]:
-        fitted = self._write(self._algebra.root())
+        exported = self._write(self._normalizer.root())
         definitions: dict[str, Any] = {}
         for pointer in self._order:  # which grows
             definitions[self._names[pointer]] = self._write(self._target(pointer))
-        if fitted is False:
+        if exported is False:
             raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
-        if definitions and isinstance(fitted, Mapping):
-            fitted = {**fitted, "$defs": definitions}
-        return fitted, list(self._loosened)
+        if definitions and isinstance(exported, Mapping):
+            exported = {**exported, "$defs": definitions}
+        return exported, list(self._unenforced)
 
     def _target(self, pointer: str) -> Form:
-        target = self._algebra.target(pointer)
+        target = self._normalizer.target(pointer)
         assert target is not None, "nothing is being made any more"
         return target
 
@@ -92,7 +92,7 @@ class _Fitter:
             case AnyOf(options):
                 written = {json.dumps(option): option for option in map(self._write, options) if option is not False}
                 return {"anyOf": list(written.values())} if len(written) > 1 else next(iter(written.values()), False)
-            case Plain(_, kind):
+            case NullOrBoolean(_, kind):
                 return {"type": kind}
             case Strings():
                 return self._strings(form)
@@ -113,7 +113,7 @@ class _Fitter:
 
     def _strings(self, form: Strings) -> Schema:
         if not self._xgrammar:
-            for leaf in (leaf for node in form.patterns for leaf in patterns.leaves(node)):
+            for leaf in (leaf for node in form.patterns for leaf in leaves(node)):
                 if all(map(leaf.holds, map(chr, range(32)))) and not all(map(leaf.holds, '"\\')):
                     self._note(form.where, "a quote or backslash may stand where `pattern` has any control character")
             written = [{"type": "string", "pattern": self._pattern(node)} for node in form.patterns]
@@ -189,7 +189,7 @@ class _Fitter:
 
     def _matching(self, form: Objects) -> tuple[dict[str, Schema], Form]:
         """`patternProperties` and the schema of all other properties."""
-        apart = all(patterns.disjoint(one, other) for (one, _), (other, _) in combinations(form.matching, 2))
+        apart = all(disjoint(one, other) for (one, _), (other, _) in combinations(form.matching, 2))
         # xgrammar knows them where no others are allowed.
         if form.matching and not (apart and (not self._xgrammar or form.others is False)):
             self._note(form.where, "which names `patternProperties` or `propertyNames` are about is not enforced")
@@ -197,7 +197,7 @@ class _Fitter:
         written = {self._pattern(node): self._write(inner) for node, inner in form.matching}
         if self._xgrammar:
             for name in form.properties:
-                if any(patterns.matches(node, name) for node, _ in form.matching):
+                if any(matches(node, name) for node, _ in form.matching):
                     self._note(f"{form.where}.properties.{name}", "may also be what `patternProperties` say")
             written = {key: inner for key, inner in written.items() if inner is not False}
         return written, form.others

@@ -1,6 +1,10 @@
-"""A JSON schema as the language of its values, for dialects that have no schemas of their own.
+"""JSON schemas as grammar rules, for the dialects that have no schemas of their own.
 
-Properties come in the order of the schema, and those that it does not name after them.
+A schema in normal form becomes nodes of the language: one method of `ValueGrammar` for each form. Properties come in
+the order of the schema, and those that it does not name after them. Whitespace stands after an item and before its
+comma, so that the next character always says what comes.
+
+Notations that write values in another way than JSON (`notations/bare.py`) override how strings and keys are written.
 """
 
 from __future__ import annotations
@@ -10,36 +14,31 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Seq
 
-from ..schema.checks import InvalidSchema
-from ..schema.normal_form import (
+from ..errors import InvalidSchema
+from ..schema.forms import (
     ANYTHING,
-    Algebra,
     AnyOf,
     Arrays,
     Form,
+    NullOrBoolean,
     Numbers,
     Objects,
-    Plain,
     Ref,
     Strings,
     Values,
     any_of,
     one_pattern,
 )
-from .language import (
+from ..schema.normal_form import Normalizer
+from ..schema.regular import (
     ANY,
     NOTHING,
     Chars,
     Choice,
-    Json,
-    Lexeme,
     Node,
     Repeat,
-    Rule,
     Sequence,
     Text,
-    TextExcept,
-    Unenforced,
     all_but,
     among,
     chars,
@@ -48,6 +47,7 @@ from .language import (
     sequence,
     without,
 )
+from .language import Json, Lexeme, Rule, TextExcept, Unenforced
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
 SPACE = Lexeme(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
@@ -72,8 +72,8 @@ _STEPS = 8
 _LONGEST_NAME = 60
 
 
-class SchemaNodes:
-    """Makes schemas into nodes. The rules that these refer to are collected in `rules`."""
+class SchemaGrammar:
+    """Makes schemas into nodes, each schema once. The rules that these refer to are collected in `rules`."""
 
     prefix = "json"
     """What the names of the rules begin with."""
@@ -93,23 +93,23 @@ class SchemaNodes:
                 raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
         return self._known[key]
 
-    def one(self, value: Json, name: str) -> OneSchema:
-        return OneSchema(self, value, name)
+    def one(self, value: Json, name: str) -> ValueGrammar:
+        return ValueGrammar(self, value, name)
 
 
-class OneSchema:
+class ValueGrammar:
     """Makes one schema into a node."""
 
-    def __init__(self, all: SchemaNodes, value: Json, name: str) -> None:
+    def __init__(self, all: SchemaGrammar, value: Json, name: str) -> None:
         self._all, self._rules, self._name = all, all.rules, name
-        self._algebra = Algebra(value.schema, value.where, self._note)
+        self._normalizer = Normalizer(value.schema, value.where, self._note)
         self._refs: dict[str, Node | None] = {}
         self._where, self._without = value.where, value.without
         self._spelling = value.without, value.python
         self._words = _PYTHON if value.python else {}
 
     def root(self) -> Node:
-        node = self._node(self._algebra.root())
+        node = self._node(self._normalizer.root())
         if node is None:
             raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
         return node
@@ -131,7 +131,7 @@ class OneSchema:
                 return self._anything()
             case False:
                 return None
-            case Plain(_, kind):
+            case NullOrBoolean(_, kind):
                 return choice(*map(self._word, (None,) if kind == "null" else (True, False)))
             case Values(values):
                 return choice(*map(self._word, values))
@@ -144,8 +144,8 @@ class OneSchema:
             case Objects():
                 return self._object(form)
             case AnyOf(options):
-                ways = [way for way in map(self._node, options) if way is not None]
-                return choice(*ways) if ways else None
+                nodes = [node for node in map(self._node, options) if node is not None]
+                return choice(*nodes) if nodes else None
             case Ref(pointer):
                 return self._target(pointer)
 
@@ -165,7 +165,7 @@ class OneSchema:
         if pointer not in self._refs:
             name = f"{self._name}-ref-{len(self._refs)}"
             self._refs[pointer] = Rule(name)
-            target = self._algebra.target(pointer)
+            target = self._normalizer.target(pointer)
             assert target is not None, "nothing is being made any more"
             node = self._node(target)
             if node is None:
@@ -224,7 +224,7 @@ class OneSchema:
             rest = rest if at < least else maybe(rest)
             if at % _STEPS == _STEPS - 1:
                 rest = self._rule(rest)
-        # Whitespace comes after the items, so that what comes next is plain: a comma or the end.
+        # Whitespace comes after the items, so that the next character decides: a comma or the end.
         return sequence(Text("["), SPACE, rest, Text("]"))
 
     def _object(self, form: Objects) -> Node | None:
@@ -260,7 +260,7 @@ def _quoted(characters: Node) -> Node:
 
 
 def spaced(node: Node) -> Node:
-    """With whitespace before it, unless it is missing."""
+    """The node with whitespace before it, unless it is empty."""
     match node:
         case Repeat(item, 0, 1):
             return maybe(SPACE, item)
@@ -276,32 +276,33 @@ def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, ru
     """
     others = None if others is None else rule(others)
     after: Node = NOTHING if others is None else Repeat(sequence(comma, others))
-    ways: list[Node] = [NOTHING if others is None else maybe(others, after)]
+    options: list[Node] = [NOTHING if others is None else maybe(others, after)]
     needed_first = next((at for at, (_, needed) in enumerate(items) if needed), len(items))
     for at in reversed(range(len(items))):
         item, needed = items[at]
         if 0 < at <= needed_first:
             item, after = rule(item), after if after is NOTHING else rule(after)
         if needed:
-            ways.clear()
-        ways.insert(0, sequence(item, after))
+            options.clear()
+        options.insert(0, sequence(item, after))
         before = sequence(comma, item)
         after = sequence(before if needed else maybe(before), after)
-    return choice(*ways)
+    return choice(*options)
 
 
 def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]], Node], rest: Node) -> Node:
-    """What is none of these words: `other_char` is a character but these, `rest` whatever follows it."""
+    """Text that is none of these words, as a trie of them. `other_char` gives any character but some; `rest` is what
+    may follow a character that is in no word."""
     words = set(words)
-    ways: list[Node] = [NOTHING] if all(words) else []
+    options: list[Node] = [NOTHING] if all(words) else []
     heads = {word[0] for word in words if word}
     for head in sorted(heads):
         tails = {word[1:] for word in words if word and word[0] == head}
-        ways.append(sequence(Text(head), other_than(tails, other_char, rest)))
+        options.append(sequence(Text(head), other_than(tails, other_char, rest)))
     other = other_char(heads)
     if other != Chars(()):
-        ways.append(sequence(other, rest))
-    return choice(*ways)
+        options.append(sequence(other, rest))
+    return choice(*options)
 
 
 def _other_char(taken: Collection[str]) -> Node:
@@ -335,48 +336,48 @@ def json_text(node: Node) -> Node:
 def _json_chars(node: Chars) -> Node:
     if node == ANY:
         return _CHAR
-    ways: list[Node] = []
+    options: list[Node] = []
     if plain := without(node.members, PLAIN_CHAR.ranges):
-        ways.append(among(plain))
+        options.append(among(plain))
     if short := [letter for letter, char in _MUST.items() if node.holds(char)]:
-        ways.append(sequence(Text("\\"), chars(*short)))
+        options.append(sequence(Text("\\"), chars(*short)))
     for high in "01":
         codes = {digit: chr(int(high + digit, 16)) for digit in "0123456789abcdef"}
         digits = [digit for digit, char in codes.items() if node.holds(char) and char not in _MUST.values()]
         if digits:
-            ways.append(sequence(Text(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
-    return choice(*ways)
+            options.append(sequence(Text(f"\\u00{high}"), chars(*digits, *map(str.upper, digits))))
+    return choice(*options)
 
 
 def integers(least: int | None, most: int | None) -> Node:
     """The integers in a range, either end of which may be open."""
     if least is None and most is None:
         return sequence(maybe(Text("-")), _NATURAL)
-    ways: list[Node] = []
+    options: list[Node] = []
     if least is None or least < 0:
         # Below zero the order is the other way round.
         far = None if least is None else -least
         near = 1 if most is None or most >= -1 else -most
-        ways.append(sequence(Text("-"), _naturals(near, far)))
+        options.append(sequence(Text("-"), _naturals(near, far)))
         if most is None or most >= 0:
-            ways.append(Text("-0"))
+            options.append(Text("-0"))
     if most is None or most >= 0:
-        ways.append(_naturals(max(least or 0, 0), most))
-    return choice(*ways)
+        options.append(_naturals(max(least or 0, 0), most))
+    return choice(*options)
 
 
 def _naturals(least: int, most: int | None) -> Node:
     digits = len(str(least))
-    ways: list[Node] = []
+    options: list[Node] = []
     while most is None or digits <= len(str(most)):
         low = max(least, 10 ** (digits - 1) if digits > 1 else 0)
         if most is None and low == 10 ** (digits - 1):
-            ways.append(sequence(chars("19"), Repeat(_DIGIT, digits - 1)))
+            options.append(sequence(chars("19"), Repeat(_DIGIT, digits - 1)))
             break
         high = 10**digits - 1 if most is None else min(most, 10**digits - 1)
-        ways.append(_same_length(str(low), str(high)))
+        options.append(_same_length(str(low), str(high)))
         digits += 1
-    return choice(*ways)
+    return choice(*options)
 
 
 def _same_length(low: str, high: str) -> Node:
@@ -387,13 +388,13 @@ def _same_length(low: str, high: str) -> Node:
         return sequence(Text(low[0]), _same_length(low[1:], high[1:]))
     rest = len(low) - 1
     first, last = low[0], high[0]
-    ways: list[Node] = []
+    options: list[Node] = []
     if low[1:].strip("0"):
-        ways.append(sequence(Text(first), _same_length(low[1:], "9" * rest)))
+        options.append(sequence(Text(first), _same_length(low[1:], "9" * rest)))
         first = chr(ord(first) + 1)
     if high[1:].strip("9"):
-        ways.append(sequence(Text(last), _same_length("0" * rest, high[1:])))
+        options.append(sequence(Text(last), _same_length("0" * rest, high[1:])))
         last = chr(ord(last) - 1)
     if first <= last:
-        ways.append(sequence(chars(first + last), *([Repeat(_DIGIT, rest, rest)] if rest else [])))
-    return choice(*ways)
+        options.append(sequence(chars(first + last), *([Repeat(_DIGIT, rest, rest)] if rest else [])))
+    return choice(*options)

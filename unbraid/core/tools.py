@@ -1,4 +1,9 @@
-"""The request's tools: checked once, so that what is wrong with them is said before a model runs."""
+"""The tools of a request, checked and repaired once, before a model runs.
+
+Tools that cannot be used at all (no list, no name, defined twice) raise `InvalidTools`. Mistakes in the schema of their
+parameters do not: the schema is read as what was meant, and a `SchemaWarning` says what was changed
+(`unbraid.schema.repair`). So everybody who takes a `Tools` finds well-formed schemas in it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,9 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..errors import InvalidTools
-
-_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_ONE_SCHEMA = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
-_MANY_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_MOST_DEPTH = 200
+from ..errors import InvalidSchema, InvalidTools, about
+from ..schema.repair import Repair, repair, warn
+from ..schema.types import read_type
 
 
 class Tools(Mapping[str, Mapping[str, Any]]):
@@ -26,13 +27,21 @@ class Tools(Mapping[str, Mapping[str, Any]]):
             raise InvalidTools(f"tools must be a list of function definitions, not {type(definitions).__name__}")
         self._parameters: dict[str, Mapping[str, Any]] = {}
         self._strict: set[str] = set()
+        repairs: list[Repair] = []
         for index, definition in enumerate(definitions):
-            name, parameters, strict = _function(index, definition)
+            with about(f"tools[{index}]"):
+                name, parameters, strict = _function(index, definition, repairs)
             if self._parameters.get(name, parameters) != parameters:
-                raise InvalidTools(f"tools[{index}]: {name!r} is defined twice, with different parameters")
+                raise InvalidTools(
+                    f"tools[{index}]: {name!r} is defined twice, with different parameters", field=f"tools[{index}]"
+                )
             self._parameters[name] = parameters
             if strict:
                 self._strict.add(name)
+        if repairs:
+            warn(repairs)
+        self.repairs = tuple(repairs)
+        """What was changed in the schemas, so that it could be read."""
 
     def strict(self, name: str) -> bool:
         """Whether the arguments must follow the schema, where the engine can see to it."""
@@ -42,6 +51,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         """The same tools, which no longer change with the definitions that they were made of."""
         other = Tools([])
         other._parameters, other._strict = copy.deepcopy(self._parameters), set(self._strict)
+        other.repairs = self.repairs
         return other
 
     def only(self, names: Iterable[str]) -> Tools:
@@ -49,6 +59,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         some = Tools([])
         some._parameters = {name: self._parameters[name] for name in names}
         some._strict = self._strict & set(names)
+        some.repairs = self.repairs
         return some
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
@@ -61,7 +72,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         return len(self._parameters)
 
 
-def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any], bool]:
+def _function(index: int, definition: object, repairs: list[Repair]) -> tuple[str, Mapping[str, Any], bool]:
     where = f"tools[{index}]"
     if not isinstance(definition, Mapping):
         raise InvalidTools(f"{where} must be an object, not {type(definition).__name__}")
@@ -72,55 +83,34 @@ def _function(index: int, definition: object) -> tuple[str, Mapping[str, Any], b
     if "function" in definition:
         function, where = definition["function"], f"{where}.function"
         if not isinstance(function, Mapping):
-            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}")
+            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}", field=where)
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTools(f"{where} has no name: give it a non-empty string")
-    where = f"{where} ({name!r})"
-    parameters = function.get("parameters")
-    if parameters is None:
-        parameters = {}
-    _check_schema(parameters, f"{where}.parameters", 0)
-    if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
-        raise InvalidTools(f'{where}.parameters must be a JSON schema of type "object"')
+        raise InvalidTools(f"{where} has no name: give it a non-empty string", field=f"{where}.name")
+    path, where = where, f"{where} ({name!r})"
     strict = function.get("strict")
     if strict not in (None, True, False):
-        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}")
-    return name, parameters, bool(strict)
+        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}", field=f"{path}.strict")
+    with about(f"{path}.parameters"):
+        return name, _parameters(function.get("parameters"), f"{where}.parameters", repairs), bool(strict)
 
 
-def _check_schema(schema: object, where: str, depth: int) -> None:
-    """The mistakes that people make in schemas. What only a validator can tell is left to the validators."""
-    if isinstance(schema, bool):
-        return
-    if not isinstance(schema, Mapping):
-        raise InvalidTools(f"{where} must be a JSON schema (an object or a boolean), not {type(schema).__name__}")
-    if depth > _MOST_DEPTH:
-        raise InvalidTools(f"{where} nests deeper than {_MOST_DEPTH}")
-    types = schema.get("type", [])
-    for kind in types if isinstance(types, list) else [types]:
-        if not isinstance(kind, str) or kind not in _TYPES:
-            raise InvalidTools(f"{where}.type: {kind!r} is no JSON schema type; use one of {', '.join(sorted(_TYPES))}")
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        raise InvalidTools(f"{where}.required must be a list of property names")
-    if not isinstance(schema.get("enum", []), list):
-        raise InvalidTools(f"{where}.enum must be a list")
-    if not isinstance(schema.get("$ref", ""), str):
-        raise InvalidTools(f"{where}.$ref must be a string")
-    for key in _ONE_SCHEMA:
-        # Before draft 2020, `items` could be a list of schemas.
-        for inner in schema[key] if isinstance(schema.get(key), list) else [schema.get(key, True)]:
-            _check_schema(inner, f"{where}.{key}", depth + 1)
-    for key in _MANY_SCHEMAS:
-        inners = schema.get(key, [])
-        if not isinstance(inners, list):
-            raise InvalidTools(f"{where}.{key} must be a list of schemas")
-        for i, inner in enumerate(inners):
-            _check_schema(inner, f"{where}.{key}[{i}]", depth + 1)
-    for key in _NAMED_SCHEMAS:
-        named = schema.get(key, {})
-        if not isinstance(named, Mapping):
-            raise InvalidTools(f"{where}.{key} must be an object of schemas")
-        for name, inner in named.items():
-            _check_schema(inner, f"{where}.{key}.{name}", depth + 1)
+def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mapping[str, Any]:
+    """The schema of all arguments together, which are always one object."""
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, Mapping):
+        repairs.append(Repair(where, f"must be a JSON schema of an object, not {parameters!r:.40}; read as any object"))
+        return {}
+    types = read_type(parameters.get("type"))
+    if types is not None and types != ["object"]:
+        said = f"{parameters['type']!r:.40}"
+        repairs.append(Repair(f"{where}.type", f'arguments are always an object, not {said}; read as "object"'))
+        parameters = {**parameters, "type": "object"}
+    try:
+        repaired, found = repair(parameters, where)
+    except InvalidSchema as error:
+        raise InvalidTools(str(error)) from None
+    repairs += found
+    assert isinstance(repaired, Mapping), "only booleans become booleans"
+    return repaired

@@ -1,4 +1,13 @@
-"""Where tokens come from: llama.cpp inside the process, SGLang, vLLM and other servers, or a recording."""
+"""Engines: what generates tokens. llama.cpp and vLLM in this process, servers over HTTP, or a recording.
+
+`base` has the protocol, and every other module is an engine or a part of several:
+
+    llama_cpp/  vllm/  sglang.py  openai.py  replay/     the engines
+    server.py  http.py  sse.py  refusals.py  routing.py  engines that are servers, one or several
+    reader.py  stops.py  retokenize.py  jobs.py          chunks to tokens, stop texts, threads
+
+The public names are here; an engine is imported from its own module, since each needs packages of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The one small protocol that all engines speak: a request gives a stream of tokens and how it ended."""
+"""The engine protocol: a `Generation` goes in, a stream of `Piece`s comes out, then one `Finish`.
+
+Everything above (the server, the tests, your code) knows engines by this module alone. An engine gives token ids where
+it can and text where it cannot. Closing the stream aborts the work; whatever goes wrong is an `EngineError`. An error
+about one field of the request carries its name in `field`: `prompt` or `max_tokens`.
+
+To add an engine, write a class with the methods of `Engine`. For one that is a server, start from `engines.server`; for
+one that blocks a thread, from `engines.jobs`; both read what the engine says with a `Reader` of `engines.reader`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +23,7 @@ FinishReason = Literal["stop", "length", "abort"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How tokens are chosen. The values here change nothing."""
+    """How tokens are chosen. The defaults leave the model's probabilities as they are."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -27,6 +35,10 @@ class Sampling:
     repetition_penalty: float = 1.0
     seed: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+    def clipped_bias(self) -> dict[int, float]:
+        """`logit_bias` within what all servers take: 100 either way decides, and JSON has no infinity."""
+        return {token: min(100.0, max(-100.0, bias)) for token, bias in self.logit_bias.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,7 @@ class Generation:
     """What an engine is asked for."""
 
     prompt: tuple[int, ...] | str
-    """Token ids, where the tokenizer is known; text only for engines that have it to themselves."""
+    """Token ids, where the tokenizer is known; text where only the engine knows it."""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
     """As many as the context has room for, if None."""
@@ -55,7 +67,7 @@ class Generation:
     logprobs: int | None = None
     """How many alternatives to report for each token; 0 for the token alone, None for nothing."""
     audio: tuple[Audio, ...] = ()
-    """What the prompt's places for audio stand for, in their order. Few engines take any."""
+    """The recordings for the prompt's audio placeholders, in order. Few engines take any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many requests an engine has to do with now."""
+    """How many requests an engine has now."""
 
     running: int = 0
     waiting: int = 0
@@ -119,7 +131,7 @@ class Engine(Protocol):
 
     @property
     def load(self) -> Load:
-        """How much there is to do now."""
+        """How many requests it has now."""
         ...
 
     def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
@@ -131,7 +143,7 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Abort what runs, and free all resources."""
         ...
 
 
@@ -139,7 +151,7 @@ class EngineError(UnbraidError):
     """Base of what can go wrong with an engine."""
 
     status: int | None = None
-    """What a server answered instead of tokens, where it did."""
+    """The HTTP status of a server that refused."""
 
 
 class EngineDown(EngineError):
@@ -151,11 +163,16 @@ class EngineDown(EngineError):
 
 
 class EngineFailed(EngineError):
-    """The engine broke down in the middle of an output."""
+    """The engine failed in the middle of an output."""
 
 
 class PromptTooLong(EngineError):
-    """Prompt and output do not fit the model's context; the message gives the numbers."""
+    """Prompt and output do not fit the model's context; the message gives the numbers.
+
+    Its `field` is `prompt` where the prompt alone is too long, and `max_tokens` where a shorter output would fit.
+    """
+
+    field = "prompt"
 
 
 class Unsupported(EngineError):
@@ -163,6 +180,6 @@ class Unsupported(EngineError):
 
 
 def refuse_audio(request: Generation, engine: str) -> None:
-    """For engines that cannot hear."""
+    """Refuse requests with audio, for engines that take none."""
     if request.audio:
         raise Unsupported(f"{engine} takes no audio: send text alone, or use SGLang or vLLM in this process")

@@ -1,10 +1,13 @@
-"""HTTP to one server: what goes over the wire, and what becomes of it when it goes wrong."""
+"""HTTP client for one server: requests, streamed answers, and errors as those of `engines.base`.
+
+`Address` is the only place that knows httpx. It retries once where the server drops a kept connection in the moment of
+its use, and turns every failure into an `EngineError` that says what to do.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,25 +15,26 @@ from typing import Any
 
 import httpx
 
-from .base import EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
+from .base import EngineDown, EngineError, EngineFailed
+from .refusals import error_text, refusal
 from .sse import EventReader
 
 _LINGER = 1.0
-"""How long a server may take to end its answer after it has said that all is said."""
+"""Seconds that a server may take to close its answer after the last message."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A body of fields and a file, where a server does not take JSON."""
+    """A multipart form with one file, for routes that take no JSON."""
 
     fields: Mapping[str, str]
     file: bytes = field(repr=False)
     name: str
-    """Of the file: its ending says what it is."""
+    """The name of the file. Servers go by its ending."""
 
 
 class Address:
-    """Where one server is. Connections are kept and shared by all requests."""
+    """One server, by its URL. Connections are kept and shared by all requests."""
 
     def __init__(
         self,
@@ -65,20 +69,20 @@ class Address:
         with self._errors(timeout):
             response = await self._send(method, path, body, timeout)
             await response.aread()
-        self._look(response)
+        self._check_status(response)
         try:
             return response.json()
         except ValueError:
             return None
 
     async def stream(self, path: str, body: Mapping[str, Any] | Form) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """The JSON objects that answer `body`, and None once the server has said that there are no more; a server that
-        does not stream sends one. Closing the generator closes the connection."""
+        """The JSON objects that answer `body`, then None once the server has said that there are no more. A server that
+        does not stream sends one object. Closing the generator closes the connection."""
         with self._errors():
             async with aclosing(await self._send("POST", path, body)) as response:
                 if response.status_code >= 400:
                     await response.aread()
-                self._look(response)
+                self._check_status(response)
                 if response.headers.get("content-type", "").startswith("application/json"):
                     yield self._object((await response.aread()).decode("utf-8", "replace"))
                     yield None
@@ -100,8 +104,8 @@ class Address:
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any] | Form | None, timeout: float | None = None
     ) -> httpx.Response:
-        """The beginning of the answer. A kept connection may be dropped by the server at the moment that it is used:
-        then there is a second try, with a new one."""
+        """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
+        the request is sent again, on a new one."""
         waits = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, Form):
@@ -124,11 +128,11 @@ class Address:
             raise EngineFailed(f"{self.url} sent what is no JSON object: {data[:200]}")
         return found
 
-    def _look(self, response: httpx.Response) -> None:
-        """Raise what the status says."""
+    def _check_status(self, response: httpx.Response) -> None:
+        """Raise the error that the status means."""
         if response.status_code >= 300:
             message = _message(response.text) or response.reason_phrase
-            raise problem(response.status_code, f"{self.url}: {message}", _seconds(response.headers.get("Retry-After")))
+            raise refusal(response.status_code, f"{self.url}: {message}", _seconds(response.headers.get("Retry-After")))
 
     @contextmanager
     def _errors(self, timeout: float | None = None) -> Iterator[None]:
@@ -144,42 +148,12 @@ class Address:
             raise EngineFailed(f"the connection to {self.url} broke: {error or type(error).__name__}") from error
 
 
-def problem(status: int, message: str, retry_after: float | None = None) -> EngineError:
-    """The error for what a server said; its `status` is the server's."""
-    found: EngineError
-    if status in (429, 502, 503, 504):
-        found = EngineDown(message, 1.0 if retry_after is None else retry_after)
-    elif status >= 500:
-        found = EngineFailed(message)
-    elif status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
-        found = PromptTooLong(message)
-    elif status in (400, 405, 415, 422):
-        found = Unsupported(message)
-    else:
-        found = EngineError(f"{message} (status {status})")
-    found.status = status
-    return found
-
-
-_TOO_LONG = re.compile(
-    r"context[ _](length|size|window)|max_model_len|maximum model length|longer than the model|prompt is too long", re.I
-)
-
-
-def said(error: object) -> tuple[str, int | None]:
-    """The message and the status in what a server sent as an error: an object with both, or a text."""
-    if not isinstance(error, dict):
-        return str(error), None
-    status = next((error[key] for key in ("code", "status", "status_code") if isinstance(error.get(key), int)), None)
-    return str(error.get("message") or error.get("detail") or error), status
-
-
 def _message(body: str) -> str:
     try:
         found = json.loads(body)
     except ValueError:
         return body.strip()[:1000]
-    return said(found.get("error", found) if isinstance(found, dict) else found)[0]
+    return error_text(found.get("error", found) if isinstance(found, dict) else found)[0]
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -1,4 +1,8 @@
-"""The completions of OpenAI's interface, `/v1/completions`, which most servers speak in some way."""
+"""OpenAI's completions, `/v1/completions`, which most servers speak in some way.
+
+Servers differ in what they add: token ids, stop reasons, constraints. `CompletionServer` sends what is standard and
+reads what it finds; `engines.vllm.server` is a subclass that asks for more.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from typing import Any, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Finish, Generation, Piece, TokenLogprob, Unsupported
+from .base import Generation, Piece, TokenLogprob, Unsupported
+from .reader import OutputReader, finish_reason, token_bytes
 from .routing import Routing
-from .server import Server, ServerOptions, Servers, as_text, biases, finish_reason, token_bytes
+from .server import Message, Server, ServerOptions, Servers
 
 Constrain = Callable[[Constraint], Mapping[str, Any]]
 UNKNOWN = -1
@@ -21,11 +26,11 @@ _NEUTRAL = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalt
 class OpenAIEngine(Servers):
     """One or more servers that speak OpenAI's completions. Most give text and no ids.
 
-    constrain: how this server wants its constraints: the fields of the request that say one. Without it, requests
-        with a constraint are refused.
+    constrain: gives the fields of a request that tell this server a constraint. Without it, requests with a
+        constraint are refused.
 
-    What OpenAI's own interface does not have (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`) is sent only
-    where it is asked for. Servers that do not know it refuse it or take no notice.
+    Fields that OpenAI's own interface lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`) are sent only
+    where a request sets them. Servers that do not know a field refuse or ignore it.
     """
 
     def __init__(
@@ -66,7 +71,7 @@ class CompletionServer(Server):
         if chosen.seed is not None:
             body["seed"] = chosen.seed
         if chosen.logit_bias:
-            body["logit_bias"] = {str(token): bias for token, bias in biases(chosen).items()}
+            body["logit_bias"] = {str(token): bias for token, bias in chosen.clipped_bias().items()}
         if request.stop:
             body["stop"] = list(request.stop)
         if request.stop_tokens:
@@ -85,44 +90,42 @@ class CompletionServer(Server):
             return request.max_tokens
         return max(1, self.context - len(request.prompt))
 
-    def reader(self, request: Generation, body: Mapping[str, Any]) -> CompletionReader:
-        return CompletionReader(request, self.vocabulary)
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> OpenAIReader:
+        return OpenAIReader(request, self.vocabulary)
 
 
-class CompletionReader:
+class OpenAIReader(OutputReader[Message]):
     """Reads the answer of `/v1/completions`: ids where the server sends them, text elsewhere; never both in one."""
 
-    over = False
-
     def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
-        self._vocabulary = vocabulary
-        self._as_text = as_text(request, vocabulary)
+        super().__init__(request, vocabulary)
         self._as_ids = False
-        self._top = request.logprobs or 0
-        self._prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
         self._count = 0
-        self._reason: str | None = None
-        self._stopped_by: str | int | None = None
         self._usage: Mapping[str, Any] = {}
 
-    def read(self, message: dict[str, Any]) -> Piece | None:
-        self._usage = message.get("usage") or self._usage
-        if not message.get("choices"):
-            return None
-        choice = message["choices"][0]
-        self._reason = choice.get("finish_reason") or self._reason
+    def parse(self, chunk: Message) -> Piece | None:
+        piece = self._choice(chunk["choices"][0]) if chunk.get("choices") else None
+        usage = self._usage = chunk.get("usage") or self._usage
+        self.prompt_tokens = usage.get("prompt_tokens", self.prompt_tokens)
+        self.completion_tokens = usage.get("completion_tokens") or self._count
+        self.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        return piece
+
+    def _choice(self, choice: Mapping[str, Any]) -> Piece | None:
+        if choice.get("finish_reason"):
+            self.reason = finish_reason(choice["finish_reason"])
         if choice.get("stop_reason") is not None:
-            self._stopped_by = choice["stop_reason"]
+            self.stopped_by = choice["stop_reason"]
         ids = tuple(choice.get("token_ids") or ())
         text = choice.get("text") or ""
         self._count += len(ids) or bool(text)
         logprobs = self._logprobs(choice["logprobs"], ids) if choice.get("logprobs") else ()
-        if ids and not self._as_text:
+        if ids and not self.as_text:
             self._as_ids = True
             return Piece(ids, logprobs=logprobs)
         if not text or self._as_ids:  # text that comes late, of ids that came before
             return None
-        self._as_text = True
+        self.as_text = True
         return Piece(text=text, logprobs=logprobs)
 
     def _logprobs(self, found: Mapping[str, Any], ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
@@ -136,28 +139,15 @@ class CompletionReader:
 
     def _likeliest(self, top: Mapping[str, float]) -> tuple[TokenLogprob, ...]:
         """Servers add the token itself where it is none of the likeliest."""
-        ranked = sorted(top.items(), key=lambda item: -item[1])[: self._top]
+        ranked = sorted(top.items(), key=lambda item: -item[1])[: self.top_logprobs]
         return tuple(self._logprob(token, value) for token, value in ranked)
 
     def _logprob(
         self, token: str, value: float | None, known: int | None = None, top: tuple[TokenLogprob, ...] = ()
     ) -> TokenLogprob:
         named = int(token.removeprefix(_ID)) if token.startswith(_ID) else None
-        if named is None and known is None and self._vocabulary is not None:
-            known = self._vocabulary.token_id(token)
+        if named is None and known is None and self.vocabulary is not None:
+            known = self.vocabulary.token_id(token)
         at = next((found for found in (named, known) if found is not None), UNKNOWN)
-        spelled = token_bytes(self._vocabulary, at, None if named is not None else token)
+        spelled = token_bytes(self.vocabulary, at, None if named is not None else token)
         return TokenLogprob(at, spelled, float("-inf") if value is None else value, top)
-
-    def finish(self) -> Finish | None:
-        if self._reason is None:
-            return None
-        usage = self._usage
-        details = usage.get("prompt_tokens_details") or {}
-        return Finish(
-            finish_reason(self._reason),
-            usage.get("prompt_tokens", self._prompt),
-            usage.get("completion_tokens") or self._count,
-            details.get("cached_tokens") or 0,
-            self._stopped_by,
-        )

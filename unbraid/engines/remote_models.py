@@ -1,4 +1,4 @@
-"""Which model a server elsewhere has loaded, and its tokenizer."""
+"""Discovery: which model a remote server has loaded, and the tokenizer that belongs to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .http import Address
 
 _ABOUT = {"sglang": "/model_info", "vllm": "/v1/models", "llama_cpp": "/props"}
 _PATIENCE = 10.0
-"""Seconds for a server to say which model it has."""
+"""Seconds that a server has to answer."""
 
 
 async def ask(kind: str, url: str, key: str | None, flag: str) -> Mapping[str, Any]:
-    """What a server says of its model. `flag` is what to give where it does not answer."""
+    """What a server says about its model. Errors advise to give `flag` instead."""
     try:
         return await _ask(kind, url, key)
     except EngineError as error:

@@ -1,4 +1,8 @@
-"""Bytes spelled in a model's tokens, where the tokens that they came in are not to be had."""
+"""Retokenizing: bytes spelled in ordinary tokens of a model, where the tokens that they came in are not known.
+
+Engines cut tokens at stop texts, or do not tell the ids of some. A parser that reads ids needs ids all the same. Any
+spelling will do, as long as its bytes are the same; it need not be the one that the tokenizer would choose.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,13 @@ from ..tokens.weak_cache import WeakCache
 
 
 def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
-    """Whether all tokens of `vocabulary` can be gone through, as it takes to spell."""
+    """Whether `vocabulary` can list its tokens, which spelling takes."""
     return vocabulary is not None and hasattr(vocabulary, "size") and hasattr(vocabulary, "special")
 
 
 def spell(vocabulary: WholeVocabulary, data: bytes, count: int | None = None) -> tuple[int, ...] | None:
-    """Ordinary tokens whose bytes are `data`, long ones first; `count` of them, if it is given. None where there are
-    none."""
+    """Ordinary tokens whose bytes are `data`, long ones first; exactly `count`, if it is given. None if it cannot be
+    spelled."""
     ids, longest = _ordinary(vocabulary), _longest(vocabulary)
     # For each place in `data`, how many tokens can lead from there to its end, and where the first of them ends.
     ways: list[dict[int, int]] = [*({} for _ in data), {0: 0}]
@@ -39,7 +43,7 @@ def spell(vocabulary: WholeVocabulary, data: bytes, count: int | None = None) ->
 
 
 def spell_most(vocabulary: WholeVocabulary, data: bytes) -> tuple[int, ...]:
-    """Tokens for as much of `data` as can be spelled from its beginning on; mostly that is all of it."""
+    """Tokens for the longest beginning of `data` that can be spelled; mostly that is all of it."""
     tries = (spell(vocabulary, data[:size]) for size in range(len(data), 0, -1))
     return next((found for found in tries if found is not None), ())
 

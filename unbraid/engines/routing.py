@@ -1,4 +1,9 @@
-"""One engine made of several that do the same: requests go to the one with the least to do."""
+"""Load balancing: several engines with the same model as one engine.
+
+A request goes to the engine with the fewest requests of ours. It is tried again on another only as long as no output
+has come. Engines are checked in the background; one whose checks fail several times in a row gets no requests until a
+check succeeds.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +19,34 @@ from .base import Engine, EngineDown, EngineError, EngineFailed, Finish, Generat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """How replicas are watched."""
+    """How replicas are checked."""
 
     check_interval: float = 5.0
     """Seconds from one check of a replica to the next."""
     failures: int = 3
-    """How many checks that fail in a row make a replica be left out until one goes well."""
+    """After how many failed checks in a row a replica gets no more requests."""
 
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One of the engines, and what is known of how it is."""
+    """One of the engines, and its state."""
 
     engine: Engine
     running: int = 0
     failures: int = 0
-    """Checks that failed since one went well."""
+    """Checks that failed since the last one that succeeded."""
     suspect: bool = False
     """The last request or check failed."""
     used: int = 0
     look: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set where it is to be checked now."""
+    """Set to have it checked now."""
 
 
 _DEFAULT = Routing()
 
 
 class Routed:
-    """Several engines as one.
-
-    A request goes to the engine with the fewest requests of ours. Where it fails before the first piece of output, it
-    goes to another one; after that, never. All engines are checked in the background, and at once where a request
-    failed. One whose checks fail again and again gets no requests until one goes well.
-    """
+    """Several engines as one. Of those that are up, the least loaded gets the next request."""
 
     def __init__(self, engines: Sequence[Engine], routing: Routing = _DEFAULT) -> None:
         if not engines:
@@ -71,7 +71,7 @@ class Routed:
 
     @property
     def load(self) -> Load:
-        """Requests of ours: what waits inside of the engines runs, seen from here."""
+        """Requests of ours. Whether one waits inside its engine is not known here."""
         return Load(sum(replica.running for replica in self.replicas))
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
@@ -100,7 +100,7 @@ class Routed:
         raise self._worst(problems)
 
     async def check(self) -> None:
-        """Return if any of the engines is well."""
+        """Return if any of the engines is up."""
         self._watch()
         problems: list[EngineError] = []
         checks = [asyncio.create_task(self._check(replica)) for replica in self.replicas]
@@ -122,7 +122,7 @@ class Routed:
         await asyncio.gather(*(replica.engine.close() for replica in self.replicas))
 
     def _choose(self, tried: Sequence[Replica]) -> Replica | None:
-        """The least loaded of those that are not down; those that failed last, only where there is no other."""
+        """The least loaded engine that is up. One whose last request failed is taken only if there is no other."""
         up = [replica for replica in self.replicas if replica.failures < self._routing.failures]
         left = [replica for replica in up if replica not in tried]
         if not left:
@@ -132,7 +132,7 @@ class Routed:
         return found
 
     def _worst(self, problems: Sequence[EngineError]) -> EngineError:
-        """What to say where none could do it: when to try again, if that may help."""
+        """The error to raise where no engine could do it: one that says when to try again, if there is any."""
         down = [problem for problem in problems if isinstance(problem, EngineDown)]
         if down:
             return min(down, key=lambda problem: problem.retry_after)
@@ -152,7 +152,7 @@ class Routed:
         return None
 
     def _watch(self) -> None:
-        """Watch all engines, from the first use on: a task needs a loop to run in."""
+        """Start the checks, with the first use: a task needs a loop to run in."""
         if not self._watchers:
             self._watchers = [asyncio.create_task(self._watch_one(replica)) for replica in self.replicas]
 

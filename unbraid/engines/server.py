@@ -1,13 +1,19 @@
-"""An engine that is one server: what all kinds of them have in common."""
+"""Engines that are HTTP servers: what vLLM, SGLang, llama.cpp's server and OpenAI's interface have in common.
+
+`Server` is one server as an engine. A kind of server is a subclass with two methods: `body` writes a `Generation` in
+the server's words, `reader` makes the `Reader` for the answer. `Servers` is several of a kind behind one `Routed`.
+
+What to know: a server learns of an abort by its closed connection, or by `abort` where that is not enough. Name and
+context of the model are asked for once (`describe`), when they are first needed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 from ..core.vocabulary import Vocabulary
 from .base import (
@@ -15,17 +21,19 @@ from .base import (
     EngineError,
     EngineFailed,
     Finish,
-    FinishReason,
     Generation,
     Load,
     Piece,
-    Sampling,
+    PromptTooLong,
     refuse_audio,
 )
-from .http import Address, problem, said
-from .retokenize import is_whole
+from .http import Address
+from .reader import Reader
+from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
-from .stops import StopTexts, as_piece
+
+Message = dict[str, Any]
+"""One JSON object of a server's answer."""
 
 
 class ServerOptions(TypedDict, total=False):
@@ -38,37 +46,20 @@ class ServerOptions(TypedDict, total=False):
     context: int | None
     """The most tokens of prompt and output together; asked for if not given."""
     extra: Mapping[str, Any] | None
-    """More fields for every request, in the server's own words."""
+    """Further fields for the body of every request."""
     check_timeout: float
-    """How long the server may take to say that it is well."""
+    """Seconds that the server may take to answer a health check."""
     api_key: str | None
     headers: Mapping[str, str] | None
     connect_timeout: float
     read_timeout: float
 
 
-class Reader(Protocol):
-    """Reads the messages of one answer."""
-
-    over: bool
-    """The output has ended though the server may not know: it is to be aborted."""
-
-    def read(self, message: dict[str, Any]) -> Piece | None:
-        """The tokens in the next message."""
-        ...
-
-    def finish(self) -> Finish | None:
-        """How the output ended, None if the server has not said that it did."""
-        ...
-
-
 class Server(ABC):
-    """One server. Kinds of servers differ in the request that they want and in how their answer is read."""
+    """One server as an engine. Subclasses know the bodies that it takes and the answers that it gives."""
 
     path: ClassVar[str]
     health: ClassVar[str] = "/health"
-    stops_itself: ClassVar[bool] = True
-    """Whether the server ends the output at stop texts; otherwise that is done here."""
     hears: ClassVar[bool] = False
     """Whether audio can be sent."""
 
@@ -89,7 +80,7 @@ class Server(ABC):
         self.context = context
         self.extra = dict(extra or {})
         self._check_timeout = check_timeout
-        self._met = bool(model) and context is not None
+        self._described = bool(model) and context is not None
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -100,13 +91,13 @@ class Server(ABC):
 
     @abstractmethod
     def body(self, request: Generation) -> dict[str, Any]:
-        """`request` in the server's words."""
+        """The body that asks the server for `request`."""
 
     @abstractmethod
-    def reader(self, request: Generation, body: Mapping[str, Any]) -> Reader:
-        """What reads the answer."""
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> Reader[Message, Finish]:
+        """The reader of the answer."""
 
-    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
+    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Message | None, None]:
         """The answer; see `Address.stream`."""
         return self.address.stream(self.path, body)
 
@@ -135,6 +126,8 @@ class Server(ABC):
                     yield output
         except EngineError as error:
             running = isinstance(error, EngineFailed)
+            if isinstance(error, PromptTooLong):
+                error.field = too_long_field(request, self.context)
             if begun and not isinstance(error, EngineFailed):
                 raise EngineFailed(f"the output broke off: {error}") from error
             raise
@@ -145,48 +138,32 @@ class Server(ABC):
 
     async def _outputs(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Piece | Finish, None]:
         reader = self.reader(request, body)
-        stops = StopTexts(request.stop, self.vocabulary) if request.stop and is_whole(self.vocabulary) else None
         ended = False
         async with aclosing(self.messages(request, body)) as messages:
             async for message in messages:
                 if message is not None:
                     piece = self._read(reader, message)
-                    if piece is not None and piece.ids and stops is not None:
-                        piece = stops.feed(piece)
-                        reader.over |= stops.found is not None and not self.stops_itself
-                    if piece is not None and (piece.ids or piece.text):
+                    if piece is not None:
                         yield piece
-                elif not ended:  # the connection is still to be brought to its end
+                elif not ended:  # now, and not when the server has closed its answer
                     ended = True
-                    for output in self._end(reader, stops):
+                    for output in reader.end(self.address.url):
                         yield output
                 if reader.over:
                     self._abort(body)
                     break
         if not ended:
-            for output in self._end(reader, stops):
+            for output in reader.end(self.address.url):
                 yield output
 
-    def _read(self, reader: Reader, message: dict[str, Any]) -> Piece | None:
+    def _read(self, reader: Reader[Message, Finish], message: Message) -> Piece | None:
         if message.get("error"):
-            text, status = said(message["error"])
-            raise problem(status or 500, f"{self.address.url}: {text}")
+            text, status = error_text(message["error"])
+            raise refusal(status or 500, f"{self.address.url}: {text}")
         try:
             return reader.read(message)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise EngineFailed(f"{self.address.url} sent what cannot be read: {str(message)[:200]}") from error
-
-    def _end(self, reader: Reader, stops: StopTexts | None) -> Iterator[Piece | Finish]:
-        finish = reader.finish()
-        if finish is None:
-            raise EngineFailed(f"{self.address.url} broke off in the middle of an output")
-        if stops is not None:
-            held = stops.flush()
-            if held:
-                yield as_piece(held)
-            if stops.found is not None:
-                finish = replace(finish, reason="stop", stopped_by=stops.found)
-        yield finish
 
     async def check(self) -> None:
         try:
@@ -198,8 +175,8 @@ class Server(ABC):
             raise EngineDown(str(error)) from error
 
     async def _discover(self) -> None:
-        """Learn the model's name and context, once."""
-        if self._met:
+        """Ask for the name and the context of the model, once."""
+        if self._described:
             return
         try:
             model, context = await self.describe()
@@ -209,7 +186,7 @@ class Server(ABC):
             model, context = "", None  # it does not say
         self.model = self.model or model
         self.context = self.context or context
-        self._met = True
+        self._described = True
 
     def _abort(self, body: Mapping[str, Any]) -> None:
         """Abort without waiting for it: the connection is closed, or just about to be."""
@@ -236,29 +213,3 @@ class Servers(Routed):
     def __init__(self, urls: str | Sequence[str], kind: Callable[[str], Server], routing: Routing | None) -> None:
         addresses = [urls] if isinstance(urls, str) else urls
         super().__init__([kind(url) for url in addresses], routing or Routing())
-
-
-_REASONS: dict[str, FinishReason] = {"length": "length", "limit": "length", "abort": "abort", "none": "abort"}
-
-
-def finish_reason(word: str) -> FinishReason:
-    """The servers' words for how an output ends; whatever else they say is a stop."""
-    return _REASONS.get(word, "stop")
-
-
-def biases(sampling: Sampling) -> dict[int, float]:
-    """Within what all servers take: 100 either way decides, and JSON has no infinity."""
-    return {token: min(100.0, max(-100.0, bias)) for token, bias in sampling.logit_bias.items()}
-
-
-def token_bytes(vocabulary: Vocabulary | None, token: int, text: str | None = None) -> bytes:
-    """The bytes of a token, from its text where there is no vocabulary."""
-    found = None if vocabulary is None else vocabulary.token_bytes(token)
-    return (text or "").encode() if found is None else found
-
-
-def as_text(request: Generation, vocabulary: Vocabulary | None) -> bool:
-    """Whether the output is to be read as text though there are ids. With stop texts, ids have to be cut inside of
-    tokens, which takes the whole vocabulary; without it, only the server knows where to cut, and cuts the text. All of
-    the output is text then: a parser takes the one or the other."""
-    return bool(request.stop) and not is_whole(vocabulary)

@@ -1,4 +1,7 @@
-"""SGLang's own interface, `/generate`: token ids in, token ids out. Checked against SGLang 0.5.23."""
+"""SGLang's own interface, `/generate`: token ids in, token ids out. Checked against SGLang 0.5.23.
+
+Depending on how the server was started, its messages hold the new tokens or all tokens so far. The reader takes both.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from typing import Any, Literal, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Audio, Finish, Generation, Piece, TokenLogprob
-from .http import problem
+from .base import Audio, Generation, Piece, TokenLogprob
+from .reader import OutputReader, finish_reason, token_bytes
+from .refusals import refusal
 from .routing import Routing
-from .server import Server, ServerOptions, Servers, as_text, biases, finish_reason, token_bytes
+from .server import Message, Server, ServerOptions, Servers
 
 Dialect = Literal["structural_tag", "ebnf", "regex"]
 
@@ -21,10 +25,10 @@ Dialect = Literal["structural_tag", "ebnf", "regex"]
 class SGLangEngine(Servers):
     """One or more SGLang servers with the same model.
 
-    dialect: how constraints are said. Structural tags need the server's usual grammar backend, xgrammar.
+    dialect: what constraints are written in. Structural tags need the server's usual grammar backend, xgrammar.
 
-    Start the servers with `--incremental-streaming-output`: without it each message repeats all tokens so far, which
-    is read as well, but costs more the longer the output is.
+    Start the servers with `--incremental-streaming-output`. Without it, each message repeats all tokens so far, which
+    costs more the longer the output is.
     """
 
     def __init__(
@@ -39,7 +43,7 @@ class SGLangEngine(Servers):
 
 
 class SGLangServer(Server):
-    """One of them."""
+    """One SGLang server."""
 
     path = "/generate"
     hears = True
@@ -62,7 +66,7 @@ class SGLangServer(Server):
         return body
 
     def _sampling(self, request: Generation) -> dict[str, Any]:
-        """Every value is said, since the server has defaults of its own."""
+        """All values, since the server has defaults of its own."""
         chosen = request.sampling
         fields: dict[str, Any] = {
             "temperature": chosen.temperature,
@@ -81,13 +85,13 @@ class SGLangServer(Server):
         if chosen.seed is not None:
             fields["sampling_seed"] = chosen.seed
         if chosen.logit_bias:
-            fields["logit_bias"] = {str(token): bias for token, bias in biases(chosen).items()}
+            fields["logit_bias"] = {str(token): bias for token, bias in chosen.clipped_bias().items()}
         if request.constraint is not None:
             fields |= _constrained(request.constraint, self._dialect)
         return fields
 
-    def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
-        return _Reader(request, self.vocabulary)
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> SGLangReader:
+        return SGLangReader(request, self.vocabulary)
 
     def abort(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         """A closed connection alone is noticed late: only when there is something to be sent."""
@@ -108,37 +112,47 @@ def _constrained(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
             return {dialect: constraint.to_regex()}
 
 
-class _Reader:
-    over = False
+class SGLangReader(OutputReader[Message]):
+    """Reads the answer of `/generate`."""
 
     def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
-        self._vocabulary = vocabulary
-        self._as_text = as_text(request, vocabulary)
+        super().__init__(request, vocabulary)
         self._logprobs = request.logprobs is not None
         self._count = 0
         self._length = 0
-        self._meta: dict[str, Any] = {}
 
-    def read(self, message: dict[str, Any]) -> Piece | None:
-        meta = self._meta = message["meta_info"]
-        ended = meta.get("finish_reason") or {}
-        if ended.get("type") == "abort" and ended.get("status_code"):
-            raise problem(ended["status_code"], str(ended.get("message")))
-        ids = message["output_ids"]
-        new = self._new(ids)
-        if self._as_text:
-            return self._text(message.get("text") or "", repeated=len(ids) > new)
+    def parse(self, chunk: Message) -> Piece | None:
+        meta = chunk["meta_info"]
+        ids = chunk["output_ids"]
+        new = self._new(ids, meta)
+        self._read_end(meta)
+        if self.as_text:
+            return self._text(chunk.get("text") or "", repeated=len(ids) > new)
         if new == 0:
             return None
         return Piece(tuple(ids[-new:]), logprobs=self._read_logprobs(meta, new) if self._logprobs else ())
 
-    def _new(self, ids: Sequence[int]) -> int:
+    def _new(self, ids: Sequence[int], meta: Mapping[str, Any]) -> int:
         """How many of the last `ids` are new. Messages hold the new ones or all, as the server was started; only the
-        count says which. When a request is aborted, the last token may come a second time."""
-        total: int = self._meta.get("completion_tokens", self._count + len(ids))
+        count tells which. When a request is aborted, the last token may come a second time."""
+        total: int = meta.get("completion_tokens", self._count + len(ids))
         new = min(max(0, total - self._count), len(ids))
         self._count += new
         return new
+
+    def _read_end(self, meta: Mapping[str, Any]) -> None:
+        """Counts, and how the output ended if it did. Raises what the server gave the request up for."""
+        self.prompt_tokens = meta.get("prompt_tokens", 0)
+        self.completion_tokens = meta.get("completion_tokens", self._count)
+        self.cached_tokens = meta.get("cached_tokens") or 0
+        ended = meta.get("finish_reason")
+        if not ended:
+            return
+        if ended["type"] == "abort" and ended.get("status_code"):
+            raise refusal(ended["status_code"], str(ended.get("message")))
+        self.reason = finish_reason(ended["type"])
+        matched = ended.get("matched")
+        self.stopped_by = matched if isinstance(matched, str | int) else None
 
     def _text(self, text: str, repeated: bool) -> Piece | None:
         text = text[self._length :] if repeated else text
@@ -155,18 +169,4 @@ class _Reader:
     def _logprob(self, entry: Sequence[Any], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
         logprob, token, text = entry
         value = float("-inf") if logprob is None else logprob  # JSON has no infinity
-        return TokenLogprob(token, token_bytes(self._vocabulary, token, text), value, top)
-
-    def finish(self) -> Finish | None:
-        meta = self._meta
-        ended = meta.get("finish_reason")
-        if not ended:
-            return None
-        matched = ended.get("matched")
-        return Finish(
-            finish_reason(ended["type"]),
-            meta.get("prompt_tokens", 0),
-            meta.get("completion_tokens", self._count),
-            meta.get("cached_tokens") or 0,
-            matched if isinstance(matched, str | int) else None,
-        )
+        return TokenLogprob(token, token_bytes(self.vocabulary, token, text), value, top)

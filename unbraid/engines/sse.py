@@ -1,4 +1,5 @@
-"""Server-sent events, from bytes that are cut anywhere."""
+"""Server-sent events, read: bytes that are cut anywhere in, the data of whole events out. (They are written by
+`server.api.sse`.)"""
 
 from __future__ import annotations
 

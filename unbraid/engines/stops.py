@@ -1,4 +1,8 @@
-"""Texts that end the output, found in its tokens: servers leave them out of the text, but not of the ids."""
+"""Stop texts, looked for in token ids: servers cut them off the text that they send, but not off the ids.
+
+A stop text may begin and end inside tokens. `StopTexts` holds tokens back while they may be part of one. What stands
+before it in its first token is spelled in other tokens, so that the output stays ids.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +37,8 @@ def as_piece(tokens: Sequence[Token]) -> Piece:
 class StopTexts:
     """Holds tokens back for as long as they may be the beginning of a stop text, and ends with the first that is whole.
 
-    Where it begins inside of a token, what the token has before it is spelled in other tokens, so that all that goes
-    out is ids: a parser that was fed ids takes no text. What the vocabulary has no tokens for is left out there.
+    A parser that was fed ids takes no text, so what a cut token leaves over is spelled in other tokens. Bytes that the
+    vocabulary has no tokens for are left out.
     """
 
     def __init__(self, texts: Iterable[str], vocabulary: WholeVocabulary) -> None:
@@ -45,7 +49,7 @@ class StopTexts:
         self._held: list[Token] = []
 
     def push(self, token: Token) -> list[Token]:
-        """The tokens that are certainly no part of a stop text; those before it, once one is whole, and then none."""
+        """The tokens that are certainly no part of a stop text. Once one is found: those before it, and then none."""
         if self.found is not None:
             return []
         self._held.append(token)
@@ -59,7 +63,7 @@ class StopTexts:
         return [*released, *as_tokens(spell_most(self._vocabulary, rest), self._vocabulary)]
 
     def feed(self, piece: Piece) -> Piece:
-        """The same for all tokens of a piece. Where there are fewer logprobs, they are those of the last ones."""
+        """`push` for all tokens of a piece. Fewer logprobs than tokens are those of the last tokens."""
         unknown = [None] * (len(piece.ids) - len(piece.logprobs))
         released: list[Token] = []
         for token, logprob in zip(piece.ids, [*unknown, *piece.logprobs], strict=True):
@@ -72,7 +76,7 @@ class StopTexts:
         return released
 
     def _release(self, end: int) -> tuple[list[Token], bytes]:
-        """The tokens that are over at byte `end` of what is held, and what the next one has before it."""
+        """The tokens that end by byte `end` of what is held, and the bytes of the next one before `end`."""
         at = count = 0
         while count < len(self._held) and at + len(self._held[count].data) <= end:
             at += len(self._held[count].data)
@@ -82,7 +86,7 @@ class StopTexts:
 
 
 def _overlap(data: bytes, stop: bytes) -> int:
-    """How much of the end of `data` may be the beginning of `stop`."""
+    """How many bytes at the end of `data` are the beginning of `stop`."""
     for length in range(min(len(data), len(stop) - 1), 0, -1):
         if data.endswith(stop[:length]):
             return length

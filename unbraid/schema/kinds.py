@@ -1,9 +1,18 @@
-"""What a tool's schema says about one argument: which kinds of JSON value it may be."""
+"""Which kinds of JSON value an argument may be, by the schema of a tool's parameters.
+
+Formats without quotes need this to tell a string from a number, so the parser asks it for every such argument. Only
+types, constants and how they are combined are looked at: what a schema says beyond that does not change how a value is
+written. A kind is a type, with integers counted as numbers. Nothing here raises; a schema that contradicts itself, or
+refers to nothing, admits all kinds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from .references import resolve
+from .types import types_of
 
 STRING = "string"
 ANY_KIND = frozenset({STRING, "number", "boolean", "null", "array", "object"})
@@ -13,15 +22,18 @@ ITEMS = "\x00items"
 
 
 def kinds_of(parameters: Mapping[str, Any], key: str) -> frozenset[str]:
-    """The kinds that the argument `key` may have, by the schema of all the tool's parameters. Integers are numbers."""
+    """The kinds that the argument `key` may have, by the schema of all the tool's parameters."""
     schema = parameters.get("properties", {}).get(key, parameters.get("additionalProperties", True))
-    return _Kinds(parameters).of(schema) or ANY_KIND
+    return kinds_among(parameters, [schema])
 
 
 def kinds_among(parameters: Mapping[str, Any], schemas: Sequence[object]) -> frozenset[str]:
     """The kinds that one of these schemas admits; all, where there is none."""
     kinds = _Kinds(parameters)
-    return frozenset[str]().union(*map(kinds.of, schemas)) or ANY_KIND
+    try:
+        return frozenset[str]().union(*map(kinds.of, schemas)) or ANY_KIND
+    except RecursionError:  # a long chain of references
+        return ANY_KIND
 
 
 def schemas_inside(parameters: Mapping[str, Any], schemas: Sequence[object], key: str) -> list[object]:
@@ -49,7 +61,7 @@ class _Kinds:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self.known: dict[str, frozenset[str]] = {}
-        """What references lead to. One that leads to itself says nothing; so schemas may go in circles."""
+        """What references lead to. One that leads to itself says nothing, so schemas may go in circles."""
 
     def of(self, schema: object) -> frozenset[str]:
         kinds = ANY_KIND
@@ -58,9 +70,7 @@ class _Kinds:
         if "$ref" in schema:
             kinds &= self._referred(schema["$ref"])
         if "type" in schema:
-            types = schema["type"]
-            types = types if isinstance(types, list) else [types]
-            kinds &= {"number" if name == "integer" else name for name in types}
+            kinds &= {"number" if name == "integer" else name for name in types_of(schema)}
         if "enum" in schema:
             kinds &= {kind_of(value) for value in schema["enum"]}
         if "const" in schema:
@@ -83,24 +93,22 @@ class _Kinds:
             seen.add(id(schema))
             yield schema
             if "$ref" in schema:
-                todo.append(self._at(schema["$ref"]))
+                todo.append(self._target(schema["$ref"]))
             for parts in ("anyOf", "oneOf", "allOf"):
                 todo += schema.get(parts, ())
 
     def _referred(self, reference: str) -> frozenset[str]:
         if reference not in self.known:
             self.known[reference] = ANY_KIND
-            self.known[reference] = self.of(self._at(reference))
+            self.known[reference] = self.of(self._target(reference))
         return self.known[reference]
 
-    def _at(self, reference: str) -> object:
-        """The schema that a local reference (`#/$defs/city`) points to; None where it points to nothing here."""
-        found: object = self.root
-        if not reference.startswith("#"):
+    def _target(self, reference: str) -> object:
+        """The schema that a reference points to; None where it points to nothing here."""
+        try:
+            return resolve(self.root, reference)[1]
+        except LookupError:
             return None
-        for part in reference.split("/")[1:]:
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        return found
 
 
 def kind_of(value: object) -> str:

@@ -1,15 +1,17 @@
-"""Regular expressions of JSON schemas, as nodes of the language.
+"""A parser for the regular expressions of JSON Schema (ECMA-262): `pattern`, `patternProperties` and `format`.
 
 Engines disagree about patterns: whether they are anchored, whether they see the string or its JSON text, and what a
-`.`, a `\\d` or an escape means. So a pattern is parsed here, as ECMA-262 has it, and what is printed of it is no more
-than groups, classes and counts. All nodes here are `Text`, `Chars`, `Sequence`, `Choice` and `Repeat`.
+`.`, a `\\d` or an escape means. So a pattern is parsed here, as ECMA-262 has it, into the nodes of `regular`, and the
+dialects print these as groups, classes and counts alone. What is no regular language (lookaround, back references) is
+an `UnsupportedPattern`: it is not enforced, but is no mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ..constraints.language import (
+from .regular import (
     ANY,
     EVERY,
     NOTHING,
@@ -18,7 +20,6 @@ from ..constraints.language import (
     Node,
     Ranges,
     Repeat,
-    Rule,
     Sequence,
     Text,
     all_but,
@@ -49,8 +50,16 @@ _CLASSES = {"d": chars("09"), "w": chars("az", "AZ", "09", "_"), "s": _SPACE}
 _CLASSES |= {name.upper(): Chars(some.ranges, excluded=True) for name, some in _CLASSES.items()}
 _DOT = all_but("\n", "\r", "\u2028\u2029")
 _ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
-# Anchors stand as rules among the nodes until those at the ends are taken away; no others are allowed.
-_START, _END = Rule("^"), Rule("$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor(Node):
+    """An anchor, while a pattern is read: those at the ends are taken away, and no others are allowed."""
+
+    sign: str
+
+
+_START, _END = _Anchor("^"), _Anchor("$")
 
 
 def parse(pattern: str) -> Node:
@@ -92,7 +101,7 @@ def _cost(node: Node) -> int:
             return sum(map(_cost, items))
         case Repeat(item, least, most):
             return max(least, most or 0, 1) * _cost(item)
-        case Rule():
+        case _Anchor():
             raise UnsupportedPattern("it has an anchor in the middle")
         case Chars() if not node.members:
             raise UnsupportedPattern("it has a class that no character is in")
@@ -150,7 +159,7 @@ class _Parser:
             most = int(high) if high else (None if comma else least)
         elif not self.take("+"):
             return node
-        if isinstance(node, Rule):
+        if isinstance(node, _Anchor):
             raise UnsupportedPattern("it repeats an anchor")
         if most is not None and most < least:
             raise BadPattern(f"the repetition counts at {start} are the wrong way round")
@@ -238,109 +247,6 @@ class _Parser:
         return Text(char)
 
 
-def matches(node: Node, text: str) -> bool:
-    return len(text) in _ends(node, text, {0})
-
-
-def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
-    """Where a match can end: all of them at once, so that no pattern takes exponential time."""
-    match node:
-        case Text(word):
-            return {at + len(word) for at in starts if text.startswith(word, at)}
-        case Chars():
-            return {at + 1 for at in starts if at < len(text) and node.holds(text[at])}
-        case Sequence(items):
-            for item in items:
-                starts = _ends(item, text, starts)
-            return starts
-        case Choice(items):
-            return set[int]().union(*(_ends(item, text, starts) for item in items))
-        case Repeat(item, least, most):
-            for _ in range(least):
-                starts = _ends(item, text, starts)
-                if not starts:
-                    return starts
-            found, new, count = set(starts), starts, least
-            while new and (most is None or count < most):
-                new = _ends(item, text, new) - found
-                found |= new
-                count += 1
-            return found
-    raise AssertionError(node)
-
-
-def may_hold(node: Node, some: Collection[str]) -> bool:
-    """Whether a match can have one of these characters in it."""
-    return any(any(map(leaf.holds, some)) for leaf in leaves(node))
-
-
-def leaves(node: Node) -> Iterator[Chars]:
-    """The characters that it is made of."""
-    match node:
-        case Text(text):
-            yield chars(*text)
-        case Chars():
-            yield node
-        case Sequence(items) | Choice(items):
-            for item in items:
-                yield from leaves(item)
-        case Repeat(item):
-            yield from leaves(item)
-
-
-def lengths(node: Node) -> tuple[int, int | None]:
-    """The fewest and the most characters that a match has."""
-    match node:
-        case Text(text):
-            return len(text), len(text)
-        case Sequence(items) | Choice(items):
-            lows, highs = zip(*map(lengths, items), strict=True) if items else ((), ())
-            tops = None if None in highs else highs
-            if isinstance(node, Sequence):
-                return sum(lows), None if tops is None else sum(tops)
-            return min(lows), None if tops is None else max(tops)
-        case Repeat(item, fewest, times):
-            low, high = lengths(item)
-            return fewest * low, None if high is None or times is None else times * high
-    return 1, 1
-
-
-def within(node: Node, least: int, most: int | None) -> Node | None:
-    """`node`, held to a length, where that can be written: one character repeated, or a length it has anyway."""
-    low, high = lengths(node)
-    if least <= low and (most is None or (high is not None and high <= most)):
-        return node
-    if not isinstance(node, Repeat) or lengths(node.item) != (1, 1):
-        return None
-    least, most = max(low, least), high if most is None else most if high is None else min(high, most)
-    return Repeat(node.item, least, most) if most is None or least <= most else None
-
-
-def disjoint(one: Node, other: Node) -> bool:
-    """Whether the first character tells them apart. (False says nothing.)"""
-    left, right = union(_begins(one)), union(_begins(other))
-    return lengths(one)[0] > 0 and lengths(other)[0] > 0 and without(left, right) == left
-
-
-def _begins(node: Node) -> Iterator[tuple[int, int]]:
-    """The characters that a match can begin with."""
-    match node:
-        case Text(text):
-            yield from chars(*text[:1]).ranges
-        case Chars():
-            yield from node.members
-        case Sequence(items):
-            for item in items:
-                yield from _begins(item)
-                if lengths(item)[0]:
-                    break
-        case Choice(items):
-            for item in items:
-                yield from _begins(item)
-        case Repeat(item):
-            yield from _begins(item)
-
-
 _OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _LEAP_YEAR = r"(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _DAY = r"((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
@@ -351,7 +257,6 @@ _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _H16 = r"[0-9A-Fa-f]{1,4}"
 _LS32 = rf"({_H16}:{_H16}|{_OCTET}(\.{_OCTET}){{3}})"
-# The formats of JSON schema that are regular. They take everything that the RFCs take, and little more.
 FORMATS = {
     "date": _DATE,
     "time": _TIME,
@@ -368,3 +273,4 @@ FORMATS = {
     "uuid": "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
     "uri": r"[A-Za-z][A-Za-z0-9+.-]*:([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*",
 }
+"""The values of `format` that are regular languages. They take everything that the RFCs take, and little more."""

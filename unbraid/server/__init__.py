@@ -5,5 +5,14 @@
 
     app = create_app(Service(engine=engine, format=find("qwen3"), builder=builder, encoder=builder.encoder))
 
-`unbraid serve` makes the service out of its flags, and runs the application.
+`unbraid serve` makes the service out of its settings, and runs the application. A request goes in one direction:
+
+    api/<dialect>.py    the body of a request, in the words of a client, to a `ChatTask`
+    plan.py             to a `Plan`: the prompt, the sampling, the constraint, the parser
+    turn.py             to `Update`s: what the engine writes, taken apart, for each choice
+    api/<dialect>.py    to a reply; `api/sse.py` writes those that are streamed
+
+    app.py  errors.py  http.py  metrics.py              routes and keys, errors, connections, Prometheus
+    settings.py  loading/  service.py  running.py       settings, the service that they make, and running it
+    audio_input.py  vocoder.py                          recordings in messages, speech in replies
 """

@@ -1,4 +1,8 @@
-"""The server as an ASGI application: its routes, who may use them, and how errors are told."""
+"""The ASGI application: routes, API keys, and errors as replies.
+
+To add a route, write its handler in `server.api` and name it in `_ROUTES`. A handler takes the service and the request,
+and returns a response or raises; `Endpoint` counts it, checks the key and turns errors into OpenAI's error object.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +20,34 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .api import small_routes as other_routes
+from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
+from .api.health import health, metrics, ready, version
+from .api.models import model, models
 from .api.openapi import openapi
-from .api.transcriptions import transcriptions, translations
+from .api.parse import parse
+from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
 from .http import ClientLeft, error_response
 from .service import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
-# Path, method, what answers it, and whether it is for everybody.
+# Path, method, handler, and whether it needs no API key.
 _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/chat/completions", "POST", chat, False),
     ("/v1/completions", "POST", completions, False),
     ("/v1/audio/transcriptions", "POST", transcriptions, False),
     ("/v1/audio/translations", "POST", translations, False),
-    ("/v1/parse", "POST", other_routes.parse, False),
-    ("/v1/tokenize", "POST", other_routes.tokenize, False),
-    ("/v1/models", "GET", other_routes.models, False),
-    ("/v1/models/{model:path}", "GET", other_routes.model, False),
-    ("/health", "GET", other_routes.health, True),
-    ("/ready", "GET", other_routes.ready, True),
-    ("/metrics", "GET", other_routes.metrics, True),
-    ("/version", "GET", other_routes.version, True),
+    ("/v1/parse", "POST", parse, False),
+    ("/v1/tokenize", "POST", tokenize, False),
+    ("/v1/models", "GET", models, False),
+    ("/v1/models/{model:path}", "GET", model, False),
+    ("/health", "GET", health, True),
+    ("/ready", "GET", ready, True),
+    ("/metrics", "GET", metrics, True),
+    ("/version", "GET", version, True),
     ("/openapi.json", "GET", openapi, True),
 )
 

@@ -1,4 +1,4 @@
-"""Audio in messages: taken out for the engine, with a placeholder left in the prompt."""
+"""Audio input: recordings taken out of messages for the engine, with a placeholder left in the prompt."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _DATA_URL = re.compile(r"data:audio/([\w.+-]+);base64,")
 
 
 def placeholder_hook(placeholder: str | None) -> PartHook:
-    """What stands for a part that is no text."""
+    """For the prompt builder: the placeholder for a part that is audio. Other parts are refused."""
 
     def hook(part: Mapping[str, Any], where: str) -> str:
         if part.get("type") not in _KINDS:
-            raise InvalidMessages(f"{where}: parts of type {part.get('type')!r} are not supported here, only text")
+            raise InvalidMessages(
+                f"{where}: parts of type {part.get('type')!r} are not supported here, only text", field=where
+            )
         if placeholder is None:
             raise InvalidMessages(
                 f"{where}: this model is not known to take audio; if it does, the server is to be started with "
-                "--audio-placeholder"
+                "--audio-placeholder",
+                field=where,
             )
         return placeholder
 
@@ -49,13 +52,15 @@ def _audio(part: Mapping[str, Any], where: str) -> Audio:
         case {"url": str(url)} if kind == "audio_url":
             head = _DATA_URL.match(url)
             if head is None:
-                raise InvalidMessages(f"{where}.{kind}.url must be a data URL (data:audio/wav;base64,…)")
+                raise InvalidMessages(
+                    f"{where}.{kind}.url must be a data URL (data:audio/wav;base64,…)", field=f"{where}.{kind}.url"
+                )
             return Audio(_decoded(url[head.end() :], f"{where}.{kind}.url"), head[1].removeprefix("x-"))
-    raise InvalidMessages(f"{where}.{kind} must have data, in base64, and format")
+    raise InvalidMessages(f"{where}.{kind} must have data, in base64, and format", field=f"{where}.{kind}")
 
 
 def _decoded(data: str, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except ValueError as error:
-        raise InvalidMessages(f"{where} is not base64: {error}") from error
+        raise InvalidMessages(f"{where} is not base64: {error}", field=where) from error

@@ -1,4 +1,9 @@
-"""What a client is told when a request cannot be done: OpenAI's error object, with the status that fits."""
+"""Errors for clients: every exception as OpenAI's error object, with the HTTP status that fits.
+
+`param` is the field that the client should change. It comes with the error (`UnbraidError.field`). What is nobody's
+fault but ours is logged, and not told. Messages of engines may hold addresses, their own or those of other servers;
+they are blotted out.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,15 @@ from typing import Any
 
 from ..constraints import InvalidSchema
 from ..engines import EngineDown, EngineError, PromptTooLong, Unsupported
-from ..errors import InvalidTools, UnbraidError
+from ..errors import UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
 
 _log = logging.getLogger(__name__)
-_PLACE = re.compile(r"(messages|tools|tool_choice|response_format|tts_output|continue_final_message)\b[\w.$\[\]]*")
 _ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
 
 
 class ApiError(Exception):
-    """An answer that is an error. `param` names the field that is to be changed."""
+    """An error with its HTTP status. `param` names the field that is to be changed."""
 
     def __init__(
         self,
@@ -48,33 +52,30 @@ class ApiError(Exception):
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """What a client is told of any error. What is nobody's fault but ours is logged, and not told."""
+    """Any exception as what the client is told."""
     if isinstance(error, ApiError):
         return error
     message = str(error)
-    place = _PLACE.match(message)
-    param = place[0] if place else None
-    if isinstance(error, EngineError):  # where engines are is nobody's business
+    param = error.field if isinstance(error, UnbraidError) else None
+    if isinstance(error, EngineError):
         message = _ADDRESS.sub("the engine", message)
     if isinstance(error, EngineDown):
         _log.warning("the engine is down: %s", error)
         return ApiError(503, message, code="engine_down", retry_after=error.retry_after)
     if isinstance(error, PromptTooLong | PromptTooLarge):
-        return ApiError(400, message, param="messages", code="context_length_exceeded")
+        return ApiError(400, message, param=param, code="context_length_exceeded")
     if isinstance(error, Unsupported):
-        return ApiError(400, message, code="unsupported")
+        return ApiError(400, message, param=param, code="unsupported")
     if isinstance(error, EngineError):
         _log.error("the engine failed: %s", error)
         return ApiError(502, message, code="engine_failed")
     if isinstance(error, TemplateBroken):  # it was tried when the server started: the messages must be at fault
-        _log.warning("the chat template does not take a request: %s", message)
+        _log.warning("the chat template fails with the messages of a request: %s", message)
         return ApiError(400, message, param="messages", code="template_failed")
     if isinstance(error, RecursionError):
         return ApiError(400, "the request nests too deeply to be read: simplify it")
     if isinstance(error, InvalidSchema):
         return ApiError(400, message, param=param or "tools", code="invalid_schema")
-    if isinstance(error, InvalidTools):
-        return ApiError(400, message, param=param or "tools")
     if isinstance(error, UnbraidError):
         return ApiError(400, message, param=param)
     _log.error("an error that should not have happened", exc_info=error)

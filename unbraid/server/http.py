@@ -1,16 +1,21 @@
-"""Answers over ASGI: streams whose end the client learns of, and work that ends when the client leaves."""
+"""Requests and replies over ASGI: bodies, JSON, and work that ends when the client leaves or the server shuts down.
+
+Two things can end the work for a request early. When its client closes the connection, `while_connected` cancels the
+work and raises `ClientLeft`: there is nobody to answer. When the server has to end, `expire_all` cancels whatever runs
+inside `until_shutdown`, which raises `SHUTDOWN` for the client to be told. Streams are in `api.sse`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive
 
 from .errors import ApiError
 
@@ -61,7 +66,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, which is cancelled once the client is gone."""
+    """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`."""
     task: asyncio.Future[T] = asyncio.ensure_future(until_shutdown(work))
     watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
     try:
@@ -79,7 +84,7 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# What runs when the server has to end
+# Work that ends when the server has to end
 
 _working: set[asyncio.Task[Any]] = set()
 _expired: WeakSet[asyncio.Task[Any]] = WeakSet()
@@ -87,19 +92,15 @@ _expired: WeakSet[asyncio.Task[Any]] = WeakSet()
 SHUTDOWN = ApiError(503, "the server ended before the reply did: ask again", code="shutdown", retry_after=1.0)
 
 
-FAREWELL = b"data: " + msgspec.json.encode(SHUTDOWN.body()) + b"\n\ndata: [DONE]\n\n"
-"""The same in a stream."""
-
-
 def expire_all() -> None:
-    """End all work, for the server is to end now. Whoever asked for it is told."""
+    """Cancel all work, because the server has to end now. The clients are told."""
     for task in list(_working):
         _expired.add(task)
         task.cancel()
 
 
 async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of `work`, or `SHUTDOWN` where the server has to end before."""
+    """The result of `work`. Raises `SHUTDOWN` if the server has to end before."""
     task = asyncio.ensure_future(work)
     _working.add(task)
     try:
@@ -111,31 +112,3 @@ async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
         raise SHUTDOWN from None
     finally:
         _working.discard(task)
-
-
-def part(data: bytes) -> Message:
-    """A part of a body of which there is more to come."""
-    return {"type": "http.response.body", "body": data, "more_body": True}
-
-
-class EventStream(Response):
-    """Server-sent events. `write` sends them, as parts; it is cancelled at once when the client leaves. `farewell` is
-    what is said where the server ends before the stream."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, write: Callable[[Send], Coroutine[Any, Any, None]], farewell: bytes) -> None:
-        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._write = write
-        self._farewell = farewell
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        try:
-            await while_connected(receive, self._write(send))
-        except ApiError as error:
-            if error is not SHUTDOWN:
-                raise
-            await send(part(self._farewell))
-        await send({"type": "http.response.body", "body": b""})

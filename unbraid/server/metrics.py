@@ -1,4 +1,4 @@
-"""What is counted and measured, for Prometheus."""
+"""Metrics for Prometheus: requests, tokens, latencies, diagnostics, load."""
 
 from __future__ import annotations
 

@@ -1,41 +1,77 @@
-"""What is to be done for a request: the prompt, what the engine is asked for, and what is parsed out of its answer."""
+"""Plans: a chat request in no dialect (`ChatTask`) turned into what the engine is asked for (`Plan`).
+
+Each dialect of `server.api` reads its own body into a `ChatTask`. All that a request means is decided here, once: the
+prompt, the sampling, the constraint, and how the output is parsed. An error about the task names the field of the
+client's request, which `ChatTask.names` gives where a dialect calls it otherwise.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..constraints import Constraint, constraint
+from ..core.compiler.compiler import compile_format
+from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.prompt_end import read_end
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from ..errors import InvalidTools
 from ..parsing import Parser
-from .api.bodies import ChatRequest, Generated
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
 
-_SAMPLING = (
+SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "seed"),
 )
-
-
+"""The fields of `Sampling` that a request may set, by names that OpenAI and vLLM gave them."""
 _COLDEST = 1e-4
+"""The lowest temperature. To divide by less would leave nothing of the numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTask:
+    """What a client asks of a chat model, in no dialect."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Mapping[str, Any] | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    speak: bool = False
+    """Whether the model is to speak, where it can."""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    separate_reasoning: bool = True
+    choices: int = 1
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The values of `SAMPLING` that the request sets."""
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
+    logprobs: int | None = None
+    """How many alternatives to report for each token; None for nothing."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the dialect calls the fields `prompt` and `max_tokens` of a `Generation`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One chat request, made ready. It takes a while to make: not for the event loop."""
+    """A chat task, ready for the engine. Making one takes a while: do it in a thread."""
 
     generations: tuple[Generation, ...]
     """One for each choice."""
     format: Format
     tools: Tools
     separate_reasoning: bool
+    names: Mapping[str, str]
+    """See `ChatTask.names`."""
 
     def parser(self, service: Service, choice: int, keep_message: bool) -> Parser:
         generation = self.generations[choice]
@@ -50,40 +86,37 @@ class Plan:
         )
 
 
-def plan_chat(service: Service, request: ChatRequest) -> Plan:
-    """Raises what is wrong with the request."""
-    if request.modalities is not None and "audio" in request.modalities and not request.tts_output:
-        raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
-    service.check_count(request.n or 1, "n")
-    tools = Tools(request.tools or [])
-    shown = [] if request.tool_choice == "none" else request.tools
+def plan_chat(service: Service, task: ChatTask) -> Plan:
+    """Raises what is wrong with the task."""
+    service.check_count(task.choices, "n")
+    tools = Tools(task.tools)
+    shown = [] if task.tool_choice == "none" else task.tools
     prompt = service.chat_builder().build(
-        request.messages,
+        task.messages,
         tools=shown,
-        documents=request.documents,
-        add_generation_prompt=request.add_generation_prompt is not False,
-        continue_final_message=bool(request.continue_final_message),
-        tts_output=bool(request.tts_output),
-        template_kwargs=_template_kwargs(request),
+        documents=task.documents,
+        add_generation_prompt=task.add_generation_prompt,
+        continue_final_message=task.continue_final_message,
+        tts_output=task.speak,
+        template_kwargs=task.template_kwargs,
     )
     given = prompt.text if prompt.ids is None else prompt.ids
     asked = Generation(
         prompt=given,
-        sampling=sampling(service, request),
-        max_tokens=request.max_completion_tokens or request.max_tokens,
-        stop=stop_texts(request),
-        stop_tokens=(*service.end_tokens, *(request.stop_token_ids or ())),
-        constraint=_constraint(service, request, tools, given),
-        logprobs=_logprobs(request),
-        audio=audio_of(request.messages),
+        sampling=sampling(service, task.sampling, task.logit_bias),
+        max_tokens=task.max_tokens,
+        stop=task.stop,
+        stop_tokens=(*service.end_tokens, *task.stop_tokens),
+        constraint=_constraint(service, task, tools, given),
+        logprobs=task.logprobs,
+        audio=audio_of(task.messages),
     )
-    separate = request.separate_reasoning is not False and request.include_reasoning is not False
-    called = tools if request.tool_choice != "none" else Tools([])
-    return Plan(choices(asked, request.n or 1), service.format, called, separate)
+    called = tools if task.tool_choice != "none" else Tools([])
+    return Plan(choices(asked, task.choices), service.format, called, task.separate_reasoning, task.names)
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
-    """The same, once for each choice; with a seed, each has one of its own."""
+    """The same generation for each choice. With a seed, each gets one of its own."""
     seed = asked.sampling.seed
     if count == 1 or seed is None:
         return (asked,) * count
@@ -91,61 +124,30 @@ def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
     return tuple(replace(asked, sampling=replace(asked.sampling, seed=each)) for each in seeds)
 
 
-def sampling(service: Service, request: Generated) -> Sampling:
-    chosen: dict[str, Any] = dict(service.sampling)
-    chosen |= {name: value for name in _SAMPLING if (value := getattr(request, name)) is not None}
-    if chosen.get("temperature", 1.0) < _COLDEST:  # divided by, it would leave nothing of the numbers
+def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int, float]) -> Sampling:
+    """How tokens are chosen: as the request says, or else the server's settings."""
+    chosen: dict[str, Any] = {**service.sampling, **given}
+    if chosen.get("temperature", 1.0) < _COLDEST:
         chosen["temperature"] = 0.0
     if chosen.get("top_k", 0) < 0:  # vLLM's way to say all
         chosen["top_k"] = 0
-    return Sampling(**chosen, logit_bias=_biases(request))
+    return Sampling(**chosen, logit_bias=logit_bias)
 
 
-def stop_texts(request: Generated) -> tuple[str, ...]:
-    stop = [request.stop] if isinstance(request.stop, str) else request.stop or []
-    if "" in stop:
-        raise ApiError(400, "stop: an empty text is everywhere; leave it out", param="stop")
-    return tuple(stop)
-
-
-def _biases(request: Generated) -> dict[int, float]:
-    try:
-        return {int(token): bias for token, bias in (request.logit_bias or {}).items()}
-    except ValueError as error:
-        raise ApiError(400, f"logit_bias: its keys are token ids ({error})", param="logit_bias") from error
-
-
-def _logprobs(request: ChatRequest) -> int | None:
-    if request.top_logprobs is not None and not request.logprobs:
-        raise ApiError(400, "top_logprobs needs `logprobs: true`", param="top_logprobs")
-    return (request.top_logprobs or 0) if request.logprobs else None
-
-
-def _template_kwargs(request: ChatRequest) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if request.reasoning_effort is not None:
-        given["reasoning_effort"] = request.reasoning_effort
-        if request.reasoning_effort == "none":  # templates with a switch and no degrees
-            given["enable_thinking"] = False
-    return {**given, **(request.chat_template_kwargs or {})}
-
-
-def _constraint(
-    service: Service, request: ChatRequest, tools: Tools, prompt: str | tuple[int, ...]
-) -> Constraint | None:
-    """What the output is held to. None where nothing was asked for: then the model is free, and faster."""
-    choice = request.tool_choice or "auto"
+def _constraint(service: Service, task: ChatTask, tools: Tools, prompt: str | tuple[int, ...]) -> Constraint | None:
+    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster."""
+    choice = task.tool_choice or "auto"
     if tools and choice != "none" and service.format.tools is None:
         raise InvalidTools(
             f"tools: the model writes {service.format.name!r}, which has no tool calls; leave them out, or start the "
             "server with --tool-call-parser"
         )
-    answers_json = (request.response_format or {}).get("type", "text") != "text"
+    answers_json = (task.response_format or {}).get("type", "text") != "text"
     if not answers_json and choice in ("auto", "none"):
-        wanted = service.constrain_auto or request.parallel_tool_calls is False or any(map(tools.strict, tools))
+        wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None
-    if answers_json and request.continue_final_message and not _opens(service, prompt):
+    if answers_json and task.continue_final_message and not _opens(service, prompt):
         raise ApiError(
             400,
             "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
@@ -153,11 +155,11 @@ def _constraint(
         )
     made = constraint(
         service.format,
-        tools=request.tools or [],
-        tool_choice=request.tool_choice,
-        parallel_tool_calls=request.parallel_tool_calls,
+        tools=task.tools,
+        tool_choice=task.tool_choice,
+        parallel_tool_calls=task.parallel_tool_calls,
         reasoning=None,
-        response_format=request.response_format,
+        response_format=task.response_format,
         vocabulary=service.vocabulary,
         prompt=prompt,
     )
@@ -166,5 +168,5 @@ def _constraint(
 
 
 def _opens(service: Service, prompt: str | tuple[int, ...]) -> bool:
-    """Whether the prompt ends where a strand begins."""
+    """Whether the prompt ends where a section of the output begins."""
     return bool(read_end(compile_format(service.format, service.vocabulary), prompt).strands)

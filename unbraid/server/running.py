@@ -1,4 +1,8 @@
-"""The application run by uvicorn: one line when it is ready, and an end that lets streams finish."""
+"""Runs the application with uvicorn: prints one line when it is ready, and lets streams finish when it is to end.
+
+At SIGTERM the server takes no more connections and waits for what runs, for `--shutdown-seconds`. What still runs then
+is told so, has a moment to write it, and ends.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +15,31 @@ from types import FrameType
 
 import uvicorn
 
-from .. import __version__
+from ..version import __version__
 from .app import create_app
 from .http import expire_all
 from .loading.service import load
 from .service import Service
-from .settings import Options
+from .settings import Settings
 
 _log = logging.getLogger(__name__)
 _GRACE = 2.0
-"""How long streams have to say that they were cut off."""
+"""Seconds that streams have to say that they were cut off."""
 
 
-def run(options: Options) -> int:
+def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
-    logging.basicConfig(level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    if options.log_level == "info":  # what these say at that level is of use to nobody but who looks for a fault
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    if settings.log_level == "info":  # these two log every request
         for name in ("httpx", "uvicorn.error"):
             logging.getLogger(name).setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        return runner.run(_serve(options))
+        return runner.run(_serve(settings))
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself, and ours begins before:
-    the engine is made in it."""
+    """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself; ours is started before,
+    because the engine is made in it."""
     try:
         import uvloop
     except ImportError:
@@ -43,25 +47,24 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(options: Options) -> int:
-    service = await load(options)
+async def _serve(settings: Settings) -> int:
+    service = await load(settings)
     config = uvicorn.Config(
-        create_app(service, options.allow_origin),
-        host=options.host,
-        port=options.port,
+        create_app(service, settings.allow_origin),
+        host=settings.host,
+        port=settings.port,
         log_config=None,
-        access_log=options.log_level == "debug",
-        timeout_graceful_shutdown=round(options.shutdown_seconds + _GRACE),
+        access_log=settings.log_level == "debug",
+        timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
         backlog=4096,
     )
-    server = Server(config, service, options.shutdown_seconds)
+    server = GracefulServer(config, service, settings.shutdown_seconds)
     await server.serve()
     return 0 if server.started else 1
 
 
-class Server(uvicorn.Server):
-    """uvicorn, which stops listening at SIGTERM and waits for what runs. What still runs when the time is up is told so
-    and ends."""
+class GracefulServer(uvicorn.Server):
+    """uvicorn, with an end that tells clients about it."""
 
     def __init__(self, config: uvicorn.Config, service: Service, patience: float) -> None:
         super().__init__(config)
@@ -77,7 +80,7 @@ class Server(uvicorn.Server):
             print(f"unbraid {__version__}: {name} ({format}) is ready at http://{shown}:{port}/v1", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Not uvicorn's, which raises the signal again when all is done: an end in good order is no failure."""
+        """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""
         self.force_exit = self._service.draining and sig == signal.SIGINT
         self._service.draining = self.should_exit = True
 

@@ -1,4 +1,7 @@
-"""All that requests are answered with: one model, its engine, its format and its template."""
+"""The service: one model with its engine, its format and its chat template, and what goes with them.
+
+Every handler gets it. `loading.service` makes one of the settings; tests put one together by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Constraint, Unenforced
 from ..constraints.constraint import Dialect
+from ..core.compiler.compiler import compile_format
+from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
-from ..core.machine.compiler import compile_format
-from ..core.machine.detokenizer import Detokenizer
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine
-from ..speech.transcriber import Transcriber
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
 from .metrics import Metrics
 from .vocoder import Vocoder
+
+if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
+    from ..speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
 _PLANNERS = 4
@@ -44,14 +49,13 @@ class Service:
     bos: int | None = None
     """The token that begins a raw prompt."""
     longest: int | None = None
-    """How many characters no prompt can have that fits."""
+    """Prompts of more characters cannot fit the context."""
     names: tuple[str, ...] = ()
     """What clients call the model, the first of them in replies."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """What requests leave open."""
+    """Defaults for what requests do not set."""
     constrain_auto: bool = False
-    """Whether calls that the model may make or not are constrained even where no tool is strict: free where the
-    engine's grammar sleeps until a call begins."""
+    """Whether optional calls are constrained where no tool is strict, too. It costs nothing with a lazy grammar."""
     unknown_tools: Literal["text", "emit"] = "text"
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = "both"
     vocoder: Vocoder | None = None
@@ -67,16 +71,16 @@ class Service:
     most_choices: int = 128
     """How many outputs one request may ask for."""
     dialect: Dialect | None = None
-    """What constraints are written in, where the engine has to be told."""
+    """The dialect of constraints that the engine takes, if it takes any."""
     draining: bool = False
-    """Set, no more requests are taken: the server is about to end."""
+    """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))
     metrics: Metrics = field(init=False)
     _planners: ThreadPoolExecutor = field(init=False)
     _told: set[Unenforced] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        # Threads of its own: what takes long here must not keep others waiting for theirs.
+        # Threads of its own, so that long plans do not keep other work waiting.
         self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
         self.metrics = Metrics(lambda: self.engine.load)
         if self.vocabulary is not None:
@@ -93,7 +97,7 @@ class Service:
         return tuple(sorted(compile_format(self.format, self.vocabulary).ends))
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `work` returns, done in a thread."""
+        """Run `work` in a thread for plans."""
         return await asyncio.get_running_loop().run_in_executor(self._planners, partial(work, *args, **kwargs))
 
     def check_count(self, choices: int, param: str) -> None:
@@ -103,7 +107,7 @@ class Service:
             raise ApiError(400, message, param=param)
 
     def log_unenforced(self, constraint: Constraint) -> None:
-        """Say in the log what the engine cannot be held to."""
+        """Log what the engine does not enforce, once."""
         for unenforced in [] if self.dialect is None else constraint.unenforced(self.dialect):
             if unenforced not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add(unenforced)
@@ -135,11 +139,11 @@ class Service:
         return ("reasoning_content", "reasoning") if self.reasoning_field == "both" else (self.reasoning_field,)
 
     def raw_prompt(self, text: str) -> str | tuple[int, ...]:
-        """A prompt that the client has put together: control tokens in it are meant."""
+        """The ids of a prompt that the client has put together. Control tokens in it count as such."""
         if self.encoder is None:
             return text
         if self.longest is not None and len(text) > self.longest:
-            raise PromptTooLarge(f"a prompt of {len(text)} characters cannot fit the model's context")
+            raise PromptTooLarge(f"a prompt of {len(text)} characters cannot fit the model's context", field="prompt")
         ids = tuple(self.encoder.encode(self.encoder.controls.mark_all(sanitize_text(text))))
         return ids if self.bos is None or ids[:1] == (self.bos,) else (self.bos, *ids)
 

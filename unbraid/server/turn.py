@@ -1,16 +1,19 @@
-"""One choice while it is made: an engine's tokens in, events out."""
+"""A turn: one choice of a reply while it is generated, an engine's tokens in, events out.
+
+`Turn.updates` is the heart of the server: it feeds the parser with what the engine says, and counts and times it.
+`merged` runs several choices at once. Every dialect writes its reply out of the `Update`s.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..core.events import Diagnostic, Event, SpeechAudio, ToolCallEnd
-from ..engines import EngineFailed, Finish, Generation, TokenLogprob
+from ..engines import EngineError, EngineFailed, Finish, Generation, TokenLogprob
 from ..parsing import Parser
 from .service import Service
 from .vocoder import Voice
@@ -42,24 +45,12 @@ class Usage:
         self.completion += finish.completion_tokens
 
 
-def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
-    """The tokens of a request, as OpenAI's API tells them."""
-    found = list(usages)
-    prompt, completion = sum(each.prompt for each in found), sum(each.completion for each in found)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in found)},
-    }
-
-
 _MOST_WAITING = 64
-"""Updates of several choices that a slow client has not taken yet."""
+"""Backpressure: how many updates of several choices may wait for a slow client."""
 
 
 class Clock:
-    """Times the tokens of a request that came at `arrived`."""
+    """Measures a request that came at `arrived`: time to the first token, and between tokens."""
 
     def __init__(self, service: Service, arrived: float) -> None:
         self._metrics = service.metrics
@@ -89,23 +80,30 @@ class Turn:
     usage: Usage
     arrived: float
     voice: Voice | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the client's dialect calls the fields of `generation`, where otherwise."""
     _called: bool = field(default=False, init=False)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
-        """What comes, as it comes. Closing the generator aborts the engine's work."""
+        """What is new, as it comes. Closing the generator aborts the engine's work."""
         clock = Clock(self.service, self.arrived)
         parser = self.parser
-        async with aclosing(self.service.engine.generate(self.generation)) as outputs:
-            async for output in outputs:
-                if isinstance(output, Finish):
-                    yield await self._end(output, clock)
-                    return
-                clock.token()
-                events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
-                if events or output.logprobs:
-                    self._note(events)
-                    sound = b"" if self.voice is None else await self._sound(self.voice, events)
-                    yield Update(self.choice, events, output.logprobs, sound)
+        try:
+            async with aclosing(self.service.engine.generate(self.generation)) as outputs:
+                async for output in outputs:
+                    if isinstance(output, Finish):
+                        yield await self._end(output, clock)
+                        return
+                    clock.token()
+                    events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
+                    if events or output.logprobs:
+                        self._note(events)
+                        sound = b"" if self.voice is None else await self._sound(self.voice, events)
+                        yield Update(self.choice, events, output.logprobs, sound)
+        except EngineError as error:
+            if error.field is not None:
+                error.field = self.names.get(error.field, error.field)
+            raise
         raise EngineFailed("the engine ended without saying how")
 
     async def _end(self, finish: Finish, clock: Clock) -> Update:
@@ -124,7 +122,7 @@ class Turn:
         return update
 
     def _note(self, events: Sequence[Event]) -> None:
-        """Whether a call was made, and what was wrong."""
+        """Note whether a call was made, and count the diagnostics."""
         for event in events:
             kind = type(event)
             if kind is ToolCallEnd:

@@ -1,4 +1,4 @@
-"""Where audio codes become sound: the place for a plug-in, such as Step-Audio 2's `token2wav`.
+"""Vocoders: the interface for plug-ins that turn audio codes into sound, such as Step-Audio 2's `token2wav`.
 
     unbraid serve … --vocoder mymodule:make_vocoder
 
@@ -15,10 +15,10 @@ from ..errors import UnbraidError
 
 
 class Voice(Protocol):
-    """The sound of one reply, as it comes. Both methods are called in a thread, one after the other."""
+    """The sound of one reply, as it comes. Its methods are called in a thread, never two at once."""
 
     def feed(self, codes: Sequence[int]) -> bytes:
-        """The sound that is ready once these codes are there; it may be none."""
+        """The sound that these codes complete, which may be none."""
         ...
 
     def finish(self) -> bytes:

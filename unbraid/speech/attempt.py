@@ -1,4 +1,8 @@
-"""One chunk heard once, at one temperature: what the model writes, to text and segments, and whether it is believed."""
+"""One attempt at a chunk: decoded once, at one temperature, to text and segments.
+
+The model's tokens go through the parser of its format. `_SegmentReader` turns the parser's events into those of a
+transcript. `Attempt` then says whether the output passes the `Thresholds`.
+"""
 
 from __future__ import annotations
 
@@ -11,96 +15,98 @@ from ..constraints.dialects.token_sets import TokenSets
 from ..core.events import Content, Event, Language, Timestamp
 from ..engines.base import EngineFailed
 from ..parsing import Parser
-from .adapters import Adapter, TranscriptionOptions
+from .adapters import Adapter
 from .audio.chunking import Chunk
 from .audio.decode import RATE
 from .listening import ANYTHING, ListenEnd, Listener, Opening
-from .transcript import Delta, Detected, Segment, TranscriptEvent, compression_ratio
-from .words import Word, placed, words_of
+from .options import TranscriptionOptions
+from .transcript import Delta, Detected, Segment, TranscriptEvent, Word, compression_ratio
+from .words import fit_to_sound, join_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """When an output is not believed. The values are those of OpenAI's Whisper."""
+    """When an output is rejected. The values are those of OpenAI's Whisper."""
 
     no_speech: float = 0.6
-    """Nobody spoke if that is likelier than this, and the words are unlikely too."""
+    """A chunk is silence if that is likelier than this, and the average logprob is low, too."""
     avg_logprob: float = -1.0
     compression_ratio: float = 2.4
     temperatures: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-    """Tried one after the other until one is believed. What has been streamed cannot be taken back, and is not tried
-    again."""
+    """Tried in order, until an output passes. In a stream only the first is tried."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """The tokens of an attempt."""
+class TokenCounts:
+    """How many tokens an attempt read and wrote."""
 
     prompt: int = 0
     completion: int = 0
 
-    def plus(self, other: Spent) -> Spent:
-        return Spent(self.prompt + other.prompt, self.completion + other.completion)
+    def plus(self, other: TokenCounts) -> TokenCounts:
+        return TokenCounts(self.prompt + other.prompt, self.completion + other.completion)
 
 
 @dataclass
 class Attempt:
-    """One chunk heard once."""
+    """One chunk, decoded once."""
 
     listener: Listener
     adapter: Adapter
     chunk: Chunk
-    wish: TranscriptionOptions
+    options: TranscriptionOptions
     temperature: float
     prefix: TokenSets = ANYTHING
-    """What the output was made to begin with."""
-    heard: ListenEnd | None = None
+    """What the output must begin with."""
+    end: ListenEnd | None = None
     no_speech: float | None = None
-    """How likely it is that nobody spoke: known before the first text, where the model says it then."""
+    """The probability of silence. Some listeners give it with the first piece, others at the end or not at all."""
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     text: str = ""
-    astray: bool = False
-    """The output began with something else."""
+    prefix_missing: bool = False
+    """The output did not begin with its prefix."""
 
     def __post_init__(self) -> None:
-        known = self.listener.vocabulary
-        self.ends = frozenset(map(known.token_id, self.adapter.format.ends) if known is not None else ())
+        vocabulary = self.listener.vocabulary
+        ends = self.adapter.format.ends
+        self.ends = frozenset(map(vocabulary.token_id, ends) if vocabulary is not None else ())
         """The tokens that end an output."""
 
     async def events(self) -> AsyncGenerator[TranscriptEvent, None]:
-        request = self.adapter.hearing(self.chunk.samples, self.wish, self.temperature)
+        """Decode the chunk. The other attributes are complete when the events are."""
+        request = self.adapter.request(self.chunk.samples, self.options, self.temperature)
         self.prefix = request.prefix
         parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
-        segments = _Segments(self)
+        reader = _SegmentReader(self)
         async with aclosing(self.listener.listen(request)) as outputs:
             async for output in outputs:
                 if isinstance(output, ListenEnd):
-                    self.heard, self.no_speech = output, output.no_speech
+                    self.end, self.no_speech = output, output.no_speech
                     continue
                 if isinstance(output, Opening):
                     self.no_speech = output.no_speech
                 self.logprobs += [one.logprob for one in output.logprobs]
-                for said in segments.read(parser.feed(output.text)) if output.text else ():
-                    yield said
-                for token in output.ids:  # one by one: each segment has its own
-                    segments.take(token, in_prefix=self._note(token))
-                    for said in segments.read(parser.feed_tokens([token])):
-                        yield said
-        if self.heard is None:
-            raise EngineFailed("the model ended without saying how")
-        self.astray = not self.prefix.accepts(self.tokens)
-        for said in segments.read(parser.finish()):
-            yield said
-        for segment in segments.finish(self.heard):
+                for event in reader.read(parser.feed(output.text)) if output.text else ():
+                    yield event
+                for token in output.ids:  # one by one, to know the tokens of each segment
+                    reader.take(token, in_prefix=self._note(token))
+                    for event in reader.read(parser.feed_tokens([token])):
+                        yield event
+        if self.end is None:
+            raise EngineFailed("the model's output ended without a ListenEnd")
+        self.prefix_missing = not self.prefix.accepts(self.tokens)
+        for event in reader.read(parser.finish()):
+            yield event
+        for segment in reader.finish(self.end):
             yield segment
 
     def _note(self, token: int) -> bool:
-        """Whether a token, the next one, is of those that the output was made to begin with."""
+        """Take the next token. Returns whether it belongs to the prefix."""
         allowed = self.prefix.allowed(self.tokens)
         self.tokens.append(token)
-        self.astray = self.astray or (allowed is not None and token not in allowed)
-        return allowed is not None and not self.astray
+        self.prefix_missing = self.prefix_missing or (allowed is not None and token not in allowed)
+        return allowed is not None and not self.prefix_missing
 
     @property
     def seconds(self) -> float:
@@ -108,36 +114,36 @@ class Attempt:
 
     @property
     def probability(self) -> float | None:
-        """How likely the language was, among those that it could be. None where it was given."""
-        return None if self.wish.language is not None or not self.logprobs else math.exp(self.logprobs[0])
+        """The probability of the language among the candidates. None if it was given."""
+        return None if self.options.language is not None or not self.logprobs else math.exp(self.logprobs[0])
 
     @property
     def avg_logprob(self) -> float:
-        """Of the text and its end, as OpenAI reckons it: an end that did not come counts, too."""
-        logprobs = self.logprobs if self.astray else self.logprobs[len(self.prefix.sets) :]
+        """The average over the text and its end, as OpenAI computes it: a missing end counts as a token, too."""
+        logprobs = self.logprobs if self.prefix_missing else self.logprobs[len(self.prefix.sets) :]
         ended = bool(self.tokens) and self.tokens[-1] in self.ends
         return sum(logprobs) / max(1, len(logprobs) if ended else len(logprobs) + 1)
 
     @property
-    def spent(self) -> Spent:
-        return Spent() if self.heard is None else Spent(self.heard.prompt_tokens, self.heard.completion_tokens)
+    def counts(self) -> TokenCounts:
+        return TokenCounts() if self.end is None else TokenCounts(self.end.prompt_tokens, self.end.completion_tokens)
 
     def may_be_silence(self, limits: Thresholds) -> bool:
-        """Whether nobody may have spoken, as far as that is known now."""
+        """Whether the chunk may be silence, by what is known now."""
         return self.no_speech is not None and self.no_speech > limits.no_speech
 
     def is_silence(self, limits: Thresholds) -> bool:
         return self.may_be_silence(limits) and self.avg_logprob < limits.avg_logprob
 
     def fails(self, limits: Thresholds) -> bool:
-        assert self.heard is not None
-        repeats = compression_ratio(self.text.strip()) > limits.compression_ratio or self.heard.reason == "loop"
+        assert self.end is not None
+        repeats = compression_ratio(self.text.strip()) > limits.compression_ratio or self.end.reason == "loop"
         return repeats or self.avg_logprob < limits.avg_logprob
 
 
 @dataclass(frozen=True, slots=True)
-class _Spoken:
-    """Some text, and the tokens that spell it: from `first` to `last` of the output."""
+class _TextPiece:
+    """Some text, and the tokens that spell it: `first` to `last` of the output."""
 
     text: str
     first: int
@@ -145,35 +151,35 @@ class _Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Span:
     """What was said between two times of the chunk."""
 
     begin: float
     end: float
-    spoken: tuple[_Spoken, ...]
+    pieces: tuple[_TextPiece, ...]
     tokens: tuple[int, ...]
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.spoken)
+        return "".join(piece.text for piece in self.pieces)
 
 
-class _Segments:
-    """What the parser says of the tokens, to the text and the segments of the recording."""
+class _SegmentReader:
+    """From the parser's events to text and segments."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._said: str | None = None
-        """The language, by the model."""
+        self._written_language: str | None = None
+        """The language that the model wrote."""
         self._begin = 0.0
-        self._spoken: list[_Spoken] = []
+        self._pieces: list[_TextPiece] = []
         self._next = 0
-        """The first token that has not shown itself as text yet."""
+        """The first token that is not part of any text yet."""
         self._tokens: list[int] = []
-        self._done: list[_Stretch] = []
+        self._spans: list[_Span] = []
 
     def take(self, token: int, in_prefix: bool) -> None:
-        """The next token, before what the parser says of it."""
+        """The next token; call it before `read` with the events of that token."""
         if in_prefix:
             self._next = len(self._attempt.tokens)
         elif token not in self._attempt.ends:
@@ -184,47 +190,49 @@ class _Segments:
         last = len(attempt.tokens) - 1
         for event in events:
             if isinstance(event, Content):
-                if not attempt.text and self._language is not None:  # not before: where nothing is said, no language is
-                    yield Detected(self._language, None if self._said is None else attempt.probability)
-                self._spoken.append(_Spoken(event.text, min(self._next, last), last))
+                if not attempt.text and self._language is not None:  # not earlier: a chunk without text has no language
+                    yield Detected(self._language, None if self._written_language is None else attempt.probability)
+                self._pieces.append(_TextPiece(event.text, min(self._next, last), last))
                 attempt.text += event.text
                 yield Delta(event.text)
             elif isinstance(event, Language):
-                self._said = event.code
-                if attempt.text and self._language is not None:  # some servers say it last
+                self._written_language = event.code
+                if attempt.text and self._language is not None:  # some servers send it last
                     yield Detected(self._language, attempt.probability)
             elif isinstance(event, Timestamp):
                 self._time(max(self._begin, min(event.seconds, attempt.seconds)))
             self._next = last + 1
 
-    def finish(self, heard: ListenEnd) -> Iterator[Segment]:
+    def finish(self, end: ListenEnd) -> Iterator[Segment]:
         self._close(self._attempt.seconds)
         attempt, start = self._attempt, self._attempt.chunk.start
-        for stretch, words in zip(self._done, self._words(heard), strict=True):
+        for span, words in zip(self._spans, self._words(end), strict=True):
             yield Segment(
-                round(start + (words[0].start if words else stretch.begin), 2),
-                round(start + (words[-1].end if words else stretch.end), 2),
-                stretch.text,
+                round(start + (words[0].start if words else span.begin), 2),
+                round(start + (words[-1].end if words else span.end), 2),
+                span.text,
                 self._language,
-                stretch.tokens,
+                span.tokens,
                 attempt.temperature,
                 attempt.avg_logprob,
-                heard.no_speech,
+                end.no_speech,
                 tuple(
                     replace(word, start=round(start + word.start, 2), end=round(start + word.end, 2)) for word in words
                 ),
             )
 
-    def _words(self, heard: ListenEnd) -> Iterator[list[Word]]:
-        """Of each stretch, with times of the chunk. None where the model did not tell them."""
-        if not heard.times:
-            yield from ([] for _ in self._done)
+    def _words(self, end: ListenEnd) -> Iterator[list[Word]]:
+        """The words of each span, with times of the chunk. Empty lists if the model did not time its tokens."""
+        if not end.times:
+            yield from ([] for _ in self._spans)
             return
-        times, logprobs = heard.times, self._attempt.logprobs
+        times, logprobs = end.times, self._attempt.logprobs
         if len(times) != len(self._attempt.tokens) + 1:
-            raise EngineFailed(f"the model told {len(times)} times of {len(self._attempt.tokens)} tokens and their end")
-        by_stretch = [
-            words_of(
+            raise EngineFailed(
+                f"the model gave {len(times)} times for {len(self._attempt.tokens)} tokens and their end"
+            )
+        by_span = [
+            join_words(
                 [
                     Word(
                         piece.text,
@@ -232,36 +240,37 @@ class _Segments:
                         times[piece.last + 1],
                         sum(map(math.exp, logprobs[piece.first : piece.last + 1])) / (piece.last + 1 - piece.first),
                     )
-                    for piece in stretch.spoken
+                    for piece in span.pieces
                 ]
             )
-            for stretch in self._done
+            for span in self._spans
         ]
-        # All at once: a word may last until the next begins, of whichever stretch it is.
-        found = iter(placed([word for words in by_stretch for word in words], self._attempt.chunk.samples))
-        for words in by_stretch:
+        # All at once: a word may last until the next one begins, even if that is in another span.
+        found = iter(fit_to_sound([word for words in by_span for word in words], self._attempt.chunk.samples))
+        for words in by_span:
             yield [next(found) for _ in words]
 
     @property
     def _language(self) -> str | None:
         adapter = self._attempt.adapter
-        if self._attempt.astray:
+        if self._attempt.prefix_missing:
             return None
         if adapter.supports_language_detection:
-            return self._said
-        return self._said or adapter.language or self._attempt.wish.language
+            return self._written_language
+        return self._written_language or adapter.language or self._attempt.options.language
 
     def _time(self, seconds: float) -> None:
-        """The end of a segment, or the beginning of one. Its token belongs to it."""
+        """A timestamp: the end of a segment, or the start of one. Its token belongs to that segment."""
         token = self._tokens[-1:]
         if not self._close(seconds):
             self._tokens = token
         self._begin = seconds
 
     def _close(self, end: float) -> bool:
-        stretch = _Stretch(self._begin, end, tuple(self._spoken), tuple(self._tokens))
-        if not stretch.text.strip():
+        """End the current segment. Returns whether it has text; without text it stays open."""
+        span = _Span(self._begin, end, tuple(self._pieces), tuple(self._tokens))
+        if not span.text.strip():
             return False
-        self._done.append(stretch)
-        self._spoken, self._tokens = [], []
+        self._spans.append(span)
+        self._pieces, self._tokens = [], []
         return True

@@ -1,4 +1,4 @@
-"""The languages that Whisper was trained on: their codes, their names, and how users write them."""
+"""Language codes and names: those of Whisper, and how users write them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ LANGUAGES = {
     "yue": "cantonese",
     "zh": "chinese",
 }
-"""Names by codes. Which of them a model has, its vocabulary says."""
+"""Names by code. A model's vocabulary says which of them it knows."""
 
 ALIASES = {
     "burmese": "my",
@@ -124,18 +124,18 @@ ALIASES = {
     "sinhalese": "si",
     "valencian": "ca",
 }
-"""Other names that Whisper takes."""
+"""Other names that Whisper accepts."""
 
 _CODES = {"cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "jv": "jw", "mo": "ro", "nb": "no"}
-"""Codes of the standard that are not Whisper's."""
+"""Codes of ISO 639 where Whisper has others."""
 
 _KNOWN = {**{name: code for code, name in LANGUAGES.items()}, **ALIASES, **_CODES, **{code: code for code in LANGUAGES}}
 
 
 def language_code(text: str) -> str:
-    """Whisper's code of a language that is given by its name or its code, in any case: `German`, `DE`, `de-AT`.
+    """Whisper's code for a language, by its name or code in any case: `German`, `DE`, `de-AT`.
 
-    Raises `UnbraidError` for one that Whisper does not know.
+    Raises `UnbraidError` for a language that Whisper does not know.
     """
     wanted = " ".join(text.replace("_", "-").casefold().split())
     found = _KNOWN.get(wanted) or _KNOWN.get(wanted.partition("-")[0])

@@ -1,6 +1,9 @@
-"""The one small protocol of models that listen: a chunk of sound gives a stream of tokens and how it ended.
+"""The listener protocol: a chunk of sound goes in, a stream of tokens and a `ListenEnd` come out.
 
-It is `unbraid.engines.base` with sound in place of a prompt; what the output must begin with is said as sets of tokens.
+It is `unbraid.engines.base` with sound in place of a prompt. What the output must begin with is given as sets of
+tokens (`TokenSets`): that is how the language is detected in the same request that transcribes.
+
+Listeners: `whisper.listener` and `moonshine.listener` on ONNX Runtime in this process, and those in `engines`.
 """
 
 from __future__ import annotations
@@ -15,35 +18,35 @@ from ..engines.base import Piece
 from .audio.decode import Samples
 
 ANYTHING = TokenSets(())
-HeardReason = Literal["stop", "length", "loop"]
+EndReason = Literal["stop", "length", "loop"]
+"""`loop`: the model repeated itself, and was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenRequest:
-    """What a model is asked to listen to."""
+    """One chunk, and how to decode it."""
 
     samples: Samples = field(repr=False)
-    """Mono, 16 kHz; no longer than the model can take at once."""
+    """Mono, 16 kHz; at most as long as the model takes."""
     prompt: tuple[int, ...]
-    """What the decoder is given before it says anything."""
+    """The tokens that the decoder is given before the output."""
     prefix: TokenSets = ANYTHING
-    """What the output must begin with. Where a set has one token, nothing is chosen."""
+    """What the output must begin with. A set of one token is forced; among several, the likeliest is chosen."""
     timestamps: bool = False
-    """Whether times come in the output."""
+    """Whether the output contains timestamps."""
     temperature: float = 0.0
     seed: int | None = None
     max_tokens: int | None = None
-    """As many as the model has room for, if None."""
+    """None for as many as the model's context has room for."""
     words: bool = False
-    """Whether `ListenEnd.times` are wanted; only where the listener `tells_words`."""
+    """Whether `ListenEnd.times` is wanted; only where the listener supports it (`supports_word_times`)."""
     beams: int = 1
-    """How many outputs are followed at once, of which the likeliest is told; at most the listener's `most_beams`, and
-    only without a temperature."""
+    """The width of the beam search; at most the listener's `max_beams`, and only at temperature 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening(Piece):
-    """The first piece, where it is known from the first step on how likely it is that nobody spoke."""
+    """The first piece of a listener that knows the probability of silence from the first step on."""
 
     no_speech: float | None = None
 
@@ -52,48 +55,47 @@ class Opening(Piece):
 class ListenEnd:
     """The end of the output."""
 
-    reason: HeardReason
-    """`loop`: the model began to repeat itself, and was stopped."""
+    reason: EndReason
     prompt_tokens: int
     completion_tokens: int
     no_speech: float | None = None
-    """How likely it is that nobody spoke, where the model says it."""
+    """The probability that nobody speaks, where the model gives it."""
     choices: Mapping[int, float] = field(default_factory=dict)
-    """How likely each token of the first set was that had several, among them."""
+    """For the first set of the prefix with several tokens: the probability of each, among them."""
     times: tuple[float, ...] = ()
-    """Where `ListenRequest.words` asks for it: when each token of the output begins, in seconds of the chunk, and when
-    the last one ends."""
+    """With `ListenRequest.words`: when each token of the output begins, in seconds of the chunk, and when the last one
+    ends."""
 
 
 @runtime_checkable
 class TextVocabulary(Vocabulary, Protocol):
-    """A vocabulary that makes tokens of text, too: a listener that has one takes the prompts of users."""
+    """A vocabulary that can also encode text. A listener with one takes prompts from users."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of plain text: what is spelled like a special token in it becomes none. Nothing is added."""
+        """The tokens of plain text. Special tokens that are spelled in it are not recognised; none are added."""
         ...
 
 
 class Listener(Protocol):
-    """A model that can be asked to listen.
+    """A speech model that can be asked.
 
-    What not all of them can do, those that can say in attributes that the others need not have; ask `tells_words` and
-    `most_beams` below.
+    Optional abilities are attributes that a listener may leave out; read them with `supports_word_times` and
+    `max_beams` below.
     """
 
     @property
     def model(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         ...
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Its tokens. A `TextVocabulary` where users may give a prompt; None where its pieces are text."""
+        """The model's tokens. A `TextVocabulary` where users may give a prompt; None where the pieces are text."""
         ...
 
     @property
     def parallel(self) -> int:
-        """How many chunks are worth asking for at once."""
+        """How many chunks of a recording to ask for at once."""
         ...
 
     def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
@@ -102,15 +104,15 @@ class Listener(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Release everything."""
         ...
 
 
-def tells_words(listener: Listener) -> bool:
-    """Whether a listener can tell when each token was said: its attribute `tells_words`."""
-    return bool(getattr(listener, "tells_words", False))
+def supports_word_times(listener: Listener) -> bool:
+    """Whether a listener can time each token: its attribute `supports_word_times`."""
+    return bool(getattr(listener, "supports_word_times", False))
 
 
-def most_beams(listener: Listener) -> int:
-    """How many outputs a listener can follow at once: its attribute `most_beams`."""
-    return int(getattr(listener, "most_beams", 1))
+def max_beams(listener: Listener) -> int:
+    """The widest beam search of a listener: its attribute `max_beams`."""
+    return int(getattr(listener, "max_beams", 1))

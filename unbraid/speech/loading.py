@@ -1,112 +1,166 @@
-"""From settings to a model that listens: `unbraid serve` and `unbraid transcribe` have the same, under other flags."""
+"""From settings to a transcriber: which engine runs the speech model, and how it is loaded.
+
+`unbraid serve` and `unbraid transcribe` share these settings, under flags with different prefixes. Importing this
+module needs only the standard library: the packages of the extra `speech` are imported by `load_transcriber`, which
+says what to install where one is missing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import MissingTokens, UnbraidError
-from .listeners import ListenerKind, load_listener
+from .moonshine.files import KNOWN_MOONSHINE
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
     from .engines.endpoint import EndpointListener
     from .engines.sglang import SGLangWhisper
     from .listening import Listener
+    from .transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
 
-_REMOTE: tuple[ListenerKind, ...] = ("vllm", "sglang", "openai")
+ListenerEngine = Literal["embedded", "vllm-local", "vllm", "sglang", "openai"]
+"""`embedded` is ONNX Runtime in this process, `vllm-local` is vLLM in this process, the others are servers."""
+
+_REMOTE: tuple[ListenerEngine, ...] = ("vllm", "sglang", "openai")
+_PACKAGES = ("numpy", "av")
+_EMBEDDED_PACKAGES = ("onnxruntime", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenListener:
-    """The settings."""
+class ListenerSettings:
+    """Which model transcribes, and what runs it."""
 
     model: str | None = None
-    engine: ListenerKind = "embedded"
+    engine: ListenerEngine = "embedded"
     urls: tuple[str, ...] = ()
+    """The servers, where the engine is one: replicas of the same model."""
     api_key: str | None = None
     threads: int | None = None
-    flags: str = "--"
-    """What the names of the flags begin with, for messages."""
+    flag_prefix: str = "--"
+    """What the flags of the command begin with, for messages."""
 
     def check(self) -> None:
-        """Raise `UnbraidError` where they do not fit together."""
+        """Raise `UnbraidError` for settings that contradict each other."""
+        flag = self.flag_prefix
         if self.engine in _REMOTE and not self.urls:
-            raise UnbraidError(f"{self.flags}engine {self.engine} needs {self.flags}url: where the server is")
+            raise UnbraidError(f"{flag}engine {self.engine} needs {flag}url: where the server is")
         if self.engine not in _REMOTE and self.urls:
-            raise UnbraidError(
-                f"{self.flags}url is for servers: give {self.flags}engine {' or '.join(_REMOTE)} with it"
-            )
+            raise UnbraidError(f"{flag}url is for servers: give {flag}engine {' or '.join(_REMOTE)} with it")
         if self.engine == "vllm-local" and self.model is None:
             wanted = "a folder with a Whisper, or ORG/REPO on the hub"
-            raise UnbraidError(f"{self.flags}engine vllm-local needs {self.flags}model: {wanted}")
+            raise UnbraidError(f"{flag}engine vllm-local needs {flag}model: {wanted}")
 
 
-async def load_chosen(chosen: ChosenListener) -> Listener:
-    """The model, fetched and loaded where it runs here. A server need not be up yet; only of SGLang's it must be known
-    which tokens its model has."""
-    chosen.check()
-    if chosen.engine == "vllm-local":
+async def load_transcriber(settings: ListenerSettings) -> Transcriber:
+    """A transcriber with the model of the settings. Raises `UnbraidError`, also for packages that are missing."""
+    settings.check()
+    await asyncio.to_thread(_import_packages, settings.engine)
+    from .transcriber import Transcriber
+
+    return Transcriber(await load_listener(settings))
+
+
+async def load_listener(settings: ListenerSettings) -> Listener:
+    """The model alone; fetched and loaded, where it runs in this process.
+
+    A server need not be up yet. Only SGLang's must: its tokenizer has to be known.
+    """
+    settings.check()
+    if settings.engine == "vllm-local":
         from .engines.vllm import VLLMWhisper
 
-        return await asyncio.to_thread(VLLMWhisper, chosen.model or "")
-    if chosen.engine == "sglang":
-        return await _sglang(chosen)
-    if chosen.engine in _REMOTE:
-        return await _endpoint(chosen)
-    return await asyncio.to_thread(load_listener, chosen.model or DEFAULT_WHISPER, threads=chosen.threads)
+        return await asyncio.to_thread(VLLMWhisper, settings.model or "")
+    if settings.engine == "sglang":
+        return await _sglang(settings)
+    if settings.engine in _REMOTE:
+        return await _endpoint(settings)
+    return await asyncio.to_thread(load_embedded, settings.model or DEFAULT_WHISPER, threads=settings.threads)
 
 
-async def _endpoint(chosen: ChosenListener) -> EndpointListener:
+def load_embedded(model: str, *, threads: int | None = None) -> Listener:
+    """A model on ONNX Runtime in this process: a Moonshine where `model` names one, or else a Whisper."""
+    if model in KNOWN_MOONSHINE:
+        from .moonshine.listener import MoonshineEngine
+
+        return MoonshineEngine(model, threads=threads)
+    from .whisper.listener import WhisperEngine
+
+    return WhisperEngine(model, threads=threads)
+
+
+def _import_packages(engine: ListenerEngine) -> None:
+    """Import what transcription needs, all at once: a missing package is reported before anything is downloaded."""
+    missing: list[str] = []
+    for name in _PACKAGES + (_EMBEDDED_PACKAGES if engine == "embedded" else ()):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            missing.append(error.name or name)
+    if missing:
+        raise UnbraidError(
+            f"transcription needs {', '.join(missing)}, which cannot be imported: pip install 'unbraid[speech]'"
+        )
+    if engine in _REMOTE:
+        try:
+            importlib.import_module("httpx")
+        except ImportError as error:
+            raise UnbraidError(f"engines behind HTTP need httpx ({error}): pip install 'unbraid[http]'") from error
+
+
+async def _endpoint(settings: ListenerSettings) -> EndpointListener:
     from .engines.endpoint import EndpointListener
 
-    # OpenAI's name for it: a server of many models has others before it.
-    model = "whisper-1" if chosen.model is None and chosen.engine == "openai" else await _name(chosen)
-    return EndpointListener(chosen.urls, model=model, api_key=chosen.api_key)
+    # OpenAI lists many models, and the first is not the one that transcribes; whisper-1 is its name for that one.
+    model = "whisper-1" if settings.model is None and settings.engine == "openai" else await _served_name(settings)
+    return EndpointListener(settings.urls, model=model, api_key=settings.api_key)
 
 
-async def _name(chosen: ChosenListener) -> str | None:
-    """What the server calls its model, if it says so now."""
+async def _served_name(settings: ListenerSettings) -> str | None:
+    """The server's name for its model; None if the server does not answer now."""
     from ..engines.remote_models import ask
 
-    if chosen.model is not None:
-        return chosen.model
+    if settings.model is not None:
+        return settings.model
     try:
-        found = (await ask("vllm", chosen.urls[0], chosen.api_key, f"{chosen.flags}model")).get("id")
+        found = (await ask("vllm", settings.urls[0], settings.api_key, f"{settings.flag_prefix}model")).get("id")
     except UnbraidError as error:
         _log.warning("the engine that transcribes does not answer yet: %s", error)
         return None
     return found if isinstance(found, str) else None
 
 
-async def _sglang(chosen: ChosenListener) -> SGLangWhisper:
+async def _sglang(settings: ListenerSettings) -> SGLangWhisper:
     from ..engines.remote_models import remote_tokenizer
     from ..templates import load_tokenizer
     from .engines.sglang import SGLangWhisper
 
-    url = chosen.urls[0]
+    url = settings.urls[0]
     try:
-        files = await remote_tokenizer("sglang", url, chosen.api_key, f"{chosen.flags}model")
+        files = await remote_tokenizer("sglang", url, settings.api_key, f"{settings.flag_prefix}model")
     except UnbraidError as problem:
-        if chosen.model is None:
+        if settings.model is None:
             raise
         try:
-            files = await asyncio.to_thread(load_tokenizer, chosen.model)
+            files = await asyncio.to_thread(load_tokenizer, settings.model)
         except UnbraidError as error:
             raise UnbraidError(f"{problem}; and {error}") from error
     try:
         return SGLangWhisper(
-            chosen.urls,
+            settings.urls,
             files.tokenizer,
             generation_config=files.generation_config,
-            model=await _name(chosen),
-            api_key=chosen.api_key,
+            model=await _served_name(settings),
+            api_key=settings.api_key,
         )
     except MissingTokens as error:
         raise UnbraidError(
-            f"{url}: {error}; give {chosen.flags}engine openai, which asks the server's own endpoint, for other models"
+            f"{url}: {error}; for models other than Whisper, give {settings.flag_prefix}engine openai, which uses the "
+            "server's own transcription endpoint"
         ) from error

@@ -1,4 +1,4 @@
-"""A transcript in the shapes that OpenAI's API knows."""
+"""Response formats: a transcript as JSON, verbose JSON, text, SRT or WebVTT, as in OpenAI's API."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import html
 import math
 from typing import Any, Literal, get_args
 
-from .adapters import TranscriptionOptions
 from .languages import LANGUAGES
-from .transcript import Segment, Transcript
-from .words import Word
+from .options import TranscriptionOptions
+from .transcript import Segment, Transcript, Word
 
-Shape = Literal["json", "text", "verbose_json", "srt", "vtt"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-TIMED: tuple[Shape, ...] = ("verbose_json", "srt", "vtt")
-"""Those that say when it was said."""
+ResponseFormat = Literal["json", "text", "verbose_json", "srt", "vtt"]
+RESPONSE_FORMATS: tuple[ResponseFormat, ...] = get_args(ResponseFormat)
+TIMED_FORMATS: tuple[ResponseFormat, ...] = ("verbose_json", "srt", "vtt")
+"""The formats with times."""
 
 
-def shaped(transcript: Transcript, shape: Shape, wish: TranscriptionOptions) -> str | dict[str, Any]:
-    """The transcript in one of the shapes: text, or what is to be written as JSON."""
-    if shape == "text":
+def render_transcript(
+    transcript: Transcript, format: ResponseFormat, options: TranscriptionOptions
+) -> str | dict[str, Any]:
+    """The transcript in one of the formats: text, or an object to be written as JSON."""
+    if format == "text":
         return transcript.text + "\n"
-    if shape == "srt":
+    if format == "srt":
         return as_srt(transcript)
-    if shape == "vtt":
+    if format == "vtt":
         return as_vtt(transcript)
-    return as_json(transcript) if shape == "json" else as_verbose_json(transcript, wish)
+    return as_json(transcript) if format == "json" else as_verbose_json(transcript, options)
 
 
 def usage(transcript: Transcript) -> dict[str, Any]:
-    """What OpenAI's API counts: seconds, each begun one as a whole."""
+    """Usage as in OpenAI's API: seconds, rounded up."""
     return {"type": "duration", "seconds": math.ceil(transcript.duration)}
 
 
@@ -38,19 +39,19 @@ def as_json(transcript: Transcript) -> dict[str, Any]:
     return {"text": transcript.text, "language": transcript.language, **warnings, "usage": usage(transcript)}
 
 
-def as_verbose_json(transcript: Transcript, wish: TranscriptionOptions) -> dict[str, Any]:
-    """As OpenAI's API says it, where the language is a name; its code and its probability stand beside it. Segments are
-    there also where only words were asked for, which is more than OpenAI's API says then."""
+def as_verbose_json(transcript: Transcript, options: TranscriptionOptions) -> dict[str, Any]:
+    """As in OpenAI's API, where the language is a name; its code and its probability are additions. Segments are always
+    there, also where only words were asked for."""
     language = transcript.language
     words = [_word(word) for segment in transcript.segments for word in segment.words]
     return {
-        "task": wish.task,
+        "task": options.task,
         "language": None if language is None else LANGUAGES.get(language, language),
         "language_code": language,
         "language_probability": transcript.language_probability,
         "duration": round(transcript.duration, 2),
         "text": transcript.text,
-        **({"words": words} if wish.words else {}),
+        **({"words": words} if options.words else {}),
         "segments": [_segment(number, segment) for number, segment in enumerate(transcript.segments)],
         "warnings": list(transcript.warnings),
         "usage": usage(transcript),
@@ -78,7 +79,7 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
 
 
 def as_srt(transcript: Transcript) -> str:
-    # An arrow would be taken for the times of the next cue; there is no way to write one.
+    # SRT has no escapes, and an arrow would be read as the times of the next cue.
     cues = (
         f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n"
         for number, segment in enumerate(transcript.segments, 1)
@@ -92,7 +93,7 @@ def as_vtt(transcript: Transcript) -> str:
 
 
 def _line(segment: Segment) -> str:
-    """Text that cannot be taken for the end of the cue."""
+    """The text on one line: an empty line would end the cue."""
     return " ".join(segment.text.split())
 
 

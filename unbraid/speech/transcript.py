@@ -1,16 +1,25 @@
-"""What comes of a recording: segments with their times, and the text as it arrives."""
+"""Transcripts: the events of a transcription as it proceeds, and the result."""
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
 
-from .words import Word
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, with the space and the punctuation around it; or a piece of one."""
+
+    text: str
+    start: float
+    """Seconds."""
+    end: float
+    probability: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What was said between two times."""
+    """The text between two times."""
 
     start: float
     """Seconds from the beginning of the recording."""
@@ -20,44 +29,44 @@ class Segment:
     tokens: tuple[int, ...] = field(default=(), repr=False)
     temperature: float = 0.0
     avg_logprob: float = 0.0
-    """Of the chunk that it stands in."""
+    """The average of the whole chunk."""
     no_speech_prob: float | None = None
     words: tuple[Word, ...] = field(default=(), repr=False)
-    """Its words, where they were asked for; it then lasts from the first to the last of them."""
+    """Where words were asked for. The segment then lasts from the first to the last of them."""
 
     @property
     def compression_ratio(self) -> float:
-        """How much shorter the text can be written; above 2.4 it mostly repeats itself."""
+        """The size of the text relative to its compressed size; above 2.4 it is mostly repetition."""
         return compression_ratio(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """The language of the recording is known."""
+    """The language of the recording."""
 
     language: str | None
-    """None where the model did not say it."""
+    """None if the model did not say it."""
     probability: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The next of the text."""
+    """The next part of the text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is."""
+    """How far the transcription is."""
 
     seconds: float
-    """Of the recording, from its beginning on."""
+    """From the start of the recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All of it. The last thing that is said of a recording."""
+    """The whole result: the last event of a transcription."""
 
     text: str
     language: str | None

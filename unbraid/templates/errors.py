@@ -12,9 +12,13 @@ class PromptError(UnbraidError):
 class InvalidMessages(PromptError):
     """The messages are wrong; the error says which one (`messages[2]`) and why."""
 
+    field = "messages"
+
 
 class PromptTooLarge(PromptError):
     """The text is too long for the model's context. It is refused before it is tokenized."""
+
+    field = "messages"
 
 
 class TemplateError(PromptError):

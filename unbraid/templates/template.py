@@ -191,7 +191,9 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
     where = f"messages[{len(messages) - 1}]"
     if not messages or messages[-1].get("role") != "assistant":
-        raise InvalidMessages("continue_final_message needs a last message whose role is assistant")
+        raise InvalidMessages(
+            "continue_final_message needs a last message whose role is assistant", field="continue_final_message"
+        )
     last = messages[-1]
     content = last.get("content")
     if isinstance(content, str):

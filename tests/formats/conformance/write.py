@@ -21,34 +21,35 @@ DOCUMENT = ROOT / "docs" / "conformance.md"
 _HEAD = """\
 # Conformance
 
-NVIDIA's Dynamo project has recorded what three engines make of the same tool-call texts: its own parser, vLLM's and
-SGLang's. They often contradict each other, so the records are evidence, not truth. Our rule:
+NVIDIA's Dynamo project recorded what three engines make of the same tool-call texts: its own parser, vLLM's and
+SGLang's. The three often contradict each other, so the records are evidence and not truth. unbraid follows two rules:
 
-- Where all three agree, so do we, but for the cases [below](#where-all-three-agree-and-we-differ), where a law forbids
-  their answer.
-- What we say to each case is written down with the law that it follows (`tests/formats/conformance/answers.py`; the
-  laws are in [design.md](design.md)), and a test holds the parser to it, whole and one character at a time.
+- Where all three agree, unbraid agrees with them, except in the cases
+  [below](#where-all-three-agree-and-unbraid-differs), where a law forbids their answer.
+- The answer to every case is written down with the law that it follows (`tests/formats/conformance/answers.py`; the
+  laws are in [design.md](design.md)). A test checks the parser against it, with whole texts and one character at a
+  time.
 
-Two things to know when comparing. Most engines drop text that follows the first call; we keep it (law 3), and compare
-the text before it, or all of it. They answer without streaming; a call that never became complete is text in their
-answers, and so it is in ours when taken `settled()`. Below, such a call is marked *not complete*. `[…]` stands for text
-that is cut short here.
+Two things to know when you compare. Most engines drop text that follows the first call; unbraid keeps it (law 3), and
+the comparison uses the text before the call, or all of it. The engines answer without streaming, so a call that never
+became complete is text in their answers; in unbraid's it is text after `settled()`, and is marked *not complete* below.
+`[…]` stands for text that is left out here.
 
 Written by `python -m tests.formats.conformance.write`; do not edit.
 """
 _DIFFERENT_HEAD = """\
-## Where all three agree, and we differ
+## Where all three agree and unbraid differs
 
-In all of these the engines lose something that the model wrote, or take back a call that has begun. In {alike} of the
-{count} the calls are theirs, and only text is kept that they drop.
+In all of these, the engines lose something that the model wrote, or take back a call that has begun. In {alike} of the
+{count}, the calls are the same, and unbraid only keeps text that the engines drop.
 
-| case | the text | the engines | ours | why |
+| case | the text | the engines | unbraid | why |
 | --- | --- | --- | --- | --- |"""
 _NUMBERS_HEAD = """\
 ## The cases
 
-The numbers mean the same in every family. *With us*: the engines whose answer is ours; *not*: the others that have a
-parser for the family. An empty cell under *ours* stands for the answer above the table.
+The numbers mean the same in every family. *Agree* and *differ* list the engines that have a parser for the family, by
+whether their answer is unbraid's. An empty cell under *unbraid* stands for the answer above the table.
 """
 
 
@@ -88,11 +89,11 @@ def _summary(ours: _Ours) -> Iterable[str]:
     counts: dict[str, Callable[[Case, int], bool]] = {
         "cases": lambda case, same: True,
         "all three agree": lambda case, same: case.agreed is not None,
-        "with us": lambda case, same: case.agreed is not None and same == 3,
-        "the others": lambda case, same: case.agreed is None,
-        "all with us": lambda case, same: case.agreed is None and same == len(case.engines),
-        "some": lambda case, same: case.agreed is None and 0 < same < len(case.engines),
-        "none": lambda case, same: case.agreed is None and same == 0,
+        "unbraid too": lambda case, same: case.agreed is not None and same == 3,
+        "other cases": lambda case, same: case.agreed is None,
+        "all with unbraid": lambda case, same: case.agreed is None and same == len(case.engines),
+        "some with unbraid": lambda case, same: case.agreed is None and 0 < same < len(case.engines),
+        "none with unbraid": lambda case, same: case.agreed is None and same == 0,
     }
     yield _row("family", "format", "its engines", *counts)
     yield "| --- | --- | --- |" + " ---: |" * len(counts)
@@ -120,9 +121,9 @@ def _number(ours: _Ours, name: str, number: Number) -> Iterable[str]:
     usual = _usual(number, [ours.cases[key] for key in keys if key[0] not in number.but])
     yield f"### {name} {number.title}"
     yield ""
-    yield f"Ours: {usual or 'each family has its own'}; {number.answer.law}."
+    yield f"unbraid: {usual or 'each family has its own answer'}; {number.answer.law}."
     yield ""
-    yield _row("family", "with us", "not", "ours")
+    yield _row("family", "agree", "differ", "unbraid")
     yield "| --- | --- | --- | --- |"
     lines: dict[tuple[str, ...], list[str]] = {}
     for key in keys:

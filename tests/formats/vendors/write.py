@@ -21,18 +21,18 @@ DOCUMENT = ROOT / "docs" / "templates.md"
 _HEAD = """\
 # Vendors' templates
 
-A model's chat template writes an assistant's turn as the model itself would have written it. So it tells, better than
-any description, what the model writes: each template here is given turns, and what it wrote is parsed. Law 10 (in
-[design.md](design.md)): the turn comes back.
+A chat template writes an assistant's turn as the model itself would have written it. So it shows, better than any
+description, what the model writes. Each template below was given turns, and what it wrote was parsed. By law 10
+([design.md](design.md)) the turn comes back.
 
 - **yes**: the turn comes back, byte for byte. Arguments were given as objects or as text, whichever the template takes.
-- **less**: all comes back that the template wrote. What it does not write is in the last column.
-- **no**: it does not; the last column says why.
-- **–**: the template cannot be given such a turn, or writes nothing of it.
+- **less**: everything that the template wrote comes back. The last column says what it does not write.
+- **no**: the turn does not come back; the last column says why.
+- **–**: the template does not accept such a turn, or writes nothing for it.
 
 Templates are rendered as Hugging Face renders them (`unbraid.templates`). `tests/formats/vendors/test_templates.py`
-holds the parser to this table, whole and one character at a time. It also asks the constraints whether they accept what
-a template writes, and names those that do not.
+checks this table, with whole texts and one character at a time. It also checks that the constraints accept what the
+templates write, and names those that do not.
 
 Written by `python -m tests.formats.vendors.write`; do not edit.
 """
@@ -48,7 +48,7 @@ _COLUMNS = {
 
 
 def document() -> str:
-    rows = [_row("template", "format", *_COLUMNS, "what the template itself loses, and what else to know")]
+    rows = [_row("template", "format", *_COLUMNS, "what the template itself loses, and notes")]
     rows.append("| --- | --- |" + " --- |" * (len(_COLUMNS) + 1))
     rows += sorted([*map(_template, TEMPLATES.values()), *map(_without, WITHOUT_FORMAT)], key=str.lower)
     return "\n".join([_HEAD, *rows, ""])

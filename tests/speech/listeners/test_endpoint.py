@@ -12,9 +12,9 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
-from unbraid.speech.adapters import TranscriptionOptions
 from unbraid.speech.audio.wav import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Detected, Transcript, TranscriptEvent
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -55,7 +55,7 @@ async def endpoint(*servers: RunningServer | FakeServer, **options: Any) -> Asyn
 
 
 @pytest.mark.parametrize(
-    ("language", "name", "wish"),
+    ("language", "name", "options"),
     [
         ("en", "jfk", TranscriptionOptions()),
         ("fr", "demo-thanks", TranscriptionOptions(language="French")),
@@ -64,28 +64,30 @@ async def endpoint(*servers: RunningServer | FakeServer, **options: Any) -> Asyn
     ],
 )
 def test_the_endpoint_says_what_its_model_says(
-    behind: RunningServer, embedded: WhisperEngine, language: str, name: str, wish: TranscriptionOptions
+    behind: RunningServer, embedded: WhisperEngine, language: str, name: str, options: TranscriptionOptions
 ) -> None:
     async def both() -> tuple[Transcript, Transcript]:
         samples = recording(language, name).samples
         async with endpoint(behind) as listener:
-            return await transcript_of(listener, samples, wish), await Transcriber(embedded).transcribe([samples], wish)
+            there = await transcript_of(listener, samples, options)
+            return there, await Transcriber(embedded).transcribe([samples], options)
 
     there, here = run(both())
     assert there.text == here.text
     assert (there.language, here.language) == (language, language)
     assert there.duration == here.duration
-    if wish.timestamps:
+    if options.timestamps:
         assert times(there) == times(here)
     assert there.warnings == ()
 
 
 def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: WhisperEngine) -> None:
-    samples, wish = recording("es", "demo-thanks").samples, TranscriptionOptions(task="translate")
+    samples, options = recording("es", "demo-thanks").samples, TranscriptionOptions(task="translate")
 
     async def both() -> tuple[Transcript, Transcript]:
         async with endpoint(behind) as listener:
-            return await transcript_of(listener, samples, wish), await Transcriber(embedded).transcribe([samples], wish)
+            there = await transcript_of(listener, samples, options)
+            return there, await Transcriber(embedded).transcribe([samples], options)
 
     there, here = run(both())
     assert there.text == here.text
@@ -103,9 +105,9 @@ def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
 
 
 def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
-    async def ask(wish: TranscriptionOptions, **options: Any) -> None:
-        async with endpoint(behind, **options) as listener:
-            await Transcriber(listener).transcribe([recording("en", "tt-weasels").samples], wish)
+    async def ask(options: TranscriptionOptions, **server: Any) -> None:
+        async with endpoint(behind, **server) as listener:
+            await Transcriber(listener).transcribe([recording("en", "tt-weasels").samples], options)
 
     with pytest.raises(UnbraidError, match="takes one language or none"):
         run(ask(TranscriptionOptions(languages=("en", "de"))))
@@ -153,9 +155,9 @@ VERBOSE = {
 }
 
 
-async def asked_of(server: FakeEndpoint, wish: TranscriptionOptions = PLAIN, **options: Any) -> Transcript:
-    async with server, endpoint(server, **options) as listener:
-        return await Transcriber(listener).transcribe([speech()], wish)
+async def asked_of(server: FakeEndpoint, options: TranscriptionOptions = PLAIN, **more: Any) -> Transcript:
+    async with server, endpoint(server, **more) as listener:
+        return await Transcriber(listener).transcribe([speech()], options)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +225,8 @@ async def test_a_reply_without_segments_is_one() -> None:
 @in_loop
 async def test_what_is_asked() -> None:
     server = FakeEndpoint({"text": "Weasels."}, whole=True)
-    wish = TranscriptionOptions(language="English", prompt=" Weasels ", temperature=0.3, seed=7)
-    found = await asked_of(server, wish, model="whisper-large", api_key="secret")
+    options = TranscriptionOptions(language="English", prompt=" Weasels ", temperature=0.3, seed=7)
+    found = await asked_of(server, options, model="whisper-large", api_key="secret")
     assert found.language == "en", "what was given, where the reply does not say it"
     [asked] = server.generated
     file = asked.pop("file")

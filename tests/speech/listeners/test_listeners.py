@@ -18,9 +18,9 @@ from openai import OpenAI
 from unbraid import UnbraidError
 from unbraid.cli import main
 from unbraid.server.loading.service import load
-from unbraid.server.settings import Options, add_options, read_options
-from unbraid.speech.adapters import TranscriptionOptions
-from unbraid.speech.loading import ChosenListener, load_chosen
+from unbraid.server.settings import Settings, add_flags, read_settings
+from unbraid.speech.loading import ListenerSettings, load_listener
+from unbraid.speech.options import TranscriptionOptions
 
 from ...support.places import ROOT
 from ...support.real_speech import recording
@@ -53,7 +53,7 @@ def behind() -> Iterator[RunningServer]:
 )
 def test_settings_that_do_not_fit(chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(UnbraidError, match=message):
-        run(load_chosen(ChosenListener(**chosen)))
+        run(load_listener(ListenerSettings(**chosen)))
 
 
 def test_sglang_with_another_model(tmp_path: Path) -> None:
@@ -64,15 +64,15 @@ def test_sglang_with_another_model(tmp_path: Path) -> None:
 
     async def choose() -> None:
         async with FakeSGLangWhisper(folder=str(tmp_path)) as server:
-            await load_chosen(ChosenListener(engine="sglang", urls=(server.url,), flags="--transcription-"))
+            await load_listener(ListenerSettings(engine="sglang", urls=(server.url,), flag_prefix="--transcription-"))
 
     with pytest.raises(UnbraidError, match=r"not the vocabulary of a Whisper.*--transcription-engine openai"):
         run(choose())
 
 
-def options(**more: Any) -> Options:
+def options(**more: Any) -> Settings:
     """A server whose chat is a recording."""
-    return Options(replay=str(ROOT / "examples" / "step-audio-2.jsonl"), format="hermes", **more)
+    return Settings(replay=str(ROOT / "examples" / "step-audio-2.jsonl"), format="hermes", **more)
 
 
 def test_sglang_says_which_tokens_its_model_has() -> None:
@@ -143,15 +143,15 @@ def test_settings_in_the_environment_and_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "unbraid.toml"
     file.write_text('transcription-engine = "vllm"\ntranscription_url = ["http://a", "http://b"]\n')
     command = argparse.ArgumentParser()
-    add_options(command)
-    found = read_options(command.parse_args(["--config", str(file)]), {"UNBRAID_TRANSCRIPTION_API_KEY": "secret"})
+    add_flags(command)
+    found = read_settings(command.parse_args(["--config", str(file)]), {"UNBRAID_TRANSCRIPTION_API_KEY": "secret"})
     assert (found.transcription_engine, found.transcription_url) == ("vllm", ("http://a", "http://b"))
     assert found.transcription_api_key == "secret"
     environment = {"UNBRAID_TRANSCRIPTION_ENGINE": "sglang", "UNBRAID_TRANSCRIPTION_URL": "http://c, http://d"}
-    found = read_options(command.parse_args(["--config", str(file)]), environment)
+    found = read_settings(command.parse_args(["--config", str(file)]), environment)
     assert (found.transcription_engine, found.transcription_url) == ("sglang", ("http://c", "http://d"))
     with pytest.raises(UnbraidError, match="UNBRAID_TRANSCRIPTION_ENGINE must be one of embedded, vllm-local, vllm"):
-        read_options(command.parse_args([]), {"UNBRAID_TRANSCRIPTION_ENGINE": "whisper"})
+        read_settings(command.parse_args([]), {"UNBRAID_TRANSCRIPTION_ENGINE": "whisper"})
 
 
 def test_the_command(behind: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:

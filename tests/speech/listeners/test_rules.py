@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 
 from unbraid.constraints.dialects.token_sets import TokenSets
-from unbraid.speech.adapters import Task, TranscriptionOptions
-from unbraid.speech.decoding.decoding import Logits, Writing
+from unbraid.speech.decoding.base import Logits
+from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.engines.sglang import _constraint
-from unbraid.speech.engines.vllm import ASKED, TOLD
+from unbraid.speech.engines.vllm import EXTRA_ARGS_KEY, REPORTED_OFFSET
+from unbraid.speech.options import Task, TranscriptionOptions
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules
 
 from ...engines.vllm_process import skip_without_vllm
 from ...support.real_speech import recording
-from ..fake_listening import heard
+from ..fake_listening import real_tokens
 from ..whisper.whisper_models import files, tokenizer, tokens
 from .vllm_whisper_model import whisper_checkpoint
 
@@ -36,8 +37,8 @@ def rules() -> WhisperRules:
     return WhisperRules.of(tokens()._vocabulary, {}, files("whisper-tiny").generation_config)
 
 
-def prefix(wish: TranscriptionOptions) -> TokenSets:
-    return WhisperAdapter(tokens()._vocabulary).hearing(np.zeros(0, np.float32), wish, 0.0).prefix
+def prefix(options: TranscriptionOptions) -> TokenSets:
+    return WhisperAdapter(tokens()._vocabulary).request(np.zeros(0, np.float32), options, 0.0).prefix
 
 
 def some_logits(seed: int, times: float = 0.0) -> Logits:
@@ -75,7 +76,7 @@ def applied(processor: Any, rows: Sequence[Row | None], logits: Sequence[Logits]
     for at, row in enumerate(rows):
         asked = None
         if row is not None:
-            asked = {ASKED: {"prefix": [sorted(some) for some in row[0].sets], "timestamps": row[1]}}
+            asked = {EXTRA_ARGS_KEY: {"prefix": [sorted(some) for some in row[0].sets], "timestamps": row[1]}}
         added.append((at, SamplingParams(extra_args=asked), [], [] if row is None else row[2]))
     processor.update_state(BatchUpdate(len(rows), (), added, ()))
     batch = torch.from_numpy(np.stack(logits))
@@ -84,11 +85,11 @@ def applied(processor: Any, rows: Sequence[Row | None], logits: Sequence[Logits]
     return [np.array(row) for row in found]
 
 
-def chosen(row: Row, logits: Logits) -> Writing:
+def chosen(row: Row, logits: Logits) -> SamplingDecoding:
     """The same by our own means: greedily, and where the output has got to."""
     begins, timestamps, output = row
     count = len(begins.sets)
-    written = Writing(rules(), begins, timestamps, 0.0, 448, np.random.default_rng(0))
+    written = SamplingDecoding(rules(), begins, timestamps, 0.0, 448, np.random.default_rng(0))
     written.begun, written.written = list(output[:count]), list(output[count:])
     written.no_speech = 0.0 if output else None
     written.next(logits)
@@ -96,13 +97,13 @@ def chosen(row: Row, logits: Logits) -> Writing:
 
 
 def outputs(seed: int) -> Row:
-    """An output that has got to somewhere, by chance."""
-    chance = np.random.default_rng(seed)
-    timestamps = bool(chance.integers(2))
-    begins = prefix(TranscriptionOptions(timestamps=timestamps, language=("de" if chance.integers(2) else None)))
+    """An output that has got to somewhere, by rng."""
+    rng = np.random.default_rng(seed)
+    timestamps = bool(rng.integers(2))
+    begins = prefix(TranscriptionOptions(timestamps=timestamps, language=("de" if rng.integers(2) else None)))
     output: list[int] = []
-    for step in range(int(chance.integers(14))):
-        logits = some_logits(1000 * seed + step, times=float(chance.choice([-9.0, 0.0, 9.0])))
+    for step in range(int(rng.integers(14))):
+        logits = some_logits(1000 * seed + step, times=float(rng.choice([-9.0, 0.0, 9.0])))
         after = chosen((begins, timestamps, output), logits)
         output = [*after.begun, *after.written]
         if output[-1] == rules().end:
@@ -137,10 +138,10 @@ def test_vllm_is_held_to_the_same_rules(processor: Any, seed: int) -> None:
             likely[among] = raw[among] - raw[among].max()
             likely[among] -= np.log(np.exp(likely[among]).sum())
             lower = [one for one in among if one != token]
-            likely[lower] -= TOLD
+            likely[lower] -= REPORTED_OFFSET
         if not output:
             shifted = raw - raw.max()
-            likely[rules().silence] = (shifted - np.log(np.exp(shifted).sum()))[rules().silence] - TOLD
+            likely[rules().silence] = (shifted - np.log(np.exp(shifted).sum()))[rules().silence] - REPORTED_OFFSET
         assert np.array_equal(np.isneginf(found), np.isneginf(likely))
         assert np.allclose(found, likely, atol=2e-3)
 
@@ -151,7 +152,7 @@ def test_only_what_is_likelier_than_all_that_is_told_is_chosen(processor: Any) -
     logits[rules().silence] = 60.0
     [found] = applied(processor, [(prefix(TranscriptionOptions()), False, [])], [logits])
     assert int(found.argmax()) in tokens().languages.values()
-    assert found[rules().silence] == pytest.approx(-TOLD, abs=1e-2)
+    assert found[rules().silence] == pytest.approx(-REPORTED_OFFSET, abs=1e-2)
 
 
 # SGLang
@@ -166,12 +167,12 @@ def compiler() -> Any:
     return xgrammar.GrammarCompiler(known)
 
 
-def masks(wish: TranscriptionOptions, output: Sequence[int]) -> list[set[int]]:
+def masks(options: TranscriptionOptions, output: Sequence[int]) -> list[set[int]]:
     """Which tokens xgrammar lets come, before each of these and after them."""
     xgrammar = pytest.importorskip("xgrammar", reason="xgrammar is not installed here: make test-engines")
     import torch
 
-    grammar = _constraint(prefix(wish), tokens() if wish.timestamps else None).to_ebnf()
+    grammar = _constraint(prefix(options), tokens() if options.timestamps else None).to_ebnf()
     matcher = xgrammar.GrammarMatcher(compiler().compile_grammar(grammar))
     found = []
     for token in [*output, None]:
@@ -224,15 +225,15 @@ def test_the_grammar_of_times() -> None:
 def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
     """xgrammar, which keeps what it has compiled, does not take one for the other."""
     known = tokens()
-    wishes = [
+    every = [
         TranscriptionOptions(language=language, task=task, timestamps=timestamps)
         for language in ("en", "de")
         for task in get_args(Task)
     ]
-    for wish in wishes:
-        language, task = masks(wish, [known.languages[wish.language or ""]])
-        assert language == {known.languages[wish.language or ""]}
-        assert task == {known.transcribe if wish.task == "transcribe" else known.translate}
+    for options in every:
+        language, task = masks(options, [known.languages[options.language or ""]])
+        assert language == {known.languages[options.language or ""]}
+        assert task == {known.transcribe if options.task == "transcribe" else known.translate}
 
 
 @pytest.mark.parametrize("timestamps", [False, True])
@@ -240,9 +241,9 @@ def test_grammars_that_differ_in_their_tokens_alone(timestamps: bool) -> None:
 def test_the_grammar_lets_a_whisper_say_what_it_says(language: str, name: str, timestamps: bool) -> None:
     """The embedded one, which is held to its own rules."""
     compiler()
-    wish = TranscriptionOptions(timestamps=timestamps)
-    asked = WhisperAdapter(tokens()._vocabulary).hearing(recording(language, name).samples, wish, 0.0)
-    output = [one.token for one in heard(asked)]
+    options = TranscriptionOptions(timestamps=timestamps)
+    asked = WhisperAdapter(tokens()._vocabulary).request(recording(language, name).samples, options, 0.0)
+    output = [one.token for one in real_tokens(asked)]
     assert output[0] == tokens().languages[language]
-    for token, allowed in zip(output, masks(wish, output[:-1]), strict=True):
+    for token, allowed in zip(output, masks(options, output[:-1]), strict=True):
         assert token in allowed

@@ -11,8 +11,9 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
 from unbraid.engines.base import TokenLogprob
-from unbraid.speech.adapters import TranscriptionOptions, adapter_for
 from unbraid.speech.engines.sglang import SGLangWhisper
+from unbraid.speech.families import adapter_for
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -46,7 +47,7 @@ async def sglang(server: FakeSGLangWhisper, **options: Any) -> AsyncGenerator[SG
 
 
 @pytest.mark.parametrize(
-    ("language", "name", "wish", "incremental"),
+    ("language", "name", "options", "incremental"),
     [
         ("en", "jfk", TranscriptionOptions(), True),
         ("en", "tt-weasels", TranscriptionOptions(), False),
@@ -56,7 +57,7 @@ async def sglang(server: FakeSGLangWhisper, **options: Any) -> AsyncGenerator[SG
     ],
 )
 def test_sglang_says_what_its_model_says(
-    embedded: WhisperEngine, language: str, name: str, wish: TranscriptionOptions, incremental: bool
+    embedded: WhisperEngine, language: str, name: str, options: TranscriptionOptions, incremental: bool
 ) -> None:
     """With a real Whisper behind what stands in for SGLang: one request a chunk, in which the language is chosen."""
     samples = recording(language, name).samples
@@ -65,22 +66,22 @@ def test_sglang_says_what_its_model_says(
     async def both() -> tuple[Transcript, Transcript]:
         async with sglang(server) as listener:
             return (
-                await Transcriber(listener).transcribe([samples], wish),
-                await Transcriber(embedded).transcribe([samples], wish),
+                await Transcriber(listener).transcribe([samples], options),
+                await Transcriber(embedded).transcribe([samples], options),
             )
 
     there, here = run(both())
     assert (there.text, there.language) == (here.text, language)
     assert times(there) == times(here)
-    if wish.language is None:
+    if options.language is None:
         assert there.language_probability == pytest.approx(here.language_probability)
-    assert len(server.generated) == len(server.hearings) == 1
-    [asked] = server.hearings
+    assert len(server.generated) == len(server.listen_requests) == 1
+    [asked] = server.listen_requests
     known = tokens()
-    candidates = [wish.language] if wish.language else wish.languages or known.languages
+    candidates = [options.language] if options.language else options.languages or known.languages
     assert asked.prefix.sets[0] == {known.languages[code] for code in candidates}
-    assert asked.prefix.sets[1] == {known.translate if wish.task == "translate" else known.transcribe}
-    assert len(asked.prefix.sets) == (2 if wish.timestamps else 3)
+    assert asked.prefix.sets[1] == {known.translate if options.task == "translate" else known.transcribe}
+    assert len(asked.prefix.sets) == (2 if options.timestamps else 3)
 
 
 def test_what_sglang_is_told_not_to_write() -> None:
@@ -117,7 +118,7 @@ def test_a_loop_is_stopped() -> None:
         async with sglang(server) as listener:
             adapter = adapter_for(listener.vocabulary)
             outputs = [
-                output async for output in listener.listen(adapter.hearing(speech(), TranscriptionOptions(), 0.0))
+                output async for output in listener.listen(adapter.request(speech(), TranscriptionOptions(), 0.0))
             ]
             await listener.close()
             return outputs

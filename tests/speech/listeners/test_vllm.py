@@ -24,11 +24,11 @@ from openai import OpenAI
 from unbraid.engines import EngineDown, Unsupported
 from unbraid.engines.base import Piece, PromptTooLong
 from unbraid.server.loading.service import load
-from unbraid.server.settings import Options
-from unbraid.speech.adapters import TranscriptionOptions
+from unbraid.server.settings import Settings
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.engines.vllm import VLLMWhisper
 from unbraid.speech.listening import ListenEnd, ListenRequest
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Transcript
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -74,7 +74,7 @@ def agreement(one: str, other: str) -> float:
 def embedded() -> dict[Path, Transcript]:
     """What the embedded Whisper makes of each recording."""
 
-    async def heard() -> list[Transcript]:
+    async def end() -> list[Transcript]:
         engine = WhisperEngine(files(TINY), parallel=2, threads=1)
         transcriber = Transcriber(engine)
         found = [await transcriber.transcribe([one.samples], TranscriptionOptions()) for one in recordings()]
@@ -82,7 +82,7 @@ def embedded() -> dict[Path, Transcript]:
         return found
 
     skip_without_vllm()
-    return {one.path: found for one, found in zip(recordings(), asyncio.run(heard()), strict=True)}
+    return {one.path: found for one, found in zip(recordings(), asyncio.run(end()), strict=True)}
 
 
 # Inside the process
@@ -102,13 +102,13 @@ class Local:
 
         return self.runner.run(bounded())
 
-    def transcribe(self, one: Recording, wish: TranscriptionOptions) -> Transcript:
-        return self.run(Transcriber(self.engine).transcribe([one.samples], wish))
+    def transcribe(self, one: Recording, options: TranscriptionOptions) -> Transcript:
+        return self.run(Transcriber(self.engine).transcribe([one.samples], options))
 
     def hear(
-        self, one: Recording, wish: TranscriptionOptions, temperature: float = 0.0, **more: Any
+        self, one: Recording, options: TranscriptionOptions, temperature: float = 0.0, **more: Any
     ) -> tuple[list[Piece], ListenEnd]:
-        asked = Transcriber(self.engine).adapter.hearing(one.samples, wish, temperature)
+        asked = Transcriber(self.engine).adapter.request(one.samples, options, temperature)
         fields = {name: getattr(asked, name) for name in ListenRequest.__dataclass_fields__}
 
         async def outputs() -> list[Piece | ListenEnd]:
@@ -182,21 +182,21 @@ def test_streamed_is_whole(local: Local) -> None:
 
 
 def test_what_a_request_tells(local: Local) -> None:
-    pieces, heard = local.hear(recording("en", "jfk"), TranscriptionOptions())
+    pieces, end = local.hear(recording("en", "jfk"), TranscriptionOptions())
     known = local.engine._rules.tokens
     assert ids(pieces)[:3] == [known.languages["en"], known.transcribe, known.no_timestamps]
     assert ids(pieces)[-1] == known.eot
     logprobs = [one.logprob for piece in pieces for one in piece.logprobs]
-    assert len(logprobs) == len(ids(pieces)) == heard.completion_tokens
+    assert len(logprobs) == len(ids(pieces)) == end.completion_tokens
     assert logprobs[1:3] == [0.0, 0.0], "where there is no choice, all is certain"
     assert all(-20.0 < logprob <= 0.0 for logprob in logprobs)
-    assert (heard.reason, heard.prompt_tokens) == ("stop", 1)
-    assert heard.choices.keys() == set(known.languages.values())
-    assert sum(heard.choices.values()) == pytest.approx(1.0, abs=1e-4)
-    assert max(heard.choices, key=lambda token: heard.choices[token]) == known.languages["en"]
-    assert heard.choices[known.languages["en"]] == pytest.approx(math.exp(logprobs[0]), abs=1e-4)
-    assert heard.no_speech is not None
-    assert 0.0 < heard.no_speech < 0.6
+    assert (end.reason, end.prompt_tokens) == ("stop", 1)
+    assert end.choices.keys() == set(known.languages.values())
+    assert sum(end.choices.values()) == pytest.approx(1.0, abs=1e-4)
+    assert max(end.choices, key=lambda token: end.choices[token]) == known.languages["en"]
+    assert end.choices[known.languages["en"]] == pytest.approx(math.exp(logprobs[0]), abs=1e-4)
+    assert end.no_speech is not None
+    assert 0.0 < end.no_speech < 0.6
 
 
 def test_nobody_speaks_in_noise(local: Local) -> None:
@@ -209,9 +209,9 @@ def test_nobody_speaks_in_noise(local: Local) -> None:
 
 
 def test_the_language_is_one_of_those_that_it_may_be(local: Local) -> None:
-    _, heard = local.hear(recording("en", "jfk"), TranscriptionOptions(languages=("de", "fr")))
+    _, end = local.hear(recording("en", "jfk"), TranscriptionOptions(languages=("de", "fr")))
     known = local.engine._rules.tokens
-    assert heard.choices.keys() == {known.languages["de"], known.languages["fr"]}
+    assert end.choices.keys() == {known.languages["de"], known.languages["fr"]}
     assert local.transcribe(recording("en", "jfk"), TranscriptionOptions(languages=("de", "fr"))).language in (
         "de",
         "fr",
@@ -220,12 +220,12 @@ def test_the_language_is_one_of_those_that_it_may_be(local: Local) -> None:
 
 def test_a_language_that_is_given_and_a_prompt(local: Local) -> None:
     known = local.engine._rules.tokens
-    pieces, heard = local.hear(
+    pieces, end = local.hear(
         recording("es", "demo-thanks"), TranscriptionOptions(language="Spanish", prompt="Asterisk, PBX")
     )
     assert ids(pieces)[0] == known.languages["es"]
-    assert heard.choices == {}
-    assert heard.prompt_tokens > 3, "the prompt is part of what the decoder is given"
+    assert end.choices == {}
+    assert end.prompt_tokens > 3, "the prompt is part of what the decoder is given"
     one, plain = recording("es", "demo-thanks"), TranscriptionOptions(language="es", temperature=0.0)
     assert "Asterisk" not in local.transcribe(one, plain).text, "it is spelled as it sounds"
     assert "Asterisk" in local.transcribe(one, replace(plain, prompt="Asterisk, PBX")).text
@@ -260,8 +260,8 @@ def test_chance_and_seeds(local: Local) -> None:
 
 
 def test_length(local: Local) -> None:
-    pieces, heard = local.hear(recording("en", "jfk"), TranscriptionOptions(), max_tokens=7)
-    assert (heard.reason, heard.completion_tokens, len(ids(pieces))) == ("length", 7, 7)
+    pieces, end = local.hear(recording("en", "jfk"), TranscriptionOptions(), max_tokens=7)
+    assert (end.reason, end.completion_tokens, len(ids(pieces))) == ("length", 7, 7)
     with pytest.raises(PromptTooLong, match="448"):
         local.hear(recording("en", "jfk"), TranscriptionOptions(), prompt=(1,) * 448)
 
@@ -269,8 +269,8 @@ def test_length(local: Local) -> None:
 def test_several_at_once(local: Local) -> None:
     async def all_of_them() -> list[Transcript]:
         transcriber = Transcriber(local.engine)
-        wishes = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
-        work = [transcriber.transcribe([one.samples], wish) for one in recordings() for wish in wishes]
+        options = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
+        work = [transcriber.transcribe([one.samples], options) for one in recordings() for options in options]
         return await asyncio.gather(*work)
 
     together = local.run(all_of_them())
@@ -281,7 +281,7 @@ def test_several_at_once(local: Local) -> None:
 
 def test_leaving_aborts(local: Local) -> None:
     async def leave() -> None:
-        asked = Transcriber(local.engine).adapter.hearing(recording("en", "jfk").samples, TranscriptionOptions(), 0.0)
+        asked = Transcriber(local.engine).adapter.request(recording("en", "jfk").samples, TranscriptionOptions(), 0.0)
         outputs = local.engine.listen(asked)
         await anext(outputs)
         assert local.engine.load.running == 1
@@ -331,12 +331,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VLLMProcess]:
         yield found
 
 
-def ask(server: VLLMProcess, one: Recording, wish: TranscriptionOptions) -> Transcript:
+def ask(server: VLLMProcess, one: Recording, options: TranscriptionOptions) -> Transcript:
     async def asked() -> Transcript:
         listener = EndpointListener(server.url, routing=QUIET)
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await transcript_of(listener, one.samples, wish)
+                found = await transcript_of(listener, one.samples, options)
             assert listener.model == NAME
             return found
         finally:
@@ -365,7 +365,7 @@ def test_the_endpoint_with_a_language_or_times(server: VLLMProcess) -> None:
 def test_our_server_before_it(server: VLLMProcess) -> None:
     """As `unbraid serve --transcription-engine vllm --transcription-url URL` makes it."""
     replay = str(ROOT / "examples" / "step-audio-2.jsonl")
-    options = Options(replay=replay, format="hermes", transcription_engine="vllm", transcription_url=(server.url,))
+    options = Settings(replay=replay, format="hermes", transcription_engine="vllm", transcription_url=(server.url,))
     with serving(asyncio.run(load(options))) as front:
         client = OpenAI(base_url=f"{front.url}/v1", api_key="any", max_retries=0, timeout=60)
         file = ("a.wav", recording("en", "jfk").path.read_bytes())

@@ -14,8 +14,10 @@ from unbraid.constraints.dialects.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.formats import find
 from unbraid.parsing import Parser
-from unbraid.speech.adapters import TranscriptionOptions
-from unbraid.speech.decoding.decoding import Logits, Writing, loops
+from unbraid.speech.decoding.base import Logits
+from unbraid.speech.decoding.loop_guard import is_looping
+from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules
 from unbraid.tokens import vocabulary
@@ -65,9 +67,9 @@ def time(seconds: float) -> int:
 
 def writing(
     *sets: set[int], timestamps: bool = False, temperature: float = 0.0, limit: int = 447, seed: int = 1
-) -> Writing:
+) -> SamplingDecoding:
     prefix = TokenSets(tuple(map(frozenset, sets)))
-    return Writing(rules(), prefix, timestamps, temperature, limit, np.random.default_rng(seed))
+    return SamplingDecoding(rules(), prefix, timestamps, temperature, limit, np.random.default_rng(seed))
 
 
 # OpenAI's rules
@@ -290,19 +292,19 @@ def test_a_phrase_over_and_over_is_a_loop(period: int) -> None:
     phrase = list(range(100, 100 + period))
     needed = max(4 * period, 40)
     endless = [1, 2, 3, *phrase * 60]
-    found = next(size for size in range(len(endless)) if loops(endless[:size]))
+    found = next(size for size in range(len(endless)) if is_looping(endless[:size]))
     assert needed + 3 <= found <= needed + 3 + period
-    assert loops(endless)
-    assert not loops([*endless[:found], 1])
+    assert is_looping(endless)
+    assert not is_looping([*endless[:found], 1])
 
 
 def test_ordinary_texts_are_no_loops() -> None:
-    assert not loops([])
-    assert not loops([7] * 39)  # ha ha ha
-    assert not loops(list(range(500)))
-    assert not loops(list(range(33)) * 4)
+    assert not is_looping([])
+    assert not is_looping([7] * 39)  # ha ha ha
+    assert not is_looping(list(range(500)))
+    assert not is_looping(list(range(33)) * 4)
     text = "the cat and the dog and the cow and the hen and the pig and the fox and the owl " * 2
-    assert not loops(tokenizer(BASE).encode(text, add_special_tokens=False).ids)
+    assert not is_looping(tokenizer(BASE).encode(text, add_special_tokens=False).ids)
 
 
 # What follows the rules can be read
@@ -314,13 +316,13 @@ def test_all_that_follows_the_rules_is_whispers_format(
 ) -> None:
     tokens_of = vocabulary(tokenizer(BASE))
     adapter = WhisperAdapter(tokens_of)
-    request = adapter.hearing(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
-    chance = np.random.default_rng(seed)
-    one = Writing(rules(), request.prefix, timestamps, temperature, 60, chance)
+    request = adapter.request(np.zeros(0, np.float32), TranscriptionOptions(timestamps=timestamps), temperature)
+    rng = np.random.default_rng(seed)
+    one = SamplingDecoding(rules(), request.prefix, timestamps, temperature, 60, rng)
     parser = Parser(find("whisper"), tokenizer=tokens_of)
     events = []
     while one.reason is None:
-        events += parser.feed_tokens([one.next(some_logits(int(chance.integers(10**9)), times, end=6.0)).token])
+        events += parser.feed_tokens([one.next(some_logits(int(rng.integers(10**9)), times, end=6.0)).token])
     events += parser.finish()
     assert not [event for event in events if isinstance(event, Diagnostic)]
     assert [event.code for event in events if isinstance(event, Language)] == [tokens(BASE).codes[one.begun[0]]]

@@ -12,10 +12,11 @@ import pytest
 import tokenizers
 
 from unbraid.models import ModelError, package_folder
+from unbraid.speech.onnx.graph import read_file, write_model
+from unbraid.speech.onnx.runtime import Floats
 from unbraid.speech.whisper.files import WhisperFiles, resolve_whisper
 from unbraid.speech.whisper.graphs import _branch, _floats, float_encoder
-from unbraid.speech.whisper.onnx import Floats, WhisperModel
-from unbraid.speech.whisper.onnx_graph import read_file, write_model
+from unbraid.speech.whisper.model import WhisperModel
 from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
 

@@ -1,1 +1,1 @@
-"""Determinisation: a grammar in which the next character decides."""
+"""Determinisation of grammars, for llama.cpp, which follows every alternative at once. Start with `states`."""

@@ -1,4 +1,10 @@
-"""What the states of `clear` are made of: the nodes of a language, each with a number, and what each begins with."""
+"""The items that states are made of: nodes of a language, numbered, so that equal ones are the same number.
+
+Numbers make sets of stacks cheap to compare. On the way the nodes are simplified: JSON values become rules, counts of
+counts become one count, whitespace before a value's own whitespace becomes one repetition. What is known of an item by
+its parts alone is computed here: whether it may be empty (`nullable`), and the characters that it may begin with
+(`first`), as for any LL grammar. No rule begins with itself.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +12,45 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from .. import forbidden_words as avoid
-from ..language import (
-    EVERY,
-    SOME_SPACE,
-    SPACE,
-    Chars,
-    Choice,
-    Json,
-    Lexeme,
-    Node,
-    Ranges,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-    all_but,
-    union,
-)
+from ...schema.regular import EVERY, Chars, Choice, Node, Ranges, Repeat, Sequence, Text, all_but, union
+from ..forbidden_words import PrefixState
+from ..forbidden_words import automaton as _automaton
+from ..language import SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, Token
 
-MOST_WAYS = 64
-"""How many ways may be open at once. To llama.cpp each is a pass over the vocabulary."""
+MOST_STACKS = 64
+"""How many stacks llama.cpp may have at once. Each costs it a pass over the vocabulary."""
 _MOST_SPACE = 42  # what the two kinds have together
 MOST_TIMES = 1_000
-"""What is counted further is counted by the thousand, for which several ways are open at once."""
+"""Larger counts are printed as counts of thousands, which take several stacks at once."""
 
-machine = lru_cache(maxsize=64)(avoid.machine)
+automaton = lru_cache(maxsize=64)(_automaton)
 
 Item = int
 EMPTY: Item = 0
 
 
 class TooAmbiguous(ValueError):
-    """Too many ways are open at once, or it takes too many states to tell them apart. (Or there is none at all.)"""
+    """A grammar that cannot be determinised within bounds: it needs too many stacks or states, or matches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
+    """Text, a character class or a token."""
+
     node: Text | Chars | Token
 
 
 @dataclass(frozen=True, slots=True)
-class Unspelled:
-    """Free text from a state of its machine on."""
+class FreeText:
+    """Text without forbidden words, from a state of its automaton on."""
 
     words: tuple[str, ...]
     clean_end: bool
     at: int = 0
 
     @property
-    def state(self) -> avoid.State:
-        return machine(self.words)[self.at]
+    def state(self) -> PrefixState:
+        return automaton(self.words)[self.at]
 
     @property
     def may_end(self) -> bool:
@@ -67,36 +59,45 @@ class Unspelled:
 
 @dataclass(frozen=True, slots=True)
 class Named:
+    """A rule."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
+    """One item after the other."""
+
     items: tuple[Item, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
+    """One of the items."""
+
     items: frozenset[Item]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
+    """An item, so many times."""
+
     item: Item
     least: int
     most: int | None
 
 
-Shape = Leaf | Unspelled | Named | Concat | OneOf | Times
+Shape = Leaf | FreeText | Named | Concat | OneOf | Times
 
 
 class Items:
-    """Nodes with numbers: equal ones have the same. Item 0 is the empty text."""
+    """Nodes with numbers: equal ones have the same. Item 0 is the empty text. `rule` gives the node of a rule;
+    `replacement` gives the node that stands for a JSON value or a token, if that does not stand for itself."""
 
-    def __init__(self, rule: Callable[[str], Node], whole: Callable[[Json | Token, bool], Node | None]) -> None:
+    def __init__(self, rule: Callable[[str], Node], replacement: Callable[[Json | Token, bool], Node | None]) -> None:
         self.shapes: list[Shape] = [Concat(())]
         self._numbers: dict[Shape, Item] = {self.shapes[0]: EMPTY}
-        self._rule, self._whole = rule, whole
+        self._rule, self._replacement = rule, replacement
         self._bodies: dict[str, Item | None] = {}  # None while it is made
         self._names: dict[Item, str] = {}
         self._nullable: dict[Item, bool] = {EMPTY: True}
@@ -111,15 +112,15 @@ class Items:
             case Chars():
                 return self.chars(node.members)
             case TextExcept(words, clean_end):
-                return self._number(Unspelled(words, clean_end))
+                return self._number(FreeText(words, clean_end))
             case Json() | Token():
-                inner = self._whole(node, spaced)
+                inner = self._replacement(node, spaced)
                 if inner is not None:
                     return self.of(inner)
                 assert isinstance(node, Token)
                 return self._leaf(node)
             case Sequence(items):
-                return self.row(self._spaced(items, spaced))
+                return self.concat(self._spaced(items, spaced))
             case Choice(items):
                 return self.one_of(self.of(item, spaced) for item in items)
             case Repeat(item, least, most):
@@ -155,7 +156,7 @@ class Items:
         one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
         return self.text(chr(ranges[0][0])) if one else self._leaf(Chars(ranges))
 
-    def row(self, items: Iterable[Item]) -> Item:
+    def concat(self, items: Iterable[Item]) -> Item:
         flat: list[Item] = []
         for item in items:
             shape = self.shapes[item]
@@ -199,11 +200,11 @@ class Items:
         """The same but for the empty text; where that cannot be said, the same."""
         match self.shapes[item]:
             case Concat(items) if items:
-                if len(items) > MOST_WAYS:
+                if len(items) > MOST_STACKS:
                     raise TooAmbiguous
                 ways: list[Item] = []
                 for at, head in enumerate(items):
-                    ways.append(self.row([self._not_empty(head), *items[at + 1 :]]))
+                    ways.append(self.concat([self._not_empty(head), *items[at + 1 :]]))
                     if not self.nullable(head):
                         break
                 return self.one_of(ways)
@@ -236,8 +237,8 @@ class Items:
         assert body is not None
         return body
 
-    def opened(self, item: Item) -> list[tuple[Item, ...]]:
-        """The rows of items that it may be."""
+    def expansions(self, item: Item) -> list[tuple[Item, ...]]:
+        """The sequences of items that it may be."""
         match self.shapes[item]:
             case Named(name):
                 return [(self._made(name),)]
@@ -249,14 +250,14 @@ class Items:
                 return [(inner, self.times(inner, least - 1, None if most is None else most - 1))]
             case Concat(items):
                 return [items]
-            case Unspelled() as text:
-                return self._unspelled(text)
+            case FreeText() as text:
+                return self._free_text(text)
             case Leaf():
                 return [(item,)]
 
-    def _unspelled(self, text: Unspelled) -> list[tuple[Item, ...]]:
+    def _free_text(self, text: FreeText) -> list[tuple[Item, ...]]:
         state = text.state
-        others = self.chars(all_but(*state.moves, *state.barred).members)
+        others = self.chars(all_but(*state.moves, *state.forbidden).members)
         rows = [(others, self._number(replace(text, at=0)))]
         rows += [(self.text(char), self._number(replace(text, at=to))) for char, to in sorted(state.moves.items())]
         return [*rows, *([()] if text.may_end else [])]
@@ -269,7 +270,7 @@ class Items:
             match self.shapes[item]:
                 case Leaf():
                     found = False
-                case Unspelled() as text:
+                case FreeText() as text:
                     found = text.may_end
                 case Named(name):
                     body = self.body(name)
@@ -295,7 +296,7 @@ class Items:
                     found: Ranges = ((ord(text[0]), ord(text[0])),)
                 case Leaf(Chars(ranges)):
                     found = ranges
-                case Unspelled():
+                case FreeText():
                     found = EVERY
                 case Leaf():
                     found = ()
@@ -319,33 +320,34 @@ class Items:
         return union(found)
 
     def check_counts(self) -> None:
-        """Raise `TooAmbiguous` where counts by the thousand stand too deep in each other: their ways multiply."""
-        ways = [1] * len(self.shapes)
+        """Raise `TooAmbiguous` where counts of thousands stand too deep in each other: their stacks multiply."""
+        stacks = [1] * len(self.shapes)
         changed = True
         while changed:
             changed = False
             for item, shape in enumerate(self.shapes):
                 match shape:
-                    case Leaf() | Unspelled():
+                    case Leaf() | FreeText():
                         found = 1
                     case Named(name):
-                        found = ways[self._made(name)]
+                        found = stacks[self._made(name)]
                     case Concat(items) | OneOf(items):
-                        found = max((ways[inner] for inner in items), default=1)
+                        found = max((stacks[inner] for inner in items), default=1)
                     case Times(inner, least, most):
-                        found = ways[inner] * _ways_of_counting(0 if most is None else most - least)
-                if found > MOST_WAYS:
+                        found = stacks[inner] * _stacks_of_counting(0 if most is None else most - least)
+                if found > MOST_STACKS:
                     raise TooAmbiguous
-                changed |= found > ways[item]
-                ways[item] = found
+                changed |= found > stacks[item]
+                stacks[item] = found
 
     def height(self, item: Item) -> int:
+        """How deep items are nested in it; expanding it gives items that are lower."""
         if item not in self._height:
             self._height[item] = 1
             match self.shapes[item]:
                 case Leaf():
                     found = 0
-                case Unspelled():
+                case FreeText():
                     found = 1
                 case Named(name):
                     found = self.height(self._made(name)) + 1
@@ -361,11 +363,11 @@ def _begins_json(node: Node | None) -> bool:
     return isinstance(node, Json) or (isinstance(node, Choice) and any(map(_begins_json, node.items)))
 
 
-def _ways_of_counting(most: int) -> int:
-    """In how many ways as many as that are counted at once: by the thousand up to the last, by the thousand, one by
-    one."""
-    ways = 1
+def _stacks_of_counting(most: int) -> int:
+    """How many stacks follow a count of that size: it may be in the last thousand, in one before, or among the single
+    ones after them."""
+    stacks = 1
     while most >= MOST_TIMES:
         most //= MOST_TIMES
-        ways += 2
-    return ways
+        stacks += 2
+    return stacks

@@ -1,13 +1,19 @@
-"""A language written anew, so that the next character says which way it goes.
+"""Determinisation: a grammar rewritten so that the next character decides between its alternatives.
 
-llama.cpp keeps a stack for each way that a grammar leaves open, and tries every token of the vocabulary on every one of
-them; where ways part and meet again inside of a token, their number grows with each character, without bounds. And it
-cannot be stopped meanwhile. So nothing is left open here. As in the making of a deterministic automaton, a state is
-what may still come: a set of rows of items. Where all rows begin with the same item, and its end is plain to see, it
-comes next as it is, so that values that nest in each other stay rules. Otherwise the rows are opened up to their first
-characters and sorted by these.
+llama.cpp keeps a stack for each alternative that a grammar leaves open, and tries every token of the vocabulary on each
+of them. Where alternatives part and meet again inside a token, the number of stacks grows with each character, without
+bounds, and nothing can stop it meanwhile. So no alternatives are left open here.
 
-Only free text is not looked into for its end: the builder sees to it that it ends with what it must not spell.
+As in the subset construction for automata, a state is what may still come: a set of stacks of items. Where all stacks
+have the same item on top, and its end can be seen, that item is the only transition, so that values that nest in each
+other stay rules. Otherwise the items on top are expanded, the highest first, down to characters, and the stacks are
+sorted by these.
+
+Whether the end of an item can be seen depends on what may follow it, and for recursive rules on itself. That is guessed
+first, and done again where the guess was wrong (`check`).
+
+The end of free text is never looked for: the builder sees to it that what follows is a word that the text must not
+contain.
 """
 
 from __future__ import annotations
@@ -16,44 +22,45 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..language import EVERY, Chars, Ranges, Text, Token, union
-from .items import EMPTY, MOST_WAYS, Concat, Item, Items, Leaf, Times, TooAmbiguous, Unspelled
+from ...schema.regular import EVERY, Chars, Ranges, Text, union
+from ..language import Token
+from .items import EMPTY, MOST_STACKS, Concat, FreeText, Item, Items, Leaf, Times, TooAmbiguous
 
 MOST_WORK = 400_000
-"""How many rows are looked at: about a second."""
+"""How many stacks are looked at: about a second."""
 _MOST_TRIES = 10
 
-Row = int
-State = frozenset[Row]
-END: Row = 0
+Stack = int
+State = frozenset[Stack]
+END: Stack = 0
 ENDED: State = frozenset({END})
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Transition:
     """An item, and what may come after it."""
 
     item: Item
-    then: State
+    target: State
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Step:
     """What may come in a state."""
 
-    ways: tuple[Way, ...]
+    transitions: tuple[Transition, ...]
     ends: bool
-    """Or nothing at all."""
+    """Whether the text may end here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How an item ends."""
 
-    more: Ranges = ()
-    """Characters that may come although it could have ended before them,"""
-    open: int = 0
-    """and in how many ways they do."""
+    continuations: Ranges = ()
+    """The characters that may come although the item could have ended before them."""
+    stacks: int = 0
+    """How many of llama.cpp's stacks these characters are on."""
 
 
 class States:
@@ -61,17 +68,17 @@ class States:
 
     def __init__(self, items: Items, most_work: int = MOST_WORK) -> None:
         self.items = items
-        self._cells: list[tuple[Item, Row]] = [(EMPTY, END)]
-        self._rows: dict[tuple[Item, Row], Row] = {}
-        self._cut: dict[tuple[Row, int], Row] = {}
-        self._open_rows: dict[Row, State] = {}
-        self._may_end: dict[Row, bool] = {END: True}
+        self._stacks: list[tuple[Item, Stack]] = [(EMPTY, END)]
+        self._numbers: dict[tuple[Item, Stack], Stack] = {}
+        self._cut: dict[tuple[Stack, int], Stack] = {}
+        self._expanded: dict[Stack, State] = {}
+        self._may_end: dict[Stack, bool] = {END: True}
         self.work, self._most_work = 0, most_work
         self._known: dict[Item, Ending] = {}  # of what nests in itself
         self._forget()
 
     def _forget(self) -> None:
-        self._ways: dict[State, Ways] = {}
+        self._steps: dict[State, Step] = {}
         self._endings: dict[Item, Ending] = {}
         self._making: set[Item] = set()
         self._guessed: set[Item] = set()
@@ -90,8 +97,8 @@ class States:
                 if tries > _MOST_TRIES:
                     raise TooAmbiguous
         for state in self.all(map(self.start, roots)):
-            widest = [self.ending(way.item).open + self.width(way.then) for way in self.ways(state).ways]
-            if max([self.width(state), *widest]) > MOST_WAYS:
+            widest = [self.ending(one.item).stacks + self.width(one.target) for one in self.step(state).transitions]
+            if max([self.width(state), *widest]) > MOST_STACKS:
                 raise TooAmbiguous
 
     def _wrong(self, root: Item) -> dict[Item, Ending]:
@@ -102,7 +109,7 @@ class States:
         return {item: ending for item, ending in found.items() if ending != self._known.get(item, Ending())}
 
     def all(self, starts: Iterable[State]) -> Iterator[State]:
-        """All states from there on, also those inside of items."""
+        """All states that can be reached, also those of the items on the way."""
         done: set[State] = set()
         todo = list(starts)
         while todo:
@@ -111,12 +118,12 @@ class States:
                 todo += [self.start(inner) for inner in self.inner(state)]
 
     def inner(self, state: State) -> Iterator[Item]:
-        """What has states of its own among the items that may come."""
-        for way in self.ways(state).ways:
-            item, shape = way.item, self.items.shapes[way.item]
-            while isinstance(shape, Times) and self.loops_plainly(shape):
+        """The items among those that may come that have states of their own."""
+        for transition in self.step(state).transitions:
+            item, shape = transition.item, self.items.shapes[transition.item]
+            while isinstance(shape, Times) and self.is_unambiguous(shape):
                 item, shape = shape.item, self.items.shapes[shape.item]
-            if not isinstance(shape, Leaf | Unspelled):
+            if not isinstance(shape, Leaf | FreeText):
                 yield item
 
     def spend(self, work: int) -> None:
@@ -124,118 +131,120 @@ class States:
         if self.work > self._most_work:
             raise TooAmbiguous
 
-    # --- Rows ----------------------------------------------------------------------------------------------------
+    # --- Stacks --------------------------------------------------------------------------------------------------
 
-    def push(self, items: Iterable[Item], row: Row) -> Row:
-        """The items, and then the row."""
+    def push(self, items: Iterable[Item], stack: Stack) -> Stack:
+        """The stack with the items on top, the first on the very top."""
         for item in reversed(tuple(items)):
             shape = self.items.shapes[item]
             if isinstance(shape, Concat):
-                row = self.push(shape.items, row)
+                stack = self.push(shape.items, stack)
             else:
-                cell = item, row
-                if cell not in self._rows:
-                    self._rows[cell] = len(self._cells)
-                    self._cells.append(cell)
-                row = self._rows[cell]
-        return row
+                cell = item, stack
+                if cell not in self._numbers:
+                    self._numbers[cell] = len(self._stacks)
+                    self._stacks.append(cell)
+                stack = self._numbers[cell]
+        return stack
 
     def start(self, item: Item) -> State:
         """Where an item begins."""
-        return frozenset(self.push(items, END) for items in self.items.opened(item))
+        return frozenset(self.push(items, END) for items in self.items.expansions(item))
 
     def first(self, state: State) -> Ranges:
         found: set[tuple[int, int]] = set()
-        seen: set[Row] = {END}
-        for row in state:
-            while row not in seen:
-                seen.add(row)
-                item, row_after = self._cells[row]
+        seen: set[Stack] = {END}
+        for stack in state:
+            while stack not in seen:
+                seen.add(stack)
+                item, rest = self._stacks[stack]
                 found.update(self.items.first(item))
                 if not self.items.nullable(item):
                     break
-                row = row_after
+                stack = rest
         self.spend(len(seen) + len(found) // 16)
         return union(found)
 
     def nullable(self, state: State) -> bool:
         return any(map(self._nullable, state))
 
-    def _nullable(self, row: Row) -> bool:
-        if row not in self._may_end:
-            after = row
-            while after != END and self.items.nullable(self._cells[after][0]):
-                after = self._cells[after][1]
-            self._may_end[row] = after == END
-        return self._may_end[row]
+    def _nullable(self, stack: Stack) -> bool:
+        if stack not in self._may_end:
+            after = stack
+            while after != END and self.items.nullable(self._stacks[after][0]):
+                after = self._stacks[after][1]
+            self._may_end[stack] = after == END
+        return self._may_end[stack]
 
     # --- States --------------------------------------------------------------------------------------------------
 
-    def ways(self, state: State) -> Ways:
-        if state not in self._ways:
-            self._ways[state] = self._found(state)
-        return self._ways[state]
+    def step(self, state: State) -> Step:
+        """What may come in a state."""
+        if state not in self._steps:
+            self._steps[state] = self._make_step(state)
+        return self._steps[state]
 
-    def _found(self, state: State) -> Ways:
+    def _make_step(self, state: State) -> Step:
         ends = END in state
-        tall: dict[int, set[Row]] = {}  # the rows by how much there is to be opened
+        by_height: dict[int, set[Stack]] = {}  # of the item on top
 
-        def add(rows: Iterable[Row]) -> None:
-            for row in rows:
-                tall.setdefault(self.items.height(self._cells[row][0]), set()).add(row)
+        def add(stacks: Iterable[Stack]) -> None:
+            for stack in stacks:
+                by_height.setdefault(self.items.height(self._stacks[stack][0]), set()).add(stack)
 
         add(state - ENDED)
-        while tall:
-            highest = max(tall)
-            rows = tall[highest]
-            self.spend(len(rows))
-            heads = {self._cells[row][0] for row in rows}
-            if len(tall) == len(heads) == 1:
+        while by_height:
+            highest = max(by_height)
+            stacks = by_height[highest]
+            self.spend(len(stacks))
+            heads = {self._stacks[stack][0] for stack in stacks}
+            if len(by_height) == len(heads) == 1:
                 (head,) = heads
-                then = frozenset(self._cells[row][1] for row in rows)
-                if self._ends_plainly(head, then):
-                    return Ways((Way(head, then),), ends)
+                then = frozenset(self._stacks[stack][1] for stack in stacks)
+                if self._has_visible_end(head, then):
+                    return Step((Transition(head, then),), ends)
             if highest == 0:
-                ways = self._sorted(rows)
-                if not ways and not ends:
+                transitions = self._sorted(stacks)
+                if not transitions and not ends:
                     raise TooAmbiguous
-                return Ways(ways, ends)
-            del tall[highest]
-            opened = set[Row]().union(*map(self._opened, rows))
-            ends = ends or END in opened
-            add(opened - ENDED)
-        return Ways((), ends)
+                return Step(transitions, ends)
+            del by_height[highest]
+            expanded = set[Stack]().union(*map(self._expansions, stacks))
+            ends = ends or END in expanded
+            add(expanded - ENDED)
+        return Step((), ends)
 
-    def _opened(self, row: Row) -> State:
-        if row not in self._open_rows:
-            head, after = self._cells[row]
-            self._open_rows[row] = frozenset(self.push(items, after) for items in self.items.opened(head))
-        return self._open_rows[row]
+    def _expansions(self, stack: Stack) -> State:
+        if stack not in self._expanded:
+            head, after = self._stacks[stack]
+            self._expanded[stack] = frozenset(self.push(items, after) for items in self.items.expansions(head))
+        return self._expanded[stack]
 
-    def _ends_plainly(self, item: Item, then: State) -> bool:
+    def _has_visible_end(self, item: Item, then: State) -> bool:
+        """Whether the next character says if the item goes on or what follows has begun."""
         shape = self.items.shapes[item]
-        if isinstance(shape, Leaf | Unspelled):
+        if isinstance(shape, Leaf | FreeText):
             return True
-        if isinstance(shape, Times) and not self.loops_plainly(shape):
+        if isinstance(shape, Times) and not self.is_unambiguous(shape):
             return False
         if then == ENDED:
             return True
-        more = self.ending(item).more
-        return not more or _apart(more, self.first(then))
+        more = self.ending(item).continuations
+        return not more or _disjoint(more, self.first(then))
 
-    def _sorted(self, rows: set[Row]) -> tuple[Way, ...]:
-        """The rows by their first characters, or all of them by the text that they share."""
-        shared = self._shared(rows)
+    def _sorted(self, stacks: set[Stack]) -> tuple[Transition, ...]:
+        """The stacks by their first characters, or all of them by the text that they share."""
+        shared = self._shared(stacks)
         if len(shared) > 1:
-            return (Way(self.items.text(shared), frozenset(self._past(row, len(shared)) for row in rows)),)
-        edges: list[tuple[int, bool, Row]] = []
-        others: dict[Item, set[Row]] = {}
-        for row in rows:
-            head, then = self._cells[row]
+            return (Transition(self.items.text(shared), frozenset(self._past(stack, len(shared)) for stack in stacks)),)
+        edges: list[tuple[int, bool, Stack]] = []
+        others: dict[Item, set[Stack]] = {}
+        for stack in stacks:
+            head, then = self._stacks[stack]
             match self.items.shapes[head]:
                 case Leaf(Text(text)):
                     ranges: Ranges = ((ord(text[0]), ord(text[0])),)
-                    then = self._past(row, 1)
+                    then = self._past(stack, 1)
                 case Leaf(Chars(ranges)):
                     pass
                 case _:
@@ -245,7 +254,7 @@ class States:
                 edges += [(low, True, then), (high + 1, False, then)]
         edges.sort(key=lambda edge: edge[0])
         found: dict[State, list[tuple[int, int]]] = {}
-        active: dict[Row, int] = {}
+        active: dict[Stack, int] = {}
         last = 0
         for at, begins, then in edges:
             if at > last and active:
@@ -255,30 +264,30 @@ class States:
             active[then] = active.get(then, 0) + (1 if begins else -1)
             if not active[then]:
                 del active[then]
-        ways = [Way(self.items.chars(union(some)), state) for state, some in found.items()]
-        return (*ways, *(Way(head, frozenset(thens)) for head, thens in others.items()))
+        transitions = [Transition(self.items.chars(union(some)), state) for state, some in found.items()]
+        return (*transitions, *(Transition(head, frozenset(thens)) for head, thens in others.items()))
 
-    def _shared(self, rows: set[Row]) -> str:
+    def _shared(self, stacks: set[Stack]) -> str:
         """The text that all of them begin with."""
         texts: list[str] = []
-        for row in rows:
-            shape = self.items.shapes[self._cells[row][0]]
+        for stack in stacks:
+            shape = self.items.shapes[self._stacks[stack][0]]
             if not isinstance(shape, Leaf) or not isinstance(shape.node, Text):
                 return ""
             texts.append(shape.node.text)
         least, most = min(texts), max(texts)
         return least[: next((at for at, char in enumerate(least) if char != most[at]), len(least))]
 
-    def _past(self, row: Row, count: int) -> Row:
-        """What is left of a row without the first characters of its text."""
-        if (row, count) not in self._cut:
-            head, then = self._cells[row]
+    def _past(self, stack: Stack, count: int) -> Stack:
+        """What is left of a stack without the first characters of its text."""
+        if (stack, count) not in self._cut:
+            head, then = self._stacks[stack]
             shape = self.items.shapes[head]
             assert isinstance(shape, Leaf)
             assert isinstance(shape.node, Text)
             rest = shape.node.text[count:]
-            self._cut[row, count] = self.push([self.items.text(rest)], then) if rest else then
-        return self._cut[row, count]
+            self._cut[stack, count] = self.push([self.items.text(rest)], then) if rest else then
+        return self._cut[stack, count]
 
     def reached(self, start: State, done: set[State] | None = None) -> list[State]:
         """All the states from there on, without those inside of items; not those that are done, to which they are
@@ -292,14 +301,14 @@ class States:
                 continue
             done.add(state)
             found.append(state)
-            todo += [way.then for way in reversed(self.ways(state).ways)]
+            todo += [transition.target for transition in reversed(self.step(state).transitions)]
         return found
 
-    def loops_plainly(self, times: Times) -> bool:
-        """Whether it is plain where one ends and the next begins."""
+    def is_unambiguous(self, times: Times) -> bool:
+        """Whether the next character says if one goes on or the next has begun."""
         if times.most == 1:
             return True
-        return _apart(self.ending(times.item).more, self.items.first(times.item))
+        return _disjoint(self.ending(times.item).continuations, self.items.first(times.item))
 
     def ending(self, item: Item) -> Ending:
         if item not in self._endings:
@@ -314,31 +323,31 @@ class States:
     def _ending(self, item: Item) -> Ending:
         shape = self.items.shapes[item]
         match shape:
-            case Unspelled():
+            case FreeText():
                 return Ending(EVERY, self.width_of(item))
             case Leaf():
                 return Ending()
-            case Times(inner, least, most) if self.loops_plainly(shape):
+            case Times(inner, least, most) if self.is_unambiguous(shape):
                 inside = self.ending(inner)
                 if least == most:
                     return inside
                 open = self.width_of(inner)
-                open = max(inside.open, open) if most == 1 else inside.open + open
-                return Ending(union((*inside.more, *self.items.first(inner))), open)
+                open = max(inside.stacks, open) if most == 1 else inside.stacks + open
+                return Ending(union((*inside.continuations, *self.items.first(inner))), open)
         extra, open = set[tuple[int, int]](), 0
         for state in self.reached(self.start(item)):
-            found = self.ways(state)
-            for way in found.ways:
-                if self.nullable(way.then):
-                    inside = self.ending(way.item)
-                    extra.update(inside.more)
-                    open = max(open, inside.open + self.width(way.then))
+            found = self.step(state)
+            for transition in found.transitions:
+                if self.nullable(transition.target):
+                    inside = self.ending(transition.item)
+                    extra.update(inside.continuations)
+                    open = max(open, inside.stacks + self.width(transition.target))
             if found.ends:
                 open = max(open, self.width(state))
-                for way in found.ways:
-                    extra.update(self.items.first(way.item))
-                    if self.items.nullable(way.item):
-                        extra.update(self.first(way.then))
+                for transition in found.transitions:
+                    extra.update(self.items.first(transition.item))
+                    if self.items.nullable(transition.item):
+                        extra.update(self.first(transition.target))
         return Ending(union(extra), open)
 
     # --- How many stacks these are to llama.cpp ------------------------------------------------------------------
@@ -347,10 +356,10 @@ class States:
         if state not in self._widths:
             self._widths[state] = 0
             found = 0
-            for way in self.ways(state).ways:
-                found += self.width_of(way.item)
-                if self.items.nullable(way.item):
-                    found += self.width(way.then)
+            for transition in self.step(state).transitions:
+                found += self.width_of(transition.item)
+                if self.items.nullable(transition.item):
+                    found += self.width(transition.target)
             self._widths[state] = found
         return self._widths[state]
 
@@ -359,16 +368,16 @@ class States:
         match shape:
             case Leaf(Token(ranges)):
                 return sum(last - first + 1 for first, last in ranges)
-            case Unspelled():
+            case FreeText():
                 return len(shape.state.moves) + 1
             case Leaf():
                 return 1
-            case Times(inner) if self.loops_plainly(shape):
+            case Times(inner) if self.is_unambiguous(shape):
                 return self.width_of(inner)
         return self.width(self.start(item))
 
 
-def _apart(one: Ranges, other: Ranges) -> bool:
+def _disjoint(one: Ranges, other: Ranges) -> bool:
     """Whether no character is in both."""
     edges = sorted([*one, *other])
     return all(high < low for (_, high), (low, _) in pairwise(edges))

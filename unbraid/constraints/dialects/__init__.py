@@ -1,1 +1,1 @@
-"""The grammar dialects that engines read. Each module prints the same language in one of them."""
+"""The grammar dialects that engines read: each module prints a `Language` in one of them, as a `Printed` value."""

@@ -1,9 +1,9 @@
 """A language as a Lark grammar for llguidance.
 
-llguidance cuts the text into lexemes, takes the longest that it can begin, and never goes back. So the pieces are
-small, and what can stand in the same place is cut alike: each text is a piece, whitespace is one, and so is what the
-language says is whole. Only free text reaches further, up to the marker that it cannot spell: it would swallow its
-beginning.
+llguidance cuts the text into lexemes, takes the longest that it can begin, and never goes back. So lexemes are small,
+and what can stand in the same place is cut alike: each text is a lexeme, whitespace is one, and so is each `Lexeme` of
+the language. Only free text reaches further, up to and with the marker that ends it: alone it would swallow the
+beginning of the marker.
 """
 
 from __future__ import annotations
@@ -12,32 +12,19 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..language import (
-    SPACE,
-    Chars,
-    Choice,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-    Unenforced,
-)
-from ..schema_export import fit
+from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
+from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
-from ..schema_grammar import SchemaNodes
-from .regex import char_class, free, literal, regular, times
+from ..schema_grammar import SchemaGrammar
+from .printed import Printed
+from .regex import char_class, literal, regular, text_except, times
 
 _ANY = "(?s:.*)"
 _LONGEST_TEXT = 20_000
 
 
-def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list[Unenforced]]:
+def to_lark(language: Language, *, all_escapes: bool = False) -> Printed[str]:
     """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
     printer = _Printer(language, all_escapes)
     printer.define("start", language.root)
@@ -45,7 +32,7 @@ def to_lark(language: Language, *, all_escapes: bool = False) -> tuple[str, list
         printer.define(name, node)
     for name, node in printer.schemas.rules.items():
         printer.define(name, node)
-    return "\n".join(printer.lines) + "\n", printer.unenforced + printer.schemas.unenforced
+    return Printed("\n".join(printer.lines) + "\n", (*printer.unenforced, *printer.schemas.unenforced))
 
 
 class _Printer:
@@ -55,7 +42,7 @@ class _Printer:
             self._options["json_allow_general_unicode_escapes"] = True
         self.rules = language.rules
         self.lines: list[str] = []
-        self.schemas = SchemaNodes()
+        self.schemas = SchemaGrammar()
         self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}
         self._printed: dict[int, str] = {}
@@ -111,10 +98,10 @@ class _Printer:
     def _json(self, node: Json) -> str:
         if not node.plain:
             return self._rule(self.schemas.node(node))
-        fitting, unenforced = fit(node.schema, "llguidance", node.where)
+        exported, unenforced = export(node.schema, "llguidance", node.where)
         self.unenforced += unenforced
         options = {"x-guidance": self._options}
-        whole = fitting if isinstance(fitting, bool) else {**fitting, **options}
+        whole = exported if isinstance(exported, bool) else {**exported, **options}
         return self._named("json", f"%json {json.dumps(whole if whole is not True else options, ensure_ascii=False)}")
 
     # --- Terminals -------------------------------------------------------------------------------------------------
@@ -179,12 +166,12 @@ def _ends(node: Node, words: set[str]) -> bool:
 
 
 def _free(node: TextExcept) -> str:
-    if not node.least and node.most is None and node.without:
+    if node.unbounded and node.without:
         # Without a complement llguidance sees at once that most tokens can come.
-        positive = free(node)
+        positive = text_except(node)
         if len(positive) < _LONGEST_TEXT:
             return f"/{positive}/"
-    size = "*" if not node.least and node.most is None else times(node.least, node.most)
+    size = "*" if node.unbounded else times(node.least, node.most)
     parts = [f"/(?s:.{size})/"]
     if node.without:
         parts.append(f"~/{_ANY}{_any_of(node.without)}{_ANY}/")

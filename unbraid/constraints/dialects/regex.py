@@ -1,7 +1,7 @@
 """A language as one regular expression, where it is regular: no value nests in itself.
 
-Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. Patterns are printed here for the
-JSON schemas of llguidance and xgrammar too.
+Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. The other dialects print their
+regular parts with `regular`: patterns of exported schemas, lexemes of Lark, elements of structural tags.
 """
 
 from __future__ import annotations
@@ -10,26 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from ...errors import UnbraidError
-from ..forbidden_words import machine
-from ..language import (
-    Chars,
-    Choice,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-    Unenforced,
-    all_but,
-    unbounded,
-    without,
-)
-from ..schema_grammar import SPACE, SchemaNodes
+from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, without
+from ..forbidden_words import automaton
+from ..language import Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..schema_grammar import SPACE, SchemaGrammar
+from .printed import Printed
 
 _LONGEST = 1 << 18
 
@@ -38,10 +23,11 @@ class NotRegular(UnbraidError):
     """The language is no regular one, or too large a one; the message says why."""
 
 
-def to_regex(language: Language) -> tuple[str, list[Unenforced]]:
+def to_regex(language: Language) -> Printed[str]:
     printer = _Printer(language.rules)
     printer.write(language.rules)
-    return printer.expression(language.root), printer.unenforced + printer.schemas.unenforced
+    expression = printer.expression(language.root)
+    return Printed(expression, (*printer.unenforced, *printer.schemas.unenforced))
 
 
 def regular(node: Node) -> str:
@@ -51,7 +37,7 @@ def regular(node: Node) -> str:
 
 class _Printer:
     def __init__(self, rules: Mapping[str, Node]) -> None:
-        self.schemas = SchemaNodes()
+        self.schemas = SchemaGrammar()
         self.unenforced: list[Unenforced] = []
         self._rules = rules
         self._written: dict[str, str | None] = {}  # rules; None for those that are being written
@@ -71,8 +57,8 @@ class _Printer:
             case Token(_, text):
                 return self.expression(text)
             case TextExcept():
-                self.unenforced += unbounded(node)
-                return free(node)
+                self.unenforced += node.length_unenforced()
+                return text_except(node)
             case Json():
                 root = self.schemas.node(node)
                 self.write(self.schemas.rules)
@@ -80,9 +66,9 @@ class _Printer:
             case Sequence(items):
                 return "".join(self._each(items))
             case Choice(items):
-                ways = dict.fromkeys(self._each(items))
-                some = "|".join(way for way in ways if way)
-                return f"(?:{some}){'?' if '' in ways else ''}" if some else ""
+                options = dict.fromkeys(self._each(items))
+                some = "|".join(filter(None, options))
+                return f"(?:{some}){'?' if '' in options else ''}" if some else ""
             case Repeat(item, least, most):
                 written = self.expression(item)
                 if not written or most == 0:
@@ -123,31 +109,31 @@ class _Printer:
 
 
 @lru_cache(maxsize=64)
-def free(node: TextExcept) -> str:
-    """Text without certain words: the machine that reads it, with its states taken out one by one."""
-    states = machine(node.without)
+def text_except(node: TextExcept) -> str:
+    """Text without forbidden words: its automaton as an expression, by eliminating one state after the other."""
+    states = automaton(node.without)
     end = len(states)
-    ways: dict[tuple[int, int], str] = {}
+    edges: dict[tuple[int, int], str] = {}
 
-    def add(source: int, target: int, way: str) -> None:
-        known = ways.get((source, target))
-        ways[source, target] = way if known is None else f"{known}|{way}"
+    def add(source: int, target: int, edge: str) -> None:
+        known = edges.get((source, target))
+        edges[source, target] = edge if known is None else f"{known}|{edge}"
 
     for at, state in enumerate(states):
-        add(at, 0, char_class(all_but(*state.moves, *state.barred)))
+        add(at, 0, char_class(all_but(*state.moves, *state.forbidden)))
         for char, target in sorted(state.moves.items()):
             add(at, target, literal(char))
         if not (node.clean_end and state.pending):
             add(at, end, "")
     for gone in range(len(states) - 1, 0, -1):
-        loop = f"(?:{ways[gone, gone]})*" if (gone, gone) in ways else ""
-        sources = [(source, way) for (source, target), way in ways.items() if target == gone != source]
-        targets = [(target, way) for (source, target), way in ways.items() if source == gone != target]
-        ways = {pair: way for pair, way in ways.items() if gone not in pair}
+        loop = f"(?:{edges[gone, gone]})*" if (gone, gone) in edges else ""
+        sources = [(source, edge) for (source, target), edge in edges.items() if target == gone != source]
+        targets = [(target, edge) for (source, target), edge in edges.items() if source == gone != target]
+        edges = {pair: edge for pair, edge in edges.items() if gone not in pair}
         for source, before in sources:
             for target, after in targets:
                 add(source, target, f"(?:{before}){loop}(?:{after})")
-    return f"(?:{ways[0, 0]})*(?:{ways[0, end]})"
+    return f"(?:{edges[0, 0]})*(?:{edges[0, end]})"
 
 
 def char_class(node: Chars) -> str:

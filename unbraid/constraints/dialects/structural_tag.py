@@ -1,35 +1,27 @@
-"""A language as a structural tag of xgrammar, as SGLang and vLLM take it."""
+"""A language as a structural tag of xgrammar (a tree in JSON), as SGLang and vLLM take it.
+
+Schemas go to xgrammar's own converter. What a tag cannot express is put into it as EBNF.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..language import (
-    NOTHING,
-    Choice,
-    Json,
-    Language,
-    Lexeme,
-    Node,
-    Repeat,
-    Rule,
-    Sequence,
-    Text,
-    TextExcept,
-    Token,
-    unbounded,
-)
-from ..schema_export import Unenforced, fit
+from ...schema.regular import NOTHING, Choice, Node, Repeat, Sequence, Text
+from ..language import Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
-from .gbnf import to_ebnf
+from .ebnf import to_ebnf
+from .printed import Printed
 from .regex import regular
 
 Tag = dict[str, Any]
 
 
-def to_structural_tag(language: Language) -> tuple[Tag, list[Unenforced]]:
+def to_structural_tag(language: Language) -> Printed[Tag]:
     printer = _Printer(language)
-    return {"type": "structural_tag", "format": printer.format(language.root)}, printer.unenforced
+    tag = {"type": "structural_tag", "format": printer.format(language.root)}
+    return Printed(tag, tuple(printer.unenforced))
 
 
 class _Printer:
@@ -43,10 +35,10 @@ class _Printer:
         match node:
             case Text(text):
                 return {"type": "const_string", "value": text}
-            case Token(ranges):
-                return _token(ranges)
+            case Token():
+                return _token(node)
             case TextExcept(without):
-                self.unenforced += unbounded(node)
+                self.unenforced += node.length_unenforced()
                 # It may end with the beginning of a word; xgrammar has no name for one that does not.
                 return {"type": "any_text", "excludes": list(without)}
             case Json():
@@ -54,7 +46,7 @@ class _Printer:
             case Sequence(items):
                 return {"type": "sequence", "elements": self._elements(items)}
             case Choice(items):
-                # Where several ways lead to the same rules, these are written once.
+                # Where several alternatives lead to the same rules, these are written once.
                 return self._grammar(node) if any(map(_has_rule, items)) else self._choice(items)
             case Repeat(item, least, most):
                 return _repeated(self.format(item), least, most)
@@ -67,17 +59,17 @@ class _Printer:
     def _json(self, node: Json) -> Tag:
         if not node.plain:
             return self._grammar(node)
-        fitting, unenforced = fit(node.schema, "xgrammar", node.where)
+        exported, unenforced = export(node.schema, "xgrammar", node.where)
         self.unenforced += unenforced
         # As in the other dialects, whitespace may stand before a value.
         space = {"type": "regex", "pattern": regular(JSON_SPACE)}
-        return {"type": "sequence", "elements": [space, {"type": "json_schema", "json_schema": fitting}]}
+        return {"type": "sequence", "elements": [space, {"type": "json_schema", "json_schema": exported}]}
 
     def _grammar(self, node: Node) -> Tag:
-        """What a tag has no words for: rules, and JSON that is not only JSON."""
-        grammar, unenforced = to_ebnf(Language(node, self._rules).needed())
-        self.unenforced += unenforced
-        return {"type": "grammar", "grammar": grammar}
+        """What a tag cannot express: rules, and JSON values with rules besides their schema."""
+        printed = to_ebnf(Language(node, self._rules).needed())
+        self.unenforced += printed.unenforced
+        return {"type": "grammar", "grammar": printed.grammar}
 
     def _elements(self, items: tuple[Node, ...]) -> list[Tag]:
         """What is a pattern and stands side by side becomes one."""
@@ -116,8 +108,8 @@ def _is_pattern(node: Node) -> bool:
     return True
 
 
-def _token(ranges: tuple[tuple[int, int], ...]) -> Tag:
-    ids = [id for first, last in ranges for id in range(first, last + 1)]
+def _token(node: Token) -> Tag:
+    ids = node.ids
     if len(ids) == 1:
         return {"type": "token", "token": ids[0]}
     return {"type": "grammar", "grammar": f"root ::= Token({', '.join(map(str, ids))})"}

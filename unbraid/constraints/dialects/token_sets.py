@@ -9,7 +9,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from ...errors import UnbraidError
-from ..language import Choice, Language, Node, Sequence, TextExcept, Token
+from ...schema.regular import Choice, Node, Sequence
+from ..language import Language, TextExcept, Token
 
 
 class NotTokens(UnbraidError):
@@ -49,8 +50,8 @@ def to_token_sets(language: Language) -> TokenSets:
 
 def _set(node: Node) -> frozenset[int]:
     match node:
-        case Token(ranges):
-            return frozenset(id for first, last in ranges for id in range(first, last + 1))
+        case Token():
+            return frozenset(node.ids)
         case Choice(items):
             return frozenset[int]().union(*map(_set, items))
     raise NotTokens(

@@ -1,16 +1,21 @@
-"""Arguments as one object with bare keys, and strings between quotes of their own."""
+"""Arguments as one object with bare keys, and strings between quotes of their own: `{key:<quote>text<quote>,n:1}`.
+
+Values inside of values are written alike, so this notation has its own grammar of schemas.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from ...core.notations import BareArguments
 from ...core.notations.bare import is_bare_key
 from ...errors import InvalidTools
-from ...schema import patterns
-from ...schema.normal_form import Objects, Strings, one_pattern
-from ..language import SPACE, Json, Lexeme, Node, Repeat, Text, TextExcept, Unenforced, all_but, choice, maybe, sequence
-from ..schema_grammar import OneSchema, SchemaNodes, other_than
-from .parameters import LONGEST_KEY, Parameters
+from ...schema.forms import Objects, Strings, one_pattern
+from ...schema.regular import Node, Repeat, Text, all_but, choice, may_hold, maybe, sequence
+from ..language import SPACE, Json, Lexeme, TextExcept, Unenforced
+from ..schema_grammar import SchemaGrammar, ValueGrammar, other_than
+from .context import CallContext
+from .parameters import LONGEST_KEY
 
 _NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
 # What would be trimmed off a key.
@@ -18,7 +23,7 @@ _SPACES = (" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", 
 _KEY = sequence(all_but(*_NOT_IN_KEYS, " "), Repeat(all_but(*_NOT_IN_KEYS), 0, LONGEST_KEY))
 
 
-class BareValues(SchemaNodes):
+class _BareValues(SchemaGrammar):
     """Makes schemas into the language of their values in this notation."""
 
     def __init__(
@@ -30,7 +35,7 @@ class BareValues(SchemaNodes):
         self.quote = quote
         self.mark = marker(quote)
 
-    def one(self, value: Json, name: str) -> OneSchema:
+    def one(self, value: Json, name: str) -> ValueGrammar:
         return _BareSchema(self, value, name)
 
     def quoted(self, inside: Node) -> Node:
@@ -46,8 +51,8 @@ class BareValues(SchemaNodes):
         return choice(maybe(Lexeme(_KEY)), self.quoted(TextExcept((self.quote,))))
 
 
-class _BareSchema(OneSchema):
-    def __init__(self, all: BareValues, value: Json, name: str) -> None:
+class _BareSchema(ValueGrammar):
+    def __init__(self, all: _BareValues, value: Json, name: str) -> None:
         super().__init__(all, value, name)
         self._bare = all
 
@@ -64,7 +69,7 @@ class _BareSchema(OneSchema):
         quote = self._bare.quote
         if form.patterns:
             pattern = one_pattern(form, self._note)
-            if not patterns.may_hold(pattern, quote[0]):
+            if not may_hold(pattern, quote[0]):
                 return self._bare.quoted(Lexeme(pattern))
             self._note(form.where, "`pattern` is not enforced: it admits the closing quote")
         return self._bare.quoted(TextExcept((quote,), least=form.least, most=form.most, where=form.where))
@@ -80,8 +85,12 @@ def _key_char(taken: Collection[str]) -> Node:
     return all_but(*_NOT_IN_KEYS, *_SPACES, *taken)
 
 
-def bare(parameters: Parameters, values: BareValues) -> Node:
-    """All the arguments."""
+def arguments(notation: BareArguments, call: CallContext) -> Node:
+    parameters, quote = call.parameters, notation.quote
+    if quote not in call.values:
+        call.values[quote] = _BareValues(quote, call.marker, call.rules, parameters.unenforced)
+    values = call.values[quote]
+    assert isinstance(values, _BareValues)
 
     def argument(key: Node, value: Node) -> Node:
         return sequence(values.key(key.text) if isinstance(key, Text) else key, SPACE, Text(":"), SPACE, value)
@@ -90,7 +99,7 @@ def bare(parameters: Parameters, values: BareValues) -> Node:
         return values.node(parameters.values(key, parameters.kinds(key)))
 
     def writable(key: str) -> bool:
-        return values.quote not in key
+        return quote not in key
 
     separator = sequence(SPACE, Text(","), SPACE)
     inside = parameters.each(argument, value, separator, writable, _key_char)

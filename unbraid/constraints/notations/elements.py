@@ -1,49 +1,39 @@
-"""Arguments as elements, one inside another."""
+"""Arguments as elements, one inside another: an object has an element for each member, an array one for each item.
+
+Elements nest as deep as values do, so those that can hold others are rules. Where a value may be a string, every text
+is one, and only the types of what is inside are enforced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ...core.notations import ElementArguments
 from ...core.notations.elements import is_element_name
-from ...schema import patterns
+from ...schema.forms import Strings, one_pattern
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
-from ...schema.normal_form import Strings, one_pattern
-from ..language import NOTHING, SPACE, Lexeme, Node, Repeat, Rule, Text, TextExcept, all_but, choice, sequence
+from ...schema.regular import NOTHING, Node, Repeat, Text, all_but, choice, may_hold, sequence
+from ..language import SPACE, Lexeme, Rule, TextExcept
 from ..schema_grammar import other_than
-from .parameters import LONGEST_KEY, Parameters
+from .context import CallContext
+from .parameters import LONGEST_KEY
 
 _NESTING = frozenset({"array", "object"})
 _UNNAMED = "\x00"
 """A name that no element has."""
 
 
-def elements(
-    parameters: Parameters,
-    notation: ElementArguments,
-    marker: Callable[[str], Node],
-    following: Collection[str],
-    rules: dict[str, Node],
-) -> Node:
-    """All the arguments. `following` is what may stand after the last one; `rules` is where rules are kept."""
-    return _Elements(parameters, notation, marker, following, rules).all()
+def arguments(notation: ElementArguments, call: CallContext) -> Node:
+    return _Elements(notation, call).all()
 
 
 class _Elements:
-    def __init__(
-        self,
-        parameters: Parameters,
-        notation: ElementArguments,
-        marker: Callable[[str], Node],
-        following: Collection[str],
-        rules: dict[str, Node],
-    ) -> None:
-        self.parameters = parameters
+    def __init__(self, notation: ElementArguments, call: CallContext) -> None:
+        self.parameters, self.rules = call.parameters, call.rules
         self.item = notation.item
         self.begin = f"{notation.mark}<"
-        self.mark = marker(self.begin)
-        self.rules = rules
-        self.taken = {text.removeprefix(self.begin).strip("/>") for text in following}
+        self.mark = call.marker(self.begin)
+        self.taken = {text.removeprefix(self.begin).strip("/>") for text in call.following}
         """What no element can be called."""
         self.known: dict[tuple[str | None, tuple[int, ...]], Node] = {}
 
@@ -63,17 +53,17 @@ class _Elements:
         kinds = kinds_among(parameters.schema, schemas)
         where = parameters.values(key, kinds).where
         if parameters.strict and kinds & _NESTING:
-            parameters.note(where, "what is inside is held to its types alone")
-        held = parameters.strings(key, self._string) if STRING in kinds else []
-        if held and kinds != {STRING} and any(isinstance(way, TextExcept) for way in held):
+            parameters.note(where, "only the types of what is inside are enforced")
+        strings = parameters.strings(key, self._string) if STRING in kinds else []
+        if strings and kinds != {STRING} and any(isinstance(one, TextExcept) for one in strings):
             parameters.note(where, "the length of a string is not enforced beside other types")
-            held = None
-        if held is None:
+            strings = None
+        if strings is None:
             return self._element(key, schemas)
         scalars: list[Node] = []
         if some := kinds - {STRING} - _NESTING:
             scalars = [parameters.values(key, some), *([] if STRING in kinds else parameters.words(key))]
-        return self._ways(key, schemas, kinds, held, scalars)
+        return self._options(key, schemas, kinds, strings, scalars)
 
     def _element(self, name: str | None, schemas: Sequence[object]) -> Node:
         """What stands in an element that one of these schemas is about, and its closing tag: that of this name, or,
@@ -94,9 +84,9 @@ class _Elements:
         if STRING not in kinds and (some := kinds - _NESTING):
             scalars = [self.parameters.typed(schemas, some, self.parameters.where)]
         # Where a string may come, every text is a value, however it is read.
-        return self._ways(name, schemas, kinds, [TextExcept((self.begin,))] if STRING in kinds else [], scalars)
+        return self._options(name, schemas, kinds, [TextExcept((self.begin,))] if STRING in kinds else [], scalars)
 
-    def _ways(
+    def _options(
         self,
         name: str | None,
         schemas: Sequence[object],
@@ -105,13 +95,13 @@ class _Elements:
         scalars: Sequence[Node],
     ) -> Node:
         close = sequence(self.mark, *([Text(f"/{name}>")] if name is not None else self._any_close()))
-        ways = [self._with_close(string, close) for string in strings]
+        options = [self._with_close(string, close) for string in strings]
         if scalars:
-            ways.append(sequence(SPACE, choice(*scalars), SPACE, close))
+            options.append(sequence(SPACE, choice(*scalars), SPACE, close))
         # An empty element is an empty text, where it may be one.
         least = 1 if STRING in kinds else 0
-        ways += [sequence(Repeat(member, least), close) for member in self._members(schemas, kinds)]
-        return choice(*ways)
+        options += [sequence(Repeat(member, least), close) for member in self._members(schemas, kinds)]
+        return choice(*options)
 
     def _with_close(self, string: Node, close: Node) -> Node:
         """A string and the tag after it. What is free is read together with that in one piece: it may begin like the
@@ -124,9 +114,9 @@ class _Elements:
 
     def _members(self, schemas: Sequence[object], kinds: frozenset[str]) -> list[Node]:
         """An element of an array, and one of an object."""
-        ways: list[Node] = []
+        options: list[Node] = []
         if "array" in kinds:
-            ways.append(self._opened(Text(self.item), self._element(self.item, self._inside(schemas, ITEMS))))
+            options.append(self._opened(Text(self.item), self._element(self.item, self._inside(schemas, ITEMS))))
         if "object" in kinds:
             # Where it may be both, items tell an array.
             taken = self.taken | ({self.item} if "array" in kinds else set())
@@ -136,8 +126,8 @@ class _Elements:
             members.append(
                 self._opened(self._other_name({*names, *taken}), self._element(None, self._inside(schemas, None)))
             )
-            ways.append(choice(*members))
-        return ways
+            options.append(choice(*members))
+        return options
 
     def _opened(self, name: Node, inside: Node) -> Node:
         return sequence(self.mark, name, Text(">"), inside)
@@ -151,13 +141,13 @@ class _Elements:
         return schemas_inside(self.parameters.schema, schemas, _UNNAMED if key is None else key)
 
     def _string(self, form: Strings | str) -> Node | None:
-        """A string that is held to something, or what a pattern matches; None where it might hold a tag."""
+        """A constant, or strings with a length or a pattern; None where they might contain a tag."""
         if isinstance(form, str):
             return None if self.begin in form else Text(form)
         if not form.patterns:
             return TextExcept((self.begin,), least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, self.parameters.note)
-        return None if all(patterns.may_hold(pattern, char) for char in self.begin) else Lexeme(pattern)
+        return None if all(may_hold(pattern, char) for char in self.begin) else Lexeme(pattern)
 
 
 def _name_char(taken: Collection[str]) -> Node:

@@ -1,56 +1,35 @@
-"""The arguments of a call where they are no JSON object: between tags, or as Python writes them.
+"""The parameters of one tool, for notations that write arguments one by one.
 
-A strict tool's arguments come in the order of its schema, and each follows its part of it. Otherwise they come in any
-order, and only their kinds are held to, so that what is a number by the schema can be read as one.
+The arguments of a strict tool come in the order of its schema, and each follows its part of the schema. Otherwise they
+come in any order, and only their kinds are enforced: what is a number by the schema can then be read as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from string import ascii_letters, digits
+from dataclasses import dataclass
 from typing import Any, cast
 
-from ...core.machine.markers import split_whitespace
-from ...core.notations import TaggedArguments, xml_text
-from ...core.notations.json_text import escape
 from ...errors import InvalidTools
-from ...schema import patterns
-from ...schema.kinds import kinds_of
-from ...schema.normal_form import Algebra, AnyOf, Form, Strings, Values, one_pattern
-from ..language import (
-    NOTHING,
-    SPACE,
-    Json,
-    Lexeme,
-    Node,
-    Repeat,
-    Text,
-    TextExcept,
-    Unenforced,
-    all_but,
-    chars,
-    choice,
-    maybe,
-    sequence,
-)
-from ..schema_grammar import PLAIN_CHAR, in_order, json_text, other_than
+from ...schema.forms import AnyOf, Form, Strings, Values
+from ...schema.kinds import kinds_among, kinds_of
+from ...schema.normal_form import Normalizer
+from ...schema.regular import Node, Repeat, Text, choice, maybe, sequence
+from ..language import Json, Lexeme, Unenforced
+from ..schema_grammar import in_order, other_than
 
 LONGEST_KEY = 60
-# Escapes that JSON and Python read alike.
-_PYTHON_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
-_SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """A tool's parameters."""
+    """A tool's parameters. Tools with the same parameters share the arguments of one of them."""
 
     name: str
     schema: Mapping[str, Any]
     strict: bool
     rule: Callable[[Node], Node]
-    """Gives a node a name."""
+    """Makes a node a rule, and returns the reference to it."""
     unenforced: list[Unenforced]
 
     @property
@@ -76,7 +55,7 @@ class Parameters:
         return Json({"type": "object", **self.schema} if self.strict else {"type": "object"}, self.where)
 
     def kinds(self, key: str | None) -> frozenset[str]:
-        return kinds_of(self.schema, key) if key is not None else kinds_of({"additionalProperties": self.others}, "")
+        return kinds_of(self.schema, key) if key is not None else kinds_among(self.schema, [self.others])
 
     def values(self, key: str | None, kinds: Iterable[str]) -> Json:
         """The values of these kinds that the argument may have; the key None is for those that have no name."""
@@ -94,31 +73,31 @@ class Parameters:
 
     def form(self, key: str | None, kind: str) -> Form:
         value = self.values(key, [kind])
-        return Algebra(value.schema, value.where, self.note).root()
+        return Normalizer(value.schema, value.where, self.note).root()
 
     def strings(self, key: str | None, spelled: Callable[[Strings | str], Node | None]) -> list[Node] | None:
         """The strings that the argument may be, each as `spelled` writes it; None where that is any string."""
         form = self.form(key, "string")
-        ways: list[Node] = []
-        for option in form.options if isinstance(form, AnyOf) else (form,):
-            match option:
+        options: list[Node] = []
+        for part in form.options if isinstance(form, AnyOf) else (form,):
+            match part:
                 case Values(values):
                     written = {value: spelled(value) for value in values}
-                    ways += [way for way in written.values() if way is not None]
-                    for value, way in written.items():
-                        if way is None:
+                    options += [node for node in written.values() if node is not None]
+                    for value, node in written.items():
+                        if node is None:
                             raise InvalidTools(f"{self.where}: {value!r} cannot stand between this format's tags")
                 case Strings(_, 0, None, ()):
                     return None
                 case Strings():
-                    way = spelled(option)
-                    if way is None:
-                        self.note(option.where, "`pattern` is not enforced: it admits the closing tag")
+                    node = spelled(part)
+                    if node is None:
+                        self.note(part.where, "`pattern` is not enforced: it admits the closing tag")
                         return None
-                    ways.append(way)
+                    options.append(node)
                 case _:
                     return None
-        return ways
+        return options
 
     def words(self, key: str | None) -> list[Node]:
         """The booleans and None that the argument may be, as Python writes them."""
@@ -165,125 +144,3 @@ class Parameters:
             return in_order(named, other, separator, self.rule)
         any_one = choice(*(item for item, _ in named), *([other] if other is not None else []))
         return maybe(any_one, Repeat(sequence(separator, any_one)))
-
-
-def tagged(
-    parameters: Parameters, tags: TaggedArguments, marker: Callable[[str], Node], following: Iterable[str]
-) -> Node:
-    """Arguments between tags. `following` is what may stand after the last one."""
-    before, _, rest = tags.open.partition("{key}")
-    middle, _, after = rest.rpartition("{kind}")
-    lead, text, _ = split_whitespace(tags.close)
-    trail = after[len(after.rstrip()) :]
-    # All that ends a bare string: the closing tag, or what comes next where that is forgotten.
-    ends = (text, before.strip(), *following)
-    every: list[Node] = [TextExcept(ends)]
-    if tags.escaped:
-        # Sections, or text that begins none; what is an entity in it is read as one.
-        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
-        every = [TextExcept((*ends, open)), Repeat(sequence(Text(open), TextExcept((close,)), Text(close)), 1)]
-        ends = (*ends, open, xml_text.AMPERSAND)
-
-    closing = marker(text)
-
-    def argument(key: Node, value: Node) -> Node:
-        if tags.escaped and isinstance(key, Text):
-            key = Text(xml_text.encode_attribute(key.text))
-        return sequence(SPACE, marker(before.lstrip()), key, value)
-
-    barred = {"<", ">", (middle + after).strip()[0], *(xml_text.AMPERSAND if tags.escaped else ())}
-
-    def opened(kinds: Iterable[str]) -> Node:
-        """The rest of the opening tag, which may say that a value of one of these kinds comes."""
-        words = [word for word, said in tags.kinds if set(said) & set(kinds)]
-        if not words:
-            return marker((middle + after).rstrip())
-        return sequence(
-            marker(middle), choice(*(marker(tags.kind.format(word)) for word in words)), marker(after.rstrip())
-        )
-
-    def key_char(taken: Collection[str]) -> Node:
-        return all_but(*barred, "\x00\x1f", *taken)
-
-    def string(form: Strings | str) -> Node | None:
-        """A string that is held to something, or what a pattern matches; None where it might hold what ends it."""
-        if isinstance(form, str):
-            form = xml_text.encode(form) if tags.escaped else form
-            return None if any(end in form for end in ends) and not tags.escaped else Text(form)
-        if not form.patterns:
-            return TextExcept(ends, least=form.least, most=form.most, where=form.where)
-        pattern = one_pattern(form, parameters.note)
-        return None if patterns.may_hold(pattern, {end[0] for end in ends}) else Lexeme(pattern)
-
-    def value(key: str | None) -> Node:
-        kinds = parameters.kinds(key)
-        others = kinds - {"string"}
-        held = parameters.strings(key, string) if "string" in kinds else []
-        # Without whitespace of its own after the tag, a lexer cannot tell a string from what else may come.
-        if held and others and (any(isinstance(way, TextExcept) for way in held) or not (trail or tags.kinds)):
-            where = parameters.values(key, kinds).where
-            parameters.note(where, "what a string may be, or how long, is not enforced beside other types")
-            held = None
-        if held is None and not tags.kinds:
-            # Every text is a value, however it is read.
-            around = sequence(opened(kinds), _maybe_text(trail)), sequence(_maybe_text(lead), closing)
-            return choice(*(sequence(around[0], way, around[1]) for way in every))
-        # The tag's own whitespace must be there: the string's would be taken for it.
-        strings = every if held is None else held
-        ways = [sequence(opened(["string"]), Text(trail), way, Text(lead), closing) for way in strings]
-        if others:
-            # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
-            # are strings.
-            words = [] if "string" in kinds else parameters.words(key)
-            # Each kind that the tag may speak of has a way of its own.
-            said = [others & set(kinds) for _, kinds in tags.kinds if others & set(kinds)] or [others]
-            for some in said:
-                values = choice(replace(parameters.values(key, some), without=unescaped(some)), *words)
-                ways.append(sequence(opened(some), SPACE, values, SPACE, closing))
-        return choice(*ways)
-
-    def unescaped(kinds: Collection[str]) -> tuple[str, ...]:
-        """What JSON of these kinds must not spell."""
-        return ends if tags.escaped and not {"array", "object"}.isdisjoint(kinds) else ()
-
-    def fits(key: str) -> bool:
-        return not any(char < " " or (char in barred and not tags.escaped) for char in key)
-
-    return parameters.each(argument, value, NOTHING, fits, key_char)
-
-
-def _maybe_text(text: str) -> Node:
-    return maybe(Text(text)) if text else NOTHING
-
-
-def python(parameters: Parameters) -> Node:
-    """Arguments as in a Python call."""
-    separator = sequence(SPACE, Text(","), SPACE)
-    quote = Text('"')
-
-    def argument(key: Node, value: Node) -> Node:
-        return sequence(key, Text("="), value)
-
-    def key_char(taken: Collection[str]) -> Node:
-        return chars(*(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
-
-    def string(form: Strings | str) -> Node:
-        if isinstance(form, str):
-            return Text(escape(form))
-        if form.patterns:
-            return json_text(one_pattern(form, parameters.note))
-        return Repeat(_PYTHON_CHAR, form.least, form.most)
-
-    def value(key: str | None) -> Node:
-        kinds = parameters.kinds(key)
-        ways: list[Node] = []
-        if "string" in kinds:
-            held = parameters.strings(key, string)
-            ways += [Lexeme(sequence(quote, way, quote)) for way in held or [Repeat(_PYTHON_CHAR)]]
-            if held is None:
-                ways.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
-        if others := kinds - {"string"}:
-            ways.append(replace(parameters.values(key, others), python=True))
-        return choice(*ways)
-
-    return sequence(SPACE, parameters.each(argument, value, separator, str.isidentifier, key_char, never=("",)), SPACE)

@@ -1,6 +1,6 @@
 """Between the markers of calls: the frame that every state of a call stands on.
 
-A grammar of calls is laid out as a short list of steps (`steps.py`; `call_compiler.py` makes the list). The state of
+A grammar of calls is laid out as a short list of steps (`steps.py`; `compiler/calls.py` makes the list). The state of
 the frame is the number of the next step. A call that breaks is given up at its own end, or where the next one begins,
 so that one broken call does not take the others with it.
 """

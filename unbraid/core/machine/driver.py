@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...errors import UnbraidError
 from .. import diagnostics
+from ..compiler.compiler import compile_format
+from ..compiler.program import Program
+from ..compiler.prompt_end import read_end
+from ..detokenizer import Detokenizer
 from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
 from ..tools import Tools
 from ..vocabulary import Vocabulary
-from .compiler import compile_format
-from .detokenizer import Detokenizer
 from .machine import Machine
 from .out_of_band import emit_code, join_audio
-from .program import Program
-from .prompt_end import read_end
 from .scopes import RepeatedOpenerFrame, ScopeFrame, enter, innermost
 
 _LIMITS = Limits()

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from .. import diagnostics
+from ..call_ids import IdSource
 from ..events import (
     Content,
     Diagnostic,
@@ -38,7 +39,6 @@ from ..events import (
 from ..grammar import CallIds
 from ..limits import Limits
 from ..tools import Tools
-from .call_ids import IdSource
 from .markers import Markers
 from .pending_call import ARGUMENTS, MARKUP, NAME, PENDING, TEXT, PendingCall
 

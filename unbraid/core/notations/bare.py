@@ -44,7 +44,7 @@ _text = {"{": re.compile(r"[^,}\]]*").match, "(": re.compile(r"[^,})\]]*").match
 
 def is_bare_key(key: str) -> bool:
     """Whether a key can stand bare."""
-    return bool(_key.fullmatch(key)) and key == key.strip() == _unquoted(key)
+    return bool(_key.fullmatch(key)) and key == key.strip() and not any(quote in key for quote in _OTHER_QUOTES)
 
 
 def _unquoted(key: str) -> str:

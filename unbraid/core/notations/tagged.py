@@ -62,9 +62,6 @@ class TaggedArguments(CallNotation):
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON value that each stands for."""
 
-    escaped: ClassVar[bool] = False
-    """Whether keys and values are XML."""
-
     def step(self, place: Place) -> Step:
         rule = tag_rule(self, place)
         return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))

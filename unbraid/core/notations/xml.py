@@ -27,8 +27,6 @@ _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
 class XmlArguments(TaggedArguments):
     """Arguments between tags, with entities and CDATA sections in them."""
 
-    escaped: ClassVar = True
-
     def step(self, place: Place) -> Step:
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))

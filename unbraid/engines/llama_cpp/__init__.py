@@ -1,1 +1,1 @@
-"""llama.cpp, inside the process and as a server."""
+"""llama.cpp: inside the process (`embedded`, over `model`, `requests`, `reader`, `prompt_queue`) and as a server."""

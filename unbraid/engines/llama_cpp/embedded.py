@@ -1,8 +1,16 @@
 """llama.cpp inside the process, as an engine.
 
-llama.cpp has `parallel` slots, and works on all of them at once. Each running request has a thread, which waits inside
-of llama.cpp and hands tokens to the event loop; others wait for a thread. Stop texts, stop tokens and the limit are
-looked after here, and what is to end is aborted, which takes effect with the next token.
+llama.cpp has `parallel` slots, and computes for all of them in one step. Each running request has a thread of a pool,
+which waits inside llama.cpp and hands tokens to the event loop by a `Job`; further requests wait for a thread.
+
+Aborting. A request can be cancelled only in its callback, and llama.cpp calls back after each step: with a token, or
+with how much of the prompt it has read. So an abort takes effect when the step under way is done, and frees the slot
+after at most one more step, whatever the machine. Three things keep that short: a step is small (see `model`); a
+request enters llama.cpp only when its prompt can be begun at once (see `prompt_queue`), since one that is not begun
+calls nothing back; and until then its abort needs no llama.cpp at all. Inside a step nothing can be aborted: an engine
+that has been silent for two minutes is taken for stuck, and takes no more requests.
+
+Stop texts, stop tokens and the limit are looked after by `reader`; an output that they end is aborted the same way.
 """
 
 from __future__ import annotations
@@ -16,9 +24,9 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from weakref import WeakSet
@@ -36,24 +44,28 @@ from ..base import (
     Unsupported,
     refuse_audio,
 )
-from ..stops import Token, as_piece
-from .model import LlamaServer, as_request
-from .output import Output
+from ..jobs import Job
+from ..reader import joined
+from .model import LlamaModel
+from .prompt_queue import PromptQueue
+from .reader import EmbeddedReader
+from .requests import as_request
 
 _log = logging.getLogger(__name__)
 _STUCK = 120.0
-"""Seconds without a sign of llama.cpp after which it is taken for stuck: inside of one step nothing can be aborted."""
-_FAREWELL = 10.0
-"""Seconds that it has to end what runs, when the engine is closed."""
-_CONTEXT = 4096  # if nothing is said, and the model can take as much
+"""Seconds without a callback after which llama.cpp is taken for stuck."""
+_FAREWELL = 60.0
+"""Seconds that llama.cpp has to end what runs, when the engine is closed."""
+_CONTEXT = 4096
+"""The default context, where the model can take as much."""
 
 
 class EmbeddedEngine:
     """A GGUF model, run by llama.cpp in this process.
 
-    It may be used from several event loops and threads, but not in a process that was forked off after it was made.
-    Such a process must also end with `os._exit`, as those of multiprocessing do: llama.cpp waits for its threads, which
-    are not there, otherwise.
+    You may use it from several event loops and threads, but not in a process that was forked after it was made. Such a
+    process must also end with `os._exit`, as those of multiprocessing do: otherwise llama.cpp waits for its threads,
+    which are not there.
     """
 
     def __init__(
@@ -63,33 +75,33 @@ class EmbeddedEngine:
         context: int | None = None,
         parallel: int = 4,
         queue: int = 64,
-        batch: int = 128,
+        batch: int | None = None,
         threads: int | None = None,
         gpu_layers: int | None = None,
         name: str | None = None,
     ) -> None:
-        """Load a model; this takes seconds, and more if it is to be fetched first. While xllamacpp loads it, no other
+        """Load a model. This takes seconds, and more if it has to be fetched first. While xllamacpp loads it, no other
         thread of Python runs.
 
         model: what `unbraid.models.resolve` takes, or what it has returned.
-        context: how many tokens each request may have, prompt and output together; 4096 or as many as the model can
-            take.
-        parallel: how many requests run at once; each has memory for its context set aside.
+        context: how many tokens each request may have, prompt and output together; by default 4096, or as many as the
+            model can take.
+        parallel: how many requests run at once. Memory for the context of each is set aside.
         queue: how many more may wait.
-        batch: how many tokens of a prompt are worked on at once. In between, others get their turn, and a request can
-            be aborted. On a GPU more is faster.
+        batch: how many tokens of prompts one step computes. Between steps, others get their turn and requests can be
+            aborted. By default 64, and 512 on a GPU.
         threads: how many threads compute; by default one for each core but one. All cores are faster, if nothing else
             wants them.
         gpu_layers: how many layers go to a GPU; as many as fit by default.
         name: what to call the model.
         """
-        if parallel < 1 or queue < 0 or batch < 1 or (context is not None and context < 1):
+        if parallel < 1 or queue < 0 or (batch or 1) < 1 or (context is not None and context < 1):
             raise Unsupported("an engine needs context, parallel and batch of 1 or more, and queue of 0 or more")
         self.files = model if isinstance(model, ModelFiles) else resolve(model)
         self.gguf = Gguf(self.files.gguf)
         self._name = name or (model if isinstance(model, str) and model in KNOWN else self.gguf.name)
         trained = self.gguf.context_length or _CONTEXT
-        self._server = LlamaServer(
+        self._llama = LlamaModel(
             self.files.gguf,
             context=context or min(_CONTEXT, trained),
             parallel=parallel,
@@ -97,14 +109,15 @@ class EmbeddedEngine:
             threads=threads,
             gpu_layers=gpu_layers,
         )
-        self._vocabulary = GgufVocabulary(self.gguf, self._server.tokenize)
+        self._prompts = PromptQueue(self._llama.batch - parallel)
+        self._vocabulary = GgufVocabulary(self.gguf, self._llama.tokenize)
         self._most = parallel + queue
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="unbraid-llama")
-        self._jobs: set[_Job] = set()
+        self._jobs: set[_Request] = set()
         self._lock = threading.RLock()
         self._closed = False
-        self._heard = time.monotonic()
-        """When llama.cpp last gave a sign, or had nothing to do."""
+        self._last_sign = time.monotonic()
+        """When llama.cpp last called back, or had nothing to do."""
         self._process = os.getpid()
         _engines.add(self)
 
@@ -115,17 +128,17 @@ class EmbeddedEngine:
 
     @property
     def vocabulary(self) -> GgufVocabulary:
-        """The model's tokens; it can also cut texts into them."""
+        """The model's tokens. It can also tokenize text."""
         return self._vocabulary
 
     @property
     def context(self) -> int:
         """The most tokens that prompt and output can have together."""
-        return self._server.context
+        return self._llama.context
 
     @property
     def load(self) -> Load:
-        """Requests that are in a slot of llama.cpp, and those that wait for one."""
+        """Requests that have a thread, and those that wait for one."""
         with self._lock:  # all in there have a future
             futures = [job.future for job in list(self._jobs) if job.future is not None]
         running = sum(future.running() for future in futures)
@@ -133,7 +146,7 @@ class EmbeddedEngine:
 
     @property
     def chat_template(self) -> str | None:
-        """The model's chat template: a file beside the model goes before the one inside."""
+        """The model's chat template: that of a file beside the model, or else the one inside it."""
         path = self.files.chat_template
         if path is None:
             return self.gguf.chat_template
@@ -147,30 +160,22 @@ class EmbeddedEngine:
             yield Finish("length", len(prompt), 0)
             return
         job = self._start(request, prompt, limit)
-        try:
-            while True:
-                tokens, end = await job.take()
-                if tokens:
-                    yield as_piece(tokens)
-                if isinstance(end, Finish):
-                    yield end
-                    return
-                if end is not None:
-                    raise end
-        finally:
-            job.abort()
+        async with aclosing(job.batches()) as batches:
+            async for pieces in batches:
+                yield joined(pieces)
+        yield job.result
 
     async def check(self) -> None:
         """Return if the engine can take requests now; raise `EngineDown` if not."""
         self._refuse_if_down()
 
     async def close(self) -> None:
-        """Abort what runs, and let the model go."""
+        """Abort what runs, and free the model."""
         await asyncio.to_thread(self.shut)
 
     def shut(self) -> None:
         """`close`, where there is no event loop."""
-        if self._process != os.getpid() or self._server in _stuck:
+        if self._process != os.getpid() or self._llama in _stuck:
             return
         with self._lock:
             self._closed = True
@@ -181,14 +186,14 @@ class EmbeddedEngine:
         self._pool.shutdown(wait=False, cancel_futures=True)
         running = [job.future for job in jobs if job.future is not None and not job.future.cancelled()]
         if wait(running, timeout=_FAREWELL).not_done:
-            _stuck.append(self._server)  # to let it go would wait for ever
+            _stuck.append(self._llama)  # to free it would wait for ever
             _log.error("llama.cpp does not come back from what it does; it is left alone")
         else:
-            self._server.close()
+            self._llama.close()
 
     def forked(self) -> None:
-        """In a process that was forked off: llama.cpp's threads are not here."""
-        self._server.abandon()
+        """For a forked process, in which llama.cpp's threads are not."""
+        self._llama.abandon()
 
     def _measure(self, request: Generation) -> tuple[tuple[int, ...], int]:
         """The prompt's tokens, and how many may follow it."""
@@ -208,16 +213,17 @@ class EmbeddedEngine:
         if room < 1 or (wanted is not None and wanted > room):
             asked = "" if wanted is None else f" and {wanted} tokens of output"
             raise PromptTooLong(
-                f"a prompt of {len(prompt)} tokens{asked} does not fit the context of {self.context} tokens"
+                f"a prompt of {len(prompt)} tokens{asked} does not fit the context of {self.context} tokens",
+                field="prompt" if room < 1 else "max_tokens",
             )
         return prompt, room if wanted is None else max(0, wanted)
 
-    def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Job:
-        job = _Job(asyncio.get_running_loop(), Output(request, self._vocabulary, len(prompt), limit))
+    def _start(self, request: Generation, prompt: tuple[int, ...], limit: int) -> _Request:
+        job = _Request(EmbeddedReader(request, self._vocabulary, len(prompt), limit), self._prompts)
         with self._lock:
             self._refuse_if_down()
             if not self._jobs:
-                self._heard = time.monotonic()
+                self._last_sign = time.monotonic()
             if len(self._jobs) >= self._most:
                 raise EngineDown(f"{self._name} has {self._most} requests running and waiting already: try again later")
             self._jobs.add(job)
@@ -225,18 +231,21 @@ class EmbeddedEngine:
         job.future.add_done_callback(lambda _: self._jobs.discard(job))
         return job
 
-    def _run(self, job: _Job, request: Generation, prompt: tuple[int, ...], limit: int) -> None:
-        """In a thread of the pool: put the request to llama.cpp, and wait until it is done."""
+    def _run(self, job: _Request, request: Generation, prompt: tuple[int, ...], limit: int) -> None:
+        """In a thread of the pool: give the request to llama.cpp, and wait until it is done."""
         try:
-            if not job.aborted:
-                body = as_request(request, prompt, limit, self.context, self._vocabulary)
-                self._server.complete(body, partial(self._hear, job))
+            body = as_request(request, prompt, limit, self.context, self._vocabulary)
+            if self._prompts.enter(job, len(prompt)):
+                try:
+                    self._llama.complete(body, partial(self._called_back, job))
+                finally:
+                    self._prompts.leave(job)
             job.end(EngineFailed("llama.cpp ended without saying how"))
         except Exception as error:
             job.end(error)
 
-    def _hear(self, job: _Job, said: bytes) -> bool:
-        self._heard = time.monotonic()
+    def _called_back(self, job: _Request, said: bytes) -> bool:
+        self._last_sign = time.monotonic()
         return job.read(said)
 
     def _refuse_if_down(self) -> None:
@@ -244,68 +253,43 @@ class EmbeddedEngine:
             raise EngineDown("the engine was made before this process was forked off: make one here", retry_after=60.0)
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
-        if time.monotonic() - self._heard > _STUCK and self.load.running:
+        if time.monotonic() - self._last_sign > _STUCK and self.load.running:
             raise EngineDown(f"llama.cpp has been silent for more than {_STUCK:g} seconds", retry_after=60.0)
 
 
-class _Job:
-    """One request: a thread puts tokens in, an event loop takes them out."""
+class _Request(Job[Piece, Finish]):
+    """One request, while it waits and while it runs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, output: Output) -> None:
-        self.aborted = False
+    def __init__(self, reader: EmbeddedReader, prompts: PromptQueue) -> None:
+        super().__init__()
         self.future: Future[None] | None = None
-        self._loop = loop
-        self._output = output
-        self._tokens: deque[Token] = deque()
-        self._end: Finish | Exception | None = None
-        self._ready = asyncio.Event()
-        self._told = False
+        self._reader = reader
+        self._prompts = prompts
 
     def read(self, said: bytes) -> bool:
-        """Called by llama.cpp with each piece of its answer; true for no more."""
+        """Called by llama.cpp with each chunk of its answer. True cancels the request."""
         if self.aborted:
             return True
         try:
-            self._tokens.extend(self._output.read(json.loads(said)))
-            if self._output.finish is not None:
-                self.end(self._output.finish)
-            elif self._tokens:
-                self._tell()
+            piece = self._reader.read(json.loads(said))
+            self._prompts.progress(self, self._reader.unread)
+            if piece is not None:
+                self.put([piece])
+            finish = self._reader.finish()
+            if finish is not None:
+                self.end(finish)
         except EngineError as error:
             self.end(error)
         except Exception as error:  # llama.cpp would swallow it
             self.end(EngineFailed(f"llama.cpp's answer is not understood ({error!r}): {said[:200]!r}"))
-        return self.aborted or self._end is not None
-
-    def end(self, end: Finish | Exception) -> None:
-        """The request is over; only the first end counts."""
-        if self._end is None:
-            self._end = end
-            self._tell()
+        return self.aborted or self.ended
 
     def abort(self) -> None:
-        """No more is wanted. If it runs, it ends with the next token; if it waits, it never runs."""
-        self.aborted = True
+        """If it runs, it ends with the step under way or the next one. If it waits, it never runs."""
+        super().abort()
         if self.future is not None:
             self.future.cancel()
-
-    async def take(self) -> tuple[list[Token], Finish | Exception | None]:
-        """The tokens that have come since the last time, and the end if it is there."""
-        await self._ready.wait()
-        self._ready.clear()
-        self._told = False  # before the tokens are taken: from now on, those that come are told again
-        end = self._end  # before the tokens, too: what comes before the end is there when the end is
-        tokens = [self._tokens.popleft() for _ in range(len(self._tokens))]
-        return tokens, end
-
-    def _tell(self) -> None:
-        if self._told:
-            return
-        self._told = True
-        try:
-            self._loop.call_soon_threadsafe(self._ready.set)
-        except RuntimeError:  # the event loop is closed: nobody listens any more
-            self.aborted = True
+        self._prompts.wake()
 
 
 _engines: WeakSet[EmbeddedEngine] = WeakSet()
@@ -316,7 +300,7 @@ def _abandon_all() -> None:
         engine.forked()
 
 
-_stuck: list[LlamaServer] = []
+_stuck: list[LlamaModel] = []
 
 
 def _shut_all() -> None:

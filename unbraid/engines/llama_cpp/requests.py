@@ -1,125 +1,93 @@
-"""What both ways to llama.cpp, inside the process and over HTTP, have in common."""
+"""Requests to llama.cpp inside the process: a `Generation` as its JSON, and its errors as those of `engines.base`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import cache
+import json
+import math
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from ...constraints import Constraint
-from ...constraints.dialects.gbnf import too_open
 from ...core.vocabulary import WholeVocabulary
-from ..base import Unsupported
-from ..retokenize import spell
+from ..base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Sampling, Unsupported
+from .constraint_fields import constraint_fields
+
+MARGIN = 3
+"""How many tokens more than wanted are asked for: a token that ends inside a character is told only with the token that
+completes it."""
+_MOST_BIAS = 1e6
+_SEEDS = 2**32 - 1  # the highest one means any
 
 
-def missing_tokens(vocabulary: WholeVocabulary, text: str, told: bytes, count: int) -> tuple[int, ...]:
-    """The `count` tokens before those whose bytes are `told`, where `text` is that of them all.
-
-    llama.cpp tells nothing of a token that ends inside of a character, and only its bytes with the token that completes
-    it. Mostly those can be cut into so many tokens in one way alone; if not, the text is the same anyway.
-    """
-    before = text.encode().removesuffix(told)
-    exact = None if "\ufffd" in text else spell(vocabulary, before, count)  # bytes that are no text are lost
-    return exact or spell(vocabulary, before) or ()
-
-
-_fields: WeakKeyDictionary[Constraint, dict[str, Any]] = WeakKeyDictionary()
-
-
-def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None) -> dict[str, Any]:
-    """The fields of a request that say the constraint.
-
-    A grammar that llama.cpp cannot read is refused by itself. But some things it takes without enforcing anything, some
-    would keep it busy for minutes over one token, and where a grammar leaves it no token to choose, the whole process
-    ends: those are refused here.
-    """
-    if constraint not in _fields:
-        _fields[constraint] = constraint.to_llama_cpp()
-    fields = _fields[constraint]
-    grammar = fields.get("grammar")
-    if not isinstance(grammar, str) or not grammar or grammar.startswith("%llguidance"):
-        raise Unsupported("llama.cpp enforces no constraint but one in GBNF: give it a grammar that is, or none")
-    if fields.get("grammar_lazy") and not fields.get("grammar_triggers"):
-        raise Unsupported("llama.cpp enforces no lazy grammar that nothing triggers: name what does")
-    where = too_open(grammar)
-    if where is not None:
-        raise Unsupported(
-            f"{where} leaves too many ways open at once to be enforced by llama.cpp, which follows them all: give it "
-            "fewer alternatives and optional properties, or a simpler pattern"
-        )
-    dead_end = None if vocabulary is None else _dead_end(grammar, vocabulary)
-    if dead_end is not None:
-        raise Unsupported(f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out")
-    return fields
+def as_request(
+    request: Generation, prompt: tuple[int, ...], limit: int, context: int, vocabulary: WholeVocabulary
+) -> bytes:
+    """The body that asks llama.cpp for `request`. Stop texts and tokens are not in it: the reader looks for them."""
+    body: dict[str, Any] = {
+        "prompt": prompt,
+        "n_predict": limit + MARGIN,
+        "stream": True,
+        "verbose": True,  # for each token's id, and how many there are
+        "return_progress": True,  # after each batch of the prompt: that is when it can be aborted
+        "cache_prompt": True,
+        "sse_ping_interval": -1,
+        **_sampling(request.sampling, context),
+        "logit_bias": _biases(request),
+    }
+    if request.logprobs is not None:
+        body["n_probs"] = max(1, request.logprobs)
+    if request.constraint is not None:
+        body |= constraint_fields(request.constraint, vocabulary)
+    return json.dumps(body).encode()
 
 
-_PARTS = re.compile(
-    r"""
-    (?P<comment>\#[^\n]*)
-    | (?P<rule>[\w-]+\s*::=)
-    | (?P<sign>[()|])
-    | (?P<name>[A-Za-z][\w-]*)
-    | "(?P<text>(?:\\.|[^"\\])*)"
-    | \[(?P<members>(?:\\.|[^\]\\])*)\]
-    | <\[(?P<token>\d+)\]>
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_CHARACTER = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))|(.)", re.DOTALL)
-_SHORT = {"n": "\n", "r": "\r", "t": "\t"}
+def _sampling(sampling: Sampling, context: int) -> dict[str, Any]:
+    greedy = sampling.temperature <= 0
+    top_k = 1 if greedy else max(0, sampling.top_k)
+    penalties = sampling.presence_penalty or sampling.frequency_penalty or sampling.repetition_penalty != 1
+    active = {
+        "penalties": penalties,
+        "temperature": not greedy,
+        "min_p": not greedy and sampling.min_p > 0,
+        "top_k": top_k > 0,
+        "top_p": not greedy and sampling.top_p < 1,
+    }
+    return {
+        "samplers": [name for name, is_active in active.items() if is_active],
+        "temperature": 1.0 if greedy else sampling.temperature,
+        "top_k": top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repeat_penalty": sampling.repetition_penalty,
+        "repeat_last_n": context if penalties else 0,
+        "seed": _SEEDS if sampling.seed is None else sampling.seed % _SEEDS,
+    }
 
 
-def _dead_end(grammar: str, vocabulary: WholeVocabulary) -> str | None:
-    """A part of the grammar that the vocabulary cannot spell, where nothing else may come: a text, a token, or a set
-    with no character that it can."""
-
-    @cache
-    def can_spell(char: str) -> bool:
-        return spell(vocabulary, char.encode("utf-8", "surrogatepass")) is not None
-
-    def begins(part: re.Match[str]) -> bool:
-        text, members, token = part.group("text", "members", "token")
-        if token:
-            return vocabulary.token_bytes(int(token)) is not None
-        if members:
-            return members[0] == "^" or any(map(can_spell, _characters(members.replace("-", ""))))
-        return all(map(can_spell, next(_characters(text or ""), "")))
-
-    def ends(part: re.Match[str]) -> bool:
-        return all(map(can_spell, _characters(part["text"] or "")))
-
-    barred: str | None = None  # the first of the ways that cannot be gone; none where one can
-    depth, first = 0, False
-    for part in _PARTS.finditer(grammar):
-        if part["comment"]:
-            continue
-        if part["rule"]:
-            if barred:
-                return barred
-            barred, depth, first = "", 0, True
-        elif part["sign"]:
-            depth += {"(": 1, ")": -1, "|": 0}[part["sign"]]
-            first = part["sign"] == "|" and depth == 0
-        elif part["name"] or begins(part):
-            if part["text"] and not ends(part):
-                return part[0]
-            barred, first = (None if first else barred), False
-        elif not first:
-            return part[0]
-        else:
-            barred, first = (barred if barred is None else barred or part[0]), False
-    return barred or None
+def _biases(request: Generation) -> list[tuple[int, float | bool]]:
+    """`False` forbids a token, but never where there is a constraint: that must always leave a token to choose."""
+    bias = request.sampling.logit_bias
+    if any(map(math.isnan, bias.values())):
+        raise Unsupported("logit_bias has a value that is not a number")
+    may_forbid = request.constraint is None
+    return [
+        (token, False if may_forbid and value == -math.inf else max(-_MOST_BIAS, min(_MOST_BIAS, value)))
+        for token, value in bias.items()
+    ]
 
 
-def _characters(text: str) -> Iterator[str]:
-    """What stands in a text or a set; only the ends of ranges."""
-    for found in _CHARACTER.finditer(text):
-        x, u, wide, short, plain = found.groups()
-        code = x or u or wide
-        try:
-            yield chr(int(code, 16)) if code else plain or _SHORT.get(short, short)
-        except (ValueError, OverflowError):
-            return  # llama.cpp says what is wrong with it
+def as_error(answer: Any) -> EngineError:
+    """What llama.cpp says has gone wrong."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(error, dict):
+        return EngineFailed(f"llama.cpp failed: {answer}")
+    message, kind = str(error.get("message", error)), error.get("type")
+    if kind == "exceed_context_size_error":
+        return PromptTooLong(message)
+    if "grammar" in message:
+        return Unsupported(f"llama.cpp does not take the constraint's grammar ({message}): leave the constraint out")
+    if kind == "unavailable_error":
+        return EngineDown(f"llama.cpp takes no requests now: {message}")
+    if error.get("code") in (400, 501):
+        return Unsupported(f"llama.cpp does not take the request: {message}")
+    return EngineFailed(f"llama.cpp failed: {message}")

@@ -1,6 +1,7 @@
-"""llama.cpp's server and its own `/completion`: token ids in, token ids out where the vocabulary is known.
+"""llama.cpp's server, by its own `/completion`: token ids in, token ids out where the vocabulary is known.
 
-Checked against the server in xllamacpp 2026.10.11549.
+The server knows no stop tokens but the model's own, and its stop texts hold tokens back that it then does not name. So
+both are looked for here, and the request is aborted. Checked against the server in xllamacpp 2026.10.11549.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from ...core.vocabulary import Vocabulary
-from ..base import Finish, Generation, Piece, TokenLogprob
+from ..base import Generation, Piece, TokenLogprob
+from ..reader import OutputReader, finish_reason, token_bytes
 from ..retokenize import is_whole
 from ..routing import Routing
-from ..server import Server, ServerOptions, Servers, biases, finish_reason, token_bytes
-from .requests import constraint_fields, missing_tokens
+from ..server import Message, Server, ServerOptions, Servers
+from .constraint_fields import constraint_fields
+from .missing_tokens import missing_tokens
 
 _LOOK_BACK = 4096
 """How far penalties reach where the context is not known."""
@@ -22,8 +25,8 @@ _LOOK_BACK = 4096
 class LlamaCppServerEngine(Servers):
     """One or more servers of llama.cpp with the same model.
 
-    Without `vocabulary`, or with one whose tokens cannot be gone through, the output is text. llama.cpp streams no id
-    for a token that ends inside of a character, so with one, the bytes of such tokens are spelled with others of the
+    Without a `vocabulary` that can list its tokens, the output is text. With one, the output is ids. llama.cpp streams
+    no id for a token that ends inside a character, so the bytes of such tokens are spelled with others of the
     vocabulary: the same bytes, not always the same ids.
     """
 
@@ -41,7 +44,6 @@ class LlamaCppServer(Server):
     """One server."""
 
     path = "/completion"
-    stops_itself = False
 
     def __init__(self, url: str, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
@@ -66,7 +68,7 @@ class LlamaCppServer(Server):
             "n_predict": -1 if request.max_tokens is None else request.max_tokens,
             # Text that may be the beginning of a stop text comes late, and the bytes of lost tokens with it.
             "stop": list(request.stop) if self._whole is None else [],
-            # Every value is said, since the server has defaults of its own.
+            # All values, since the server has defaults of its own.
             "temperature": chosen.temperature,
             "top_p": chosen.top_p,
             "top_k": chosen.top_k,
@@ -76,7 +78,7 @@ class LlamaCppServer(Server):
             "repeat_penalty": chosen.repetition_penalty,
             "repeat_last_n": self.context or _LOOK_BACK,
             "seed": -1 if chosen.seed is None else chosen.seed,
-            "logit_bias": [[token, bias] for token, bias in biases(chosen).items()],
+            "logit_bias": [[token, bias] for token, bias in chosen.clipped_bias().items()],
         }
         if request.logprobs is not None:
             body["n_probs"] = max(1, request.logprobs)
@@ -84,8 +86,8 @@ class LlamaCppServer(Server):
             body |= constraint_fields(request.constraint, self._whole)
         return body
 
-    def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
-        return _Reader(request, self.vocabulary)
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> LlamaCppReader:
+        return LlamaCppReader(request, self.vocabulary)
 
 
 def _context(props: Mapping[str, Any]) -> int | None:
@@ -93,53 +95,49 @@ def _context(props: Mapping[str, Any]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-class _Reader:
-    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
-        self.over = False
-        self._vocabulary = vocabulary
-        self._ends = frozenset(request.stop_tokens)
-        self._top = request.logprobs
-        self._count = 0
-        self._prompt = 0
-        self._last: dict[str, Any] = {}
-        self._stopped_by: int | None = None
+class LlamaCppReader(OutputReader[Message]):
+    """Reads the answer of `/completion`."""
 
-    def read(self, message: dict[str, Any]) -> Piece | None:
-        if message.get("stop"):
-            self._last = message
-        self._prompt = message.get("tokens_evaluated", self._prompt)
-        text, ids = message.get("content") or "", tuple(message.get("tokens") or ())
-        before, self._count = self._count, message.get("tokens_predicted", self._count + len(ids))
+    stops_itself = False
+
+    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
+        super().__init__(request, vocabulary)
+        self.prompt_tokens = 0
+        self._stop_tokens = frozenset(request.stop_tokens)
+        self._with_logprobs = request.logprobs is not None
+
+    def parse(self, chunk: Message) -> Piece | None:
+        if chunk.get("stop"):
+            self._read_end(chunk)
+        self.prompt_tokens = chunk.get("tokens_evaluated", self.prompt_tokens)
+        text, ids = chunk.get("content") or "", tuple(chunk.get("tokens") or ())
+        before, self.completion_tokens = (
+            self.completion_tokens,
+            chunk.get("tokens_predicted", self.completion_tokens + len(ids)),
+        )
         logprobs: tuple[TokenLogprob, ...] = ()
-        if self._top is not None:
-            logprobs = tuple(map(self._logprob, message.get("completion_probabilities") or ()))
-        self._look_for_end(ids)
-        if not is_whole(self._vocabulary):
+        if self._with_logprobs:
+            logprobs = tuple(map(self._logprob, chunk.get("completion_probabilities") or ()))
+        self._look_for_stop(ids)
+        if not is_whole(self.vocabulary):
             return Piece(text=text, logprobs=logprobs) if text else None
-        missing = self._count - before - len(ids)
+        missing = self.completion_tokens - before - len(ids)
         if ids and missing > 0:
-            told = b"".join(token_bytes(self._vocabulary, token) for token in ids)
-            ids = missing_tokens(self._vocabulary, text, told, missing) + ids
+            told = b"".join(token_bytes(self.vocabulary, token) for token in ids)
+            ids = missing_tokens(self.vocabulary, text, told, missing) + ids
         return Piece(ids, logprobs=logprobs) if ids else None
 
-    def _look_for_end(self, ids: Sequence[int]) -> None:
-        """The server has no stop tokens but those of the model: others end the output here."""
-        if ids and ids[-1] in self._ends:  # there is one token in a message
-            self.over, self._stopped_by = True, ids[-1]
+    def _read_end(self, chunk: Message) -> None:
+        self.reason = finish_reason(chunk.get("stop_type") or "eos")
+        self.cached_tokens = (chunk.get("timings") or {}).get("cache_n") or 0
+        self.stopped_by = chunk.get("stopping_word") or None
+
+    def _look_for_stop(self, ids: Sequence[int]) -> None:
+        if ids and ids[-1] in self._stop_tokens:  # there is one token in a message
+            self.over, self.stopped_by = True, ids[-1]
 
     def _logprob(self, entry: Mapping[str, Any]) -> TokenLogprob:
-        top = tuple(map(self._logprob, (entry.get("top_logprobs") or ())[: self._top]))
-        data = token_bytes(self._vocabulary, entry["id"]) or bytes(entry.get("bytes") or ())
+        top = tuple(map(self._logprob, (entry.get("top_logprobs") or ())[: self.top_logprobs]))
+        data = token_bytes(self.vocabulary, entry["id"]) or bytes(entry.get("bytes") or ())
         logprob = entry.get("logprob")
         return TokenLogprob(entry["id"], data, float("-inf") if logprob is None else logprob, top)
-
-    def finish(self) -> Finish | None:
-        if not self._last and not self.over:
-            return None
-        return Finish(
-            finish_reason(self._last.get("stop_type") or "eos"),
-            self._prompt,
-            self._count,
-            (self._last.get("timings") or {}).get("cache_n") or 0,
-            self._last.get("stopping_word") or self._stopped_by,
-        )

@@ -1,23 +1,23 @@
-"""What an engine said, written to a file, to be played again by a `ReplayEngine`.
+"""Recordings: what an engine said, written to a JSONL file, for a `ReplayEngine` to play again.
 
 The file has one JSON object a line. The first is
 
     {"unbraid": "recording", "version": 1, "model": "…", "context": 4096}
 
-and then each request has a line when it begins, with a number that no other one has, one for each piece of its output,
-and one for its end. Requests that run at the same time stand between each other; `of` says whose line it is, and
-`after` how many seconds have passed since the line before of the same request.
+Then each request has a line when it begins, with its number, one for each piece of its output, and one for its end.
+Lines of requests that run at the same time are interleaved: `of` is the number of the request, `after` the seconds
+since the previous line of the same request.
 
     {"request": 0, "prompt": [1, 2] or "…", "sampling": {…}, "max_tokens": …, "stop": […], "stop_tokens": […],
      "logprobs": …, "constrained": false, "audio": [{"format": "wav", "data": "… in base64"}]}
     {"of": 0, "after": 0.01, "ids": [3, 4], "logprobs": […]}       one of ids and text; logprobs where there are any:
     {"of": 0, "after": 0.01, "text": "…"}                          [id, bytes in hex, logprob or null, [the likeliest]]
     {"of": 0, "after": 0.01, "finish": {"reason": "stop", "prompt_tokens": 2, "completion_tokens": 2, …}}
-    {"of": 0, "after": 0.01, "error": {"kind": "EngineFailed", "message": "…"}}    status and retry_after if known
-    {"of": 0, "after": 0.01, "closed": true}                       whoever asked did not want the rest
+    {"of": 0, "after": 0.01, "error": {"kind": "EngineFailed", "message": "…"}}    status, retry_after, field if known
+    {"of": 0, "after": 0.01, "closed": true}                       it was aborted
 
-A constraint is not kept, only that there was one. Readers skip fields that they do not know; what they could not do
-without has another version.
+Of a constraint, only that there was one is kept. Readers skip fields that they do not know; a change that they could
+not read has another version.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
     kind.__name__: kind for kind in (EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
 }
-_MORE = {"status", "retry_after"}
-"""What errors may have besides their message."""
+_MORE = {"status", "retry_after", "field"}
+"""Attributes that errors may have besides their message."""
 
 
 class Recorder:
-    """Another engine, all of whose outputs are written to a file."""
+    """Wraps an engine, and writes all of its outputs to a file."""
 
     def __init__(self, engine: Engine, path: str | Path) -> None:
         self._engine = engine

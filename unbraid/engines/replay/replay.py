@@ -1,4 +1,8 @@
-"""An engine with no model: outputs that were scripted or recorded, for demos and tests."""
+"""The replay engine: plays scripted or recorded outputs instead of running a model, for demos and tests.
+
+A `Script` is one output: pieces with delays, and an ending, which may be an error or silence. `recording` makes scripts
+of what a real engine said.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class Script:
 
     steps: tuple[Step, ...]
     ending: Ending = "stop"
-    """How it ends: as given, or for this reason and with the tokens counted, or by breaking down; with None, never."""
+    """A `Finish`; a reason, with the tokens counted for it; an error to raise; or None to go silent for ever."""
     name: str = ""
 
     def until(self, pieces: int, ending: Ending) -> Script:
@@ -37,15 +41,15 @@ class Script:
         return replace(self, steps=self.steps[:pieces], ending=ending)
 
     def failing(self, after: int = 0, error: EngineError | None = None) -> Script:
-        """It breaks down after so many pieces."""
+        """The same, but it fails after so many pieces."""
         return self.until(after, error or EngineFailed(f"the script breaks down after {after} pieces"))
 
     def hanging(self, after: int = 0) -> Script:
-        """It goes silent after so many pieces, and never ends."""
+        """The same, but it goes silent after so many pieces, and never ends."""
         return self.until(after, None)
 
     def paced(self, delay: float) -> Script:
-        """Every piece comes so many seconds after the one before."""
+        """The same, with so many seconds before each piece."""
         return replace(self, steps=tuple(replace(step, after=delay) for step in self.steps))
 
 
@@ -59,8 +63,8 @@ def script(
 ) -> Script:
     """A script of texts and token ids.
 
-    chunks: how many tokens, or characters of text, are in a piece; or at least and at most how many, by chance.
-    seed: what chance depends on.
+    chunks: how many tokens or characters a piece has, or the range from which that is drawn.
+    seed: for drawing.
     delay: the seconds before each piece.
     """
     chance = Random(seed)
@@ -80,10 +84,10 @@ def _cut(part: str | Sequence[int], chunks: Chunks, chance: Random) -> Iterator[
 class ReplayEngine:
     """Plays scripts.
 
-    scripts: one for each request, in their order; or by names that stand in the prompt, of which the last counts; or
-        what chooses one.
-    repeat: start over after the last one.
-    speed: how much faster than the scripts say, e.g. `float("inf")` for no delays at all.
+    scripts: a list, one for each request in order; a mapping, by a name in the prompt, of which the last counts; or a
+        function that chooses one.
+    repeat: start over after the last of a list.
+    speed: divides all delays; `float("inf")` leaves none.
     """
 
     def __init__(
@@ -100,11 +104,11 @@ class ReplayEngine:
         self.model = model
         self.context = context
         self.requests: list[Generation] = []
-        """All that were made."""
+        """All requests so far."""
         self.aborted = 0
         """How many were closed before their end."""
         self.down = False
-        """Set, it takes no requests."""
+        """Set it to have requests refused."""
         self._scripts = scripts
         self._repeat = repeat
         self._speed = speed

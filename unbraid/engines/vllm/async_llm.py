@@ -1,4 +1,8 @@
-"""vLLM's `AsyncLLM`: started, asked and shut down, with its errors as ours. Checked against vLLM 0.32."""
+"""vLLM's `AsyncLLM` in this process: started, asked and shut down, with its errors as those of `engines.base`.
+
+Both engines over it build on `AsyncVLLM`: `engines.vllm.local` for text, `unbraid.speech` for Whisper. They differ in
+the prompt and in how they read results. Checked against vLLM 0.32.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import EngineDown, EngineError, EngineFailed, Load, Unsupported
-from ..http import problem
+from ..refusals import refusal
 
 
 class AsyncVLLM:
@@ -120,7 +124,7 @@ def _as_error(error: Exception, begun: bool) -> EngineError:
     message = " ".join(str(cause or error).split()) or type(cause or error).__name__
     if not begun:
         if isinstance(cause, (ours.VLLMClientError, ValueError, TypeError)):
-            return problem(400, message)
+            return refusal(400, message)
         if isinstance(cause, ours.GracefulHTTPError):
             return EngineDown(message)
         if isinstance(cause, engine.EngineDeadError):

@@ -1,4 +1,7 @@
-"""vLLM inside the process: token ids in, token ids out."""
+"""vLLM inside the process, as an engine: token ids in, token ids out.
+
+`AsyncVLLM` runs the model and maps its errors; this module writes requests for it and reads its results.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from typing import Any
 
 from ... import tokens
 from ...core.vocabulary import Vocabulary
-from ..base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, TokenLogprob, Unsupported
-from ..retokenize import is_whole
-from ..server import as_text, biases, finish_reason, token_bytes
-from ..stops import StopTexts, as_piece
+from ..base import Audio, Finish, Generation, Piece, PromptTooLong, Sampling, TokenLogprob, Unsupported
+from ..reader import OutputReader, finish_reason, token_bytes
+from ..refusals import too_long_field
 from .async_llm import AsyncVLLM, vllm
 from .server import Dialect, structured_outputs
 
@@ -35,7 +37,7 @@ class VLLMLocalEngine(AsyncVLLM):
 
         model: a name on the Hugging Face hub, or a folder with such a model.
         vocabulary: the model's tokens, if not those of the tokenizer that vLLM finds.
-        dialect: how constraints are said; see `VLLMEngine`.
+        dialect: what constraints are written in; see `VLLMEngine`.
         name: what to call the model.
         engine_args: what vLLM's `AsyncEngineArgs` take: `max_model_len`, `tensor_parallel_size`, `dtype` and so on.
         """
@@ -50,18 +52,22 @@ class VLLMLocalEngine(AsyncVLLM):
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`. All tokens that have come in the meantime make one piece."""
-        reader = _Reader(request, self._vocabulary)
+        reader = VLLMReader(request, self._vocabulary)
 
         async def asked() -> tuple[dict[str, Any], Any]:
             return await self._prompt(request), self._sampling(request)
 
         options = {"tokenization_kwargs": {"add_special_tokens": False}}
-        async with aclosing(self._results(asked, **options)) as results:
-            async for result in results:
-                piece = reader.read(result)
-                if piece is not None:
-                    yield piece
-        for output in reader.end():
+        try:
+            async with aclosing(self._results(asked, **options)) as results:
+                async for result in results:
+                    piece = reader.read(result)
+                    if piece is not None:
+                        yield piece
+        except PromptTooLong as error:
+            error.field = too_long_field(request, self.context)
+            raise
+        for output in reader.end("vLLM"):
             yield output
 
     async def _prompt(self, request: Generation) -> dict[str, Any]:
@@ -90,7 +96,7 @@ class VLLMLocalEngine(AsyncVLLM):
             frequency_penalty=chosen.frequency_penalty,
             repetition_penalty=chosen.repetition_penalty,
             seed=chosen.seed,
-            logit_bias=biases(chosen) or None,
+            logit_bias=chosen.clipped_bias() or None,
             max_tokens=request.max_tokens,
             stop=[text for text in request.stop if text],
             stop_token_ids=list(request.stop_tokens),
@@ -104,47 +110,20 @@ class VLLMLocalEngine(AsyncVLLM):
         )
 
 
-class _Reader:
-    """Reads the results of one request."""
+class VLLMReader(OutputReader[Any]):
+    """Reads the `RequestOutput`s of one request."""
 
-    def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
-        self.reason: str | None = None
-        self._vocabulary = vocabulary
-        self._as_text = as_text(request, vocabulary)
-        self._stops = StopTexts(request.stop, vocabulary) if request.stop and is_whole(vocabulary) else None
-        self._top = request.logprobs or 0
-        self._prompt = 0
-        self._cached = 0
-        self._count = 0
-        self._stopped_by: str | int | None = None
-
-    def read(self, result: Any) -> Piece | None:
-        """The tokens in `result`, less those that may be the beginning of a stop text."""
-        output = result.outputs[0]
-        self._prompt = len(result.prompt_token_ids or ())
-        self._cached = result.num_cached_tokens or 0
-        self._count += len(output.token_ids)
-        self.reason = output.finish_reason
-        self._stopped_by = output.stop_reason
+    def parse(self, chunk: Any) -> Piece | None:
+        output = chunk.outputs[0]
+        self.prompt_tokens = len(chunk.prompt_token_ids or ())
+        self.cached_tokens = chunk.num_cached_tokens or 0
+        self.completion_tokens += len(output.token_ids)
+        self.reason = None if output.finish_reason is None else finish_reason(output.finish_reason)
+        self.stopped_by = output.stop_reason
         logprobs = self._logprobs(output.token_ids, output.logprobs) if output.logprobs else ()
-        if self._as_text:
+        if self.as_text:
             return Piece(text=output.text, logprobs=logprobs) if output.text else None
-        piece = Piece(tuple(output.token_ids), logprobs=logprobs)
-        if self._stops is not None:
-            piece = self._stops.feed(piece)
-        return piece if piece.ids else None
-
-    def end(self) -> list[Piece | Finish]:
-        """What was held back, and how it ended."""
-        if self.reason is None:
-            raise EngineFailed("vLLM broke off in the middle of an output")
-        finish = Finish(finish_reason(self.reason), self._prompt, self._count, self._cached, self._stopped_by)
-        if self._stops is None:
-            return [finish]
-        if self._stops.found is not None:
-            finish = replace(finish, reason="stop", stopped_by=self._stops.found)
-        held = self._stops.flush()
-        return [as_piece(held), finish] if held else [finish]
+        return Piece(tuple(output.token_ids), logprobs=logprobs)
 
     def _logprobs(self, ids: Sequence[int], found: Sequence[Mapping[int, Any]]) -> tuple[TokenLogprob, ...]:
         return tuple(
@@ -154,11 +133,11 @@ class _Reader:
 
     def _likeliest(self, at: Mapping[int, Any]) -> tuple[TokenLogprob, ...]:
         """vLLM adds the token itself where it is none of the likeliest."""
-        ranked = sorted(at.items(), key=lambda item: -item[1].logprob)[: self._top]
+        ranked = sorted(at.items(), key=lambda item: -item[1].logprob)[: self.top_logprobs]
         return tuple(self._logprob(token, value) for token, value in ranked)
 
     def _logprob(self, token: int, value: Any) -> TokenLogprob:
-        return TokenLogprob(token, token_bytes(self._vocabulary, token, value.decoded_token), value.logprob)
+        return TokenLogprob(token, token_bytes(self.vocabulary, token, value.decoded_token), value.logprob)
 
 
 def _tokens_of(llm: Any) -> Vocabulary | None:

@@ -1,4 +1,7 @@
-"""vLLM's `/v1/completions`: token ids in, token ids out. Checked against vLLM 0.32."""
+"""vLLM's server, by `/v1/completions`: token ids in, token ids out. Checked against vLLM 0.32.
+
+It is `engines.openai` with vLLM's own fields: ids in the answer, and constraints as `structured_outputs`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ Dialect = Literal["structural_tag", "ebnf", "lark", "regex"]
 class VLLMEngine(Servers):
     """One or more vLLM servers with the same model.
 
-    dialect: how constraints are said. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend takes
-        Lark and regular expressions, and refuses structural tags.
+    dialect: what constraints are written in. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend
+        takes Lark and regular expressions, and refuses structural tags.
 
     How much of the prompt was cached is known only where the server runs with `--enable-prompt-tokens-details`.
     """
@@ -32,10 +35,12 @@ class VLLMEngine(Servers):
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(urls, lambda url: _VLLM(url, dialect, **options), routing)
+        super().__init__(urls, lambda url: VLLMServer(url, dialect, **options), routing)
 
 
-class _VLLM(CompletionServer):
+class VLLMServer(CompletionServer):
+    """One vLLM server."""
+
     health = "/health"
 
     def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
@@ -61,11 +66,11 @@ class _VLLM(CompletionServer):
         return super().body(request) | own
 
     def _refuse_if_too_long(self, request: Generation) -> None:
-        """A prompt that fills the context exactly is refused by the server too, but for a `max_tokens` of 0, which is
-        what it has cut ours down to."""
+        """The server refuses such a prompt too, but blames a `max_tokens` of 0, which it has made of ours."""
         if self.context is not None and not isinstance(request.prompt, str) and len(request.prompt) >= self.context:
             raise PromptTooLong(
-                f"a prompt of {len(request.prompt)} tokens leaves no room in the context of {self.context} tokens"
+                f"a prompt of {len(request.prompt)} tokens leaves no room in the context of {self.context} tokens",
+                field="prompt",
             )
 
     def _room(self, request: Generation) -> int | None:
@@ -74,7 +79,7 @@ class _VLLM(CompletionServer):
 
 
 def structured_outputs(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
-    """A constraint in vLLM's words, over HTTP and inside of the process."""
+    """The fields that tell vLLM a constraint, over HTTP and inside the process."""
     match dialect:
         case "structural_tag":
             return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}

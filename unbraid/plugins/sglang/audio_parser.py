@@ -14,10 +14,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
+from ...core.compiler.compiler import compile_format
+from ...core.compiler.prompt_end import opened_at_end
 from ...core.events import Event, Markup, SpeechAudio, SpeechText
 from ...core.grammar import Format
-from ...core.machine.compiler import compile_format
-from ...core.machine.prompt_end import opened_at_end
 from ...core.vocabulary import Vocabulary
 from ...engines.retokenize import is_whole, spell
 from ...errors import UnbraidError

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import tokens
+from ...core.compiler.compiler import compile_format
+from ...core.compiler.program import Program
+from ...core.compiler.prompt_end import read_end
 from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
-from ...core.machine.compiler import compile_format
-from ...core.machine.program import Program
-from ...core.machine.prompt_end import read_end
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser

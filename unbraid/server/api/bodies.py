@@ -1,4 +1,9 @@
-"""The bodies of requests: what fields there are, of what type and within what bounds."""
+"""Request bodies: JSON read into the type of a route, with errors that name the field.
+
+Each route declares the fields that it takes as a `Struct`, in its own module. `read_request` reads a body into one. A
+field that is not declared is refused where it would change the
+reply or is probably misspelled; otherwise it is logged once and ignored, as clients send fields of other servers.
+"""
 
 from __future__ import annotations
 
@@ -6,115 +11,19 @@ import asyncio
 import difflib
 import logging
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 
 from ..errors import ApiError
 from ..http import read_body
+from .fields import Object
 
 _log = logging.getLogger(__name__)
 
-Temperature = Annotated[float, Meta(ge=0.0, le=2.0)]
-Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
-Count = Annotated[int, Meta(ge=1)]
-Choices = Annotated[int, Meta(ge=1, le=128)]
-Top = Annotated[int, Meta(ge=0, le=20)]
-Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Object = dict[str, Any]
-
-
-class StreamOptions(Struct):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class Generated(Struct, kw_only=True):
-    """What all requests have in common that let a model write. `null` always means: as if it were not there."""
-
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Choices | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
-    seed: Seed | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: int | None = None
-    min_p: Share | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] | None = None
-    logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
-    max_tokens: Count | None = None
-    response_format: Object | None = None
-    user: str | None = None
-    metadata: dict[str, str] | None = None
-
-
-class ChatRequest(Generated, kw_only=True):
-    """The body of `POST /v1/chat/completions`."""
-
-    messages: Annotated[list[Object], Meta(max_length=20_000)]
-    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
-    tool_choice: str | Object | None = None
-    parallel_tool_calls: bool | None = None
-    max_completion_tokens: Count | None = None
-    logprobs: bool | None = None
-    top_logprobs: Top | None = None
-    reasoning_effort: str | None = None
-    separate_reasoning: bool | None = None
-    include_reasoning: bool | None = None
-    chat_template_kwargs: Object | None = None
-    documents: list[Object] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    tts_output: bool | None = None
-    modalities: list[Literal["text", "audio"]] | None = None
-
-
-class CompletionRequest(Generated, kw_only=True):
-    """The body of `POST /v1/completions`."""
-
-    prompt: str | list[str | int | list[int]]
-    """A text, the ids of its tokens, or several of either."""
-    echo: bool | None = None
-    logprobs: Top | None = None
-
-
-class ParseRequest(Struct, kw_only=True):
-    """The body of `POST /v1/parse`: raw output as `text` or as `ids`."""
-
-    text: str | None = None
-    ids: list[int] | None = None
-    format: str | None = None
-    prompt: str | list[int] | None = None
-    tools: list[Object] | None = None
-    unknown_tools: Literal["text", "emit"] | None = None
-    separate_reasoning: bool | None = None
-
-
-class TokenizeRequest(Struct, kw_only=True):
-    """The body of `POST /v1/tokenize`: a `prompt`, in which control tokens are recognised, or what a chat has."""
-
-    model: str | None = None
-    prompt: str | None = None
-    messages: list[Object] | None = None
-    tools: list[Object] | None = None
-    documents: list[Object] | None = None
-    chat_template_kwargs: Object | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    tts_output: bool | None = None
-    return_token_strs: bool | None = None
-
-
-# Fields of other servers, or of OpenAI's, that change nothing of what a client gets from this one.
+# Fields of OpenAI or of other servers that change nothing here.
 _WITHOUT_EFFECT = {
     *("store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction"),
     *(
@@ -127,7 +36,7 @@ _WITHOUT_EFFECT = {
         "spaces_between_special_tokens",
     ),
 }
-# Those that would, and what to do instead.
+# Fields that would, and what to do instead.
 _INSTEAD = {
     "functions": "give `tools`",
     "function_call": "give `tool_choice`",
@@ -149,11 +58,11 @@ _INSTEAD = {
 
 Body = TypeVar("Body", bound=Struct)
 _LARGE = 100_000
-"""A body of more bytes takes milliseconds to read."""
+"""A body of more bytes takes milliseconds to read, so a thread does it."""
 
 
 async def read_request(request: Request, kind: type[Body], most: int) -> Body:
-    """The body of a request, checked. Raises `ApiError` that names the field."""
+    """The body of a request, checked. Raises an `ApiError` that names the field."""
     body = await read_body(request, most)
     return read(body, kind) if len(body) < _LARGE else await asyncio.to_thread(read, body, kind)
 
@@ -174,8 +83,7 @@ def read(body: bytes, kind: type[Body]) -> Body:
 
 
 def _look_at_unknown(found: Object, kind: type[Struct]) -> None:
-    """Refuse fields that would mean something, or that are nearly ours. Others are for other servers: they are told of
-    in the log, once."""
+    """Refuse fields that would change the reply, or that are misspelled. Log others, once."""
     known = kind.__struct_fields__
     unknown = [name for name in found if name not in known and name not in _WITHOUT_EFFECT and found[name] is not None]
     if len(unknown) > _MOST_UNKNOWN:
@@ -197,7 +105,8 @@ _told: set[str] = set()
 
 
 def _invalid(message: str) -> ApiError:
-    """msgspec's words, with the place in front: `max_tokens: expected int | null, got str`."""
+    """msgspec's message with the path in front: `max_tokens: expected int | null, got str`. It gives the path in words
+    alone."""
     text, _, path = message.partition(" - at `$")
     path = re.sub(r"\[\.\.\.\]", "", path.rstrip("`")).lstrip(".")
     text = text.replace("`", "")

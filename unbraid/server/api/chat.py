@@ -1,54 +1,140 @@
-"""`POST /v1/chat/completions`."""
+"""`POST /v1/chat/completions`: OpenAI's chat dialect.
+
+A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
+(`ChatRequest`), what they mean (`_task`, a `ChatTask` for `server.plan`), the whole reply (`chat_choice`), and the
+chunks of a streamed one (`ChatChunks`, written by `api.sse`). What comes in between is the same for all: a plan, and a
+`Turn` for each choice.
+"""
 
 from __future__ import annotations
 
+import base64
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...core.events import Content, Event, Reasoning, ToolCallArguments
+from ...core.message import Message
 from ...engines import TokenLogprob
+from ..errors import ApiError
 from ..http import json_response, while_connected
-from ..plan import Plan, plan_chat
+from ..plan import ChatTask, Plan, plan_chat
 from ..service import Service
-from ..turn import Turn, Update, Usage, merged, usage_of
-from .bodies import ChatRequest, read_request
-from .replies import ChatChunks, Head, chat_choice
-from .streams import parts_of, stream
+from ..turn import Turn, Update, Usage, merged
+from .bodies import read_request
+from .fields import Count, GenerationFields, Object, Top
+from .replies import Head, logprobs_of, usage_of
+from .sse import events_of, stream
+
+_encode = msgspec.json.encode
+_HOUR = 3600
+
+
+class ChatRequest(GenerationFields, kw_only=True):
+    """The body of `POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Object], Meta(max_length=20_000)]
+    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
+    tool_choice: str | Object | None = None
+    parallel_tool_calls: bool | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Top | None = None
+    reasoning_effort: str | None = None
+    separate_reasoning: bool | None = None
+    include_reasoning: bool | None = None
+    chat_template_kwargs: Object | None = None
+    documents: list[Object] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    tts_output: bool | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
 
 
 async def chat(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     asked = await read_request(request, ChatRequest, service.max_body)
     head = Head(service.check_model(asked.model))
-    plan = await while_connected(request.receive, service.planned(plan_chat, service, asked))
+    plan = await while_connected(request.receive, service.planned(_plan, service, asked))
     usage = Usage()
     turns = [_turn(service, plan, choice, usage, asked, arrived) for choice in range(len(plan.generations))]
     updates = merged(turns)
     with_logprobs = bool(asked.logprobs)
     if asked.stream:
-        with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
-        chunks = ChatChunks(
-            head, len(turns), service.reasoning_keys(), with_usage=with_usage, with_logprobs=with_logprobs
-        )
-        return await stream(request.receive, parts_of(updates, chunks, [usage] if with_usage else []))
+        told = usage if asked.wants_usage() else None
+        chunks = ChatChunks(head, len(turns), service.reasoning_keys(), usage=told, with_logprobs=with_logprobs)
+        return await stream(request.receive, events_of(updates, chunks))
     choices = await while_connected(request.receive, _collect(service, head, turns, updates, with_logprobs))
     return json_response({**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage])})
+
+
+# The request
+
+
+def _plan(service: Service, asked: ChatRequest) -> Plan:
+    return plan_chat(service, _task(asked))
+
+
+def _task(asked: ChatRequest) -> ChatTask:
+    if asked.modalities is not None and "audio" in asked.modalities and not asked.tts_output:
+        raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
+    return ChatTask(
+        messages=asked.messages,
+        tools=asked.tools or (),
+        tool_choice=asked.tool_choice,
+        parallel_tool_calls=asked.parallel_tool_calls,
+        response_format=asked.response_format,
+        documents=asked.documents,
+        add_generation_prompt=asked.add_generation_prompt is not False,
+        continue_final_message=bool(asked.continue_final_message),
+        speak=bool(asked.tts_output),
+        template_kwargs=_template_kwargs(asked),
+        separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
+        choices=asked.n or 1,
+        sampling=asked.chosen_sampling(),
+        logit_bias=asked.token_bias(),
+        max_tokens=asked.max_completion_tokens or asked.max_tokens,
+        stop=asked.stop_texts(),
+        stop_tokens=tuple(asked.stop_token_ids or ()),
+        logprobs=_logprobs(asked),
+        names={
+            "prompt": "messages",
+            "max_tokens": "max_completion_tokens" if asked.max_completion_tokens else "max_tokens",
+        },
+    )
+
+
+def _logprobs(asked: ChatRequest) -> int | None:
+    if asked.top_logprobs is not None and not asked.logprobs:
+        raise ApiError(400, "top_logprobs needs `logprobs: true`", param="top_logprobs")
+    return (asked.top_logprobs or 0) if asked.logprobs else None
+
+
+def _template_kwargs(asked: ChatRequest) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if asked.reasoning_effort is not None:
+        given["reasoning_effort"] = asked.reasoning_effort
+        if asked.reasoning_effort == "none":  # templates with a switch and no degrees
+            given["enable_thinking"] = False
+    return {**given, **(asked.chat_template_kwargs or {})}
 
 
 def _turn(service: Service, plan: Plan, choice: int, usage: Usage, asked: ChatRequest, arrived: float) -> Turn:
     parser = plan.parser(service, choice, keep_message=not asked.stream)
     voice = None if service.vocoder is None else service.vocoder.voice()
-    return Turn(service, plan.generations[choice], parser, choice, usage, arrived, voice)
+    return Turn(service, plan.generations[choice], parser, choice, usage, arrived, voice, plan.names)
 
 
 async def _collect(
     service: Service, head: Head, turns: list[Turn], updates: AsyncGenerator[Update, None], with_logprobs: bool
 ) -> list[dict[str, Any]]:
-    """All choices as a whole."""
+    """All choices of a whole reply."""
     logprobs: list[list[TokenLogprob]] = [[] for _ in turns]
     sounds = [bytearray() for _ in turns]
     reasons = [""] * len(turns)
@@ -69,3 +155,116 @@ async def _collect(
         )
         for choice, turn in enumerate(turns)
     ]
+
+
+# The reply
+
+
+def chat_choice(
+    head: Head,
+    choice: int,
+    message: Message,
+    reason: str,
+    reasoning_keys: Sequence[str],
+    logprobs: Sequence[TokenLogprob] | None,
+    sound: bytes,
+) -> dict[str, Any]:
+    """One choice of a whole reply."""
+    written = message.to_openai()
+    reasoning = written.pop("reasoning_content")
+    written |= dict.fromkeys(reasoning_keys, reasoning)
+    written["refusal"] = None
+    if not message.parts:
+        written["content"] = ""
+    if sound:
+        written["audio"] = {
+            "id": f"audio_{head.id[-12:]}",
+            "data": base64.b64encode(sound).decode(),
+            "transcript": "".join(speech.text for speech in message.speech),
+            "expires_at": head.created + _HOUR,
+        }
+    said = None if logprobs is None else {"content": logprobs_of(logprobs), "refusal": None}
+    return {"index": choice, "message": written, "logprobs": said, "finish_reason": reason}
+
+
+class ChatChunks:
+    """Writes the chunks of a streamed reply. What does not change is written once.
+
+    usage: told at the end, where it is given.
+    """
+
+    def __init__(
+        self, head: Head, choices: int, reasoning_keys: Sequence[str], *, usage: Usage | None, with_logprobs: bool
+    ) -> None:
+        fields = _encode(head.fields("chat.completion.chunk"))[:-1]
+        self._head = b"data: " + fields
+        self._starts = [b'%b,"choices":[{"index":%d,"delta":' % (self._head, choice) for choice in range(choices)]
+        self._usage = usage
+        self._close = b"}]}\n\n" if usage is None else b'}],"usage":null}\n\n'
+        self._open = b',"logprobs":null,"finish_reason":null' + self._close
+        self._with_logprobs = with_logprobs
+        self._pending: list[list[TokenLogprob]] = [[] for _ in range(choices)]
+        """Logprobs of tokens whose text has not gone out yet."""
+        self._reasoning = [
+            b'{"%b":' % reasoning_keys[0].encode(),
+            *(b',"%b":' % k.encode() for k in reasoning_keys[1:]),
+        ]
+        self._audio_id = f"audio_{head.id[-12:]}"
+
+    def first(self) -> bytes:
+        """The role of each choice."""
+        delta = b'{"role":"assistant","content":""}'
+        return b"".join(start + delta + self._open for start in self._starts)
+
+    def update(self, update: Update) -> bytes:
+        """The chunks for what is new."""
+        start = self._starts[update.choice]
+        if update.logprobs and self._with_logprobs:
+            self._pending[update.choice] += update.logprobs
+        if not self._with_logprobs and not update.sound and update.end is None:
+            said = b""
+            for event in update.events:
+                if delta := self._delta(event):
+                    said += start + delta + self._open
+            return said
+        deltas = [delta for event in update.events if (delta := self._delta(event))]
+        if update.sound:
+            deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
+        return b"".join(self._rest(start, deltas, update))
+
+    def _rest(self, start: bytes, deltas: list[bytes], update: Update) -> list[bytes]:
+        """Chunks that say more than a delta: logprobs come with the first, the finish reason with one of its own."""
+        if update.end is not None:
+            deltas.append(b"{}")
+        chunks = []
+        for at, delta in enumerate(deltas):
+            last = update.end is not None and at == len(deltas) - 1
+            said = self._take_logprobs(update.choice)
+            reason = _encode(update.end) if last else b"null"
+            chunks.append(b'%b%b,"logprobs":%b,"finish_reason":%b%b' % (start, delta, said, reason, self._close))
+        return chunks
+
+    def _take_logprobs(self, choice: int) -> bytes:
+        pending = self._pending[choice]
+        if not pending:
+            return b"null"
+        self._pending[choice] = []
+        return _encode({"content": logprobs_of(pending), "refusal": None})
+
+    def _delta(self, event: Event) -> bytes | None:
+        kind = type(event)
+        if kind is Content:
+            return b'{"content":%b}' % _encode(event.text)  # type: ignore[union-attr]
+        if kind is ToolCallArguments:
+            written = _encode(event.fragment)  # type: ignore[union-attr]
+            return b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (event.index, written)  # type: ignore[union-attr]
+        if kind is Reasoning:
+            text = _encode(event.text)  # type: ignore[union-attr]
+            return b"".join([key + text for key in self._reasoning]) + b"}"
+        said = event.to_openai()
+        return _encode(said) if said else None
+
+    def last(self) -> bytes:
+        if self._usage is None:
+            return b""
+        return b'%b,"choices":[],"usage":%b}\n\n' % (self._head, _encode(usage_of([self._usage])))

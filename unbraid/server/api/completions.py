@@ -1,9 +1,9 @@
-"""`POST /v1/completions`: a raw prompt, and the raw text that follows it."""
+"""`POST /v1/completions`: OpenAI's older dialect, a raw prompt and the raw text that follows it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,16 +18,26 @@ from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
 from ..errors import ApiError
 from ..http import json_response, while_connected
-from ..plan import choices, sampling, stop_texts
+from ..plan import choices, sampling
 from ..service import Service
-from ..turn import Turn, Update, Usage, merged, usage_of
-from .bodies import CompletionRequest, read_request
-from .replies import Head, finite, frame
-from .streams import parts_of, stream
+from ..turn import Turn, Update, Usage, merged
+from .bodies import read_request
+from .fields import GenerationFields, Top
+from .replies import Head, finite, usage_of
+from .sse import events_of, frame, stream
 
 Prompt = str | tuple[int, ...]
 _MAX_TOKENS = 16
-"""What OpenAI's API takes where a request says nothing."""
+"""OpenAI's default."""
+
+
+class CompletionRequest(GenerationFields, kw_only=True):
+    """The body of `POST /v1/completions`."""
+
+    prompt: str | list[str | int | list[int]]
+    """A text, the ids of its tokens, or several of either."""
+    echo: bool | None = None
+    logprobs: Top | None = None
 
 
 async def completions(service: Service, request: Request) -> Response:
@@ -35,18 +45,17 @@ async def completions(service: Service, request: Request) -> Response:
     asked = await read_request(request, CompletionRequest, service.max_body)
     head = Head(service.check_model(asked.model), "cmpl")
     turns, echoes = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
-    with_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
-    reply = TextReply(head, echoes, with_usage=with_usage, with_logprobs=asked.logprobs is not None)
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
+    reply = TextReply(head, echoes, usages, with_usage=asked.wants_usage(), with_logprobs=asked.logprobs is not None)
     updates = merged(turns)
     if asked.stream:
-        return await stream(request.receive, parts_of(updates, reply, usages if with_usage else []))
-    return json_response(await while_connected(request.receive, reply.collect(updates, usages)))
+        return await stream(request.receive, events_of(updates, reply))
+    return json_response(await while_connected(request.receive, reply.collect(updates)))
 
 
 def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[list[Turn], list[str]]:
-    """What is to be done, `n` times for each prompt, and what each reply begins with."""
-    # Of what the format knows, only the tokens that end the output are no text here.
+    """`n` turns for each prompt, and what each reply begins with."""
+    # Raw text: of the format, only the tokens that end the output count.
     plain = Format("plain", ends=service.format.ends)
     if asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
@@ -56,9 +65,9 @@ def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[
         usage = Usage()
         generation = Generation(
             prompt=prompt,
-            sampling=sampling(service, asked),
+            sampling=sampling(service, asked.chosen_sampling(), asked.token_bias()),
             max_tokens=asked.max_tokens or _MAX_TOKENS,
-            stop=stop_texts(asked),
+            stop=asked.stop_texts(),
             stop_tokens=(*service.end_tokens, *(asked.stop_token_ids or ())),
             constraint=_constraint(service, plain, asked, prompt),
             logprobs=asked.logprobs,
@@ -100,11 +109,14 @@ def _constraint(service: Service, plain: Format, asked: CompletionRequest, promp
 
 
 class TextReply:
-    """Writes completions, whole or in chunks."""
+    """Writes completions, whole or in chunks. With `with_usage`, chunks tell the token counts, too."""
 
-    def __init__(self, head: Head, echoes: Sequence[str], *, with_usage: bool, with_logprobs: bool) -> None:
+    def __init__(
+        self, head: Head, echoes: Sequence[str], usages: Sequence[Usage], *, with_usage: bool, with_logprobs: bool
+    ) -> None:
         self._fields = head.fields("text_completion")
         self._echoes = echoes
+        self._usages = usages
         self._with_usage = with_usage
         self._with_logprobs = with_logprobs
         self._offsets = [len(echo) for echo in echoes]
@@ -118,10 +130,10 @@ class TextReply:
             return b""
         return self._chunk(update.choice, text, update.logprobs, update.end)
 
-    def usage(self, usage: Mapping[str, Any]) -> bytes:
-        return frame({**self._fields, "choices": [], "usage": usage})
+    def last(self) -> bytes:
+        return frame({**self._fields, "choices": [], "usage": usage_of(self._usages)}) if self._with_usage else b""
 
-    async def collect(self, updates: AsyncGenerator[Update, None], usages: Sequence[Usage]) -> dict[str, Any]:
+    async def collect(self, updates: AsyncGenerator[Update, None]) -> dict[str, Any]:
         texts = [[echo] for echo in self._echoes]
         logprobs: list[list[TokenLogprob]] = [[] for _ in texts]
         reasons = [""] * len(texts)
@@ -133,7 +145,7 @@ class TextReply:
         found = [
             self._choice(choice, "".join(text), logprobs[choice], reasons[choice]) for choice, text in enumerate(texts)
         ]
-        return {**self._fields, "choices": found, "usage": usage_of(usages)}
+        return {**self._fields, "choices": found, "usage": usage_of(self._usages)}
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
         usage = {"usage": None} if self._with_usage else {}

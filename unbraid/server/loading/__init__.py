@@ -1,1 +1,1 @@
-"""From settings to a running service."""
+"""Loading, from settings to a service: `engine` makes the engine, `default_format` finds the format."""

@@ -1,4 +1,4 @@
-"""Which format a model writes, where nobody said it: what its template shows."""
+"""The default format: what the model's chat template shows, where no setting names one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAME_IT = "--format names another, --tool-call-parser and --reasoning-parser pa
 
 
 def default_format(templates: Mapping[str, ChatTemplate], response_template: object = None) -> Format:
-    """The format that the templates speak. The log says why; what is not verified, it says as a warning. Where a
-    template has no tools, their calls are Hermes', which the prompt then explains to the model."""
+    """The format that the templates write. The log says why, as a warning where it could not be verified. Where a
+    template has no tools, calls are written as in Hermes, and the prompt explains them to the model."""
     if not templates and response_template is None:
         _log.info("format hermes, since there is no chat template to tell it by")
         return find("hermes")

@@ -1,1 +1,1 @@
-"""Recordings: decoded, checked and cut into chunks."""
+"""Recordings: files decoded to samples (`decode`), with guards for hostile files, and cut into chunks (`chunking`)."""

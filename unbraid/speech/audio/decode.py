@@ -1,11 +1,17 @@
-"""Recordings in any format that OpenAI's transcription API takes, as mono float32 samples at 16 kHz.
+"""Audio decoding: files of any format that OpenAI's transcription API takes, as mono float32 samples at 16 kHz.
 
-for block in read("talk.m4a"):
-    ...  # about a second each
+    for block in read("talk.m4a"):
+        ...  # about a second each
 
-FFmpeg decodes, through PyAV, which is imported with the first file. It is kept on a short leash, for the files are
-strangers': no format that could point to other files or addresses, no video, no more memory for a long file than for a
-short one, and an end to files that never end.
+FFmpeg decodes, through PyAV, which is imported with the first file. Files are untrusted, so FFmpeg is restricted: only
+formats that cannot refer to other files or addresses, only audio codecs, memory that does not grow with the length of
+the file, and limits for files that never end. `sources` bounds the reads, `mp4_guard` the memory of mp4 tables.
+
+Why not a worker process with resource limits (RLIMIT_AS, RLIMIT_CPU)? Python has none on Windows, and macOS does not
+enforce RLIMIT_AS, so the guards would have to stay. A process takes 0.3 s to start and import numpy and PyAV, while a
+minute of mp3 decodes in 0.1 s. Forking is not safe beside the threads of ONNX Runtime and llama.cpp. A worker would
+contain a crash of FFmpeg, which the guards cannot: if you serve strangers, run the server under a supervisor that
+limits its memory and restarts it.
 """
 
 from __future__ import annotations
@@ -24,15 +30,15 @@ from numpy.typing import NDArray
 
 from ...errors import UnbraidError
 from ..errors import BadAudio, TooMuchAudio
-from .mp4_guard import check_boxes
-from .sources import Source, opened
-from .truncation import breaks_off, counts_frames
+from .mp4_guard import check_mp4
+from .sources import AudioSource, opened
+from .truncation import counts_frames, is_truncated
 
 if TYPE_CHECKING:
     from av import AudioFrame, AudioStream
     from av.container import InputContainer
 
-__all__ = ["RATE", "AudioLimits", "BadAudio", "Reading", "Samples", "TooMuchAudio", "read"]
+__all__ = ["RATE", "AudioBlocks", "AudioLimits", "BadAudio", "Samples", "TooMuchAudio", "read"]
 
 RATE = 16_000
 """Samples a second."""
@@ -42,22 +48,22 @@ Samples = NDArray[np.float32]
 _FORMATS = "flac, mp3, mp4, mpeg, mpga, m4a, ogg, opus, wav or webm"
 _DEMUXERS = "aac,flac,matroska,mp3,mpeg,mpegts,ogg,wav"
 _MP4 = "mov"
-_GUESSED = ("aac", "mp3", "mpeg", "mpegts")  # whose length is reckoned from the size of the file
+_GUESSED = ("aac", "mp3", "mpeg", "mpegts")  # FFmpeg estimates their length from the size of the file
 _RATES = range(1_000, 768_001)
-_LONGEST_FRAME = 1 << 18  # samples that a codec may make at once; the most of an ordinary one are 65,535
-_LEAST_BYTES = 250.0  # a second that a file must have for its header to be believed
-_LOSS = 0.5  # seconds that may be missing of what a file says: codecs take off a little at the end
-_OPENING = 60.0  # seconds in which a file must say what is in it
-_PACKETS = 8  # times the size of the file, in packets: they may hold a little more than the file, as Matroska's do
+_LONGEST_FRAME = 1 << 18  # samples that a codec may give at once; ordinary ones give at most 65,535
+_LEAST_BYTES = 250.0  # per second: a header that claims a lower bit rate is not believed
+_LOSS = 0.5  # seconds that may be missing at the end: codecs trim a little
+_OPENING = 60.0  # seconds that FFmpeg may take to open a file
+_PACKETS = 8  # bytes of packets per byte of the file; Matroska's packets may hold a little more than the file
 _WEIGHTS = {"FC": 1.0, "FL": 0.5**0.5, "FR": 0.5**0.5, "DL": 0.5**0.5, "DR": 0.5**0.5, "LFE": 0.0, "LFE2": 0.0}
 _OTHER_WEIGHT = 0.5
-_NOT_IN_NUMPY = ("s64", "s64p")  # by PyAV
-_MOST_PLANES = 7  # with more, PyAV looks for the end of their list where it is not, and reads at random addresses
+_NOT_IN_NUMPY = ("s64", "s64p")  # sample formats that PyAV does not convert
+_MOST_PLANES = 7  # with more, PyAV reads beyond the list of planes, at random addresses
 
 
 @dataclass(frozen=True, slots=True)
 class AudioLimits:
-    """How much is taken of one file; None for any amount."""
+    """How much one file may have; None for no limit."""
 
     seconds: float | None = 4 * 3600.0
     bytes: int | None = 1 << 30
@@ -66,19 +72,19 @@ class AudioLimits:
 DEFAULT_LIMITS = AudioLimits()
 
 
-def read(source: str | Path | BinaryIO, *, limits: AudioLimits = DEFAULT_LIMITS) -> Reading:
-    """The samples of a file, in blocks of about a second. What can be wrong with it is raised by the first block.
+def read(source: str | Path | BinaryIO, *, limits: AudioLimits = DEFAULT_LIMITS) -> AudioBlocks:
+    """The samples of a file, in blocks of about a second. Nothing is opened, and nothing raised, before the first.
 
-    source: a path, or a file opened for binary reading, which is read from its beginning and not closed.
+    source: a path, or a file opened for binary reading. It is read from its start, and not closed.
     """
-    return Reading(source, limits)
+    return AudioBlocks(source, limits)
 
 
-class Reading(Iterator[Samples]):
-    """The blocks of one file. Raises `BadAudio`; `TooMuchAudio` where the limits end in the middle of it.
+class AudioBlocks(Iterator[Samples]):
+    """The blocks of one file. Raises `BadAudio`, and `TooMuchAudio` where the file exceeds the limits.
 
-    The file is opened with the first block and closed with the last one, with an error, by `close`, or when nobody has
-    the reading any more.
+    The file is opened with the first block. It is closed after the last one, after an error, by `close`, or when the
+    object is garbage.
     """
 
     def __init__(self, source: str | Path | BinaryIO, limits: AudioLimits) -> None:
@@ -87,13 +93,13 @@ class Reading(Iterator[Samples]):
 
     @property
     def seconds(self) -> float:
-        """How much has been read."""
+        """The length of what has been read."""
         return self._account.seconds
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was lost, in sentences: known when the last block has come. Empty for a file that is whole. What
-        comes after a loss in the middle comes that much too early."""
+        """What was lost, in sentences; complete after the last block. Empty for an intact file. After a loss in the
+        middle, the samples come that much too early."""
         return tuple(self._account.warnings)
 
     def __next__(self) -> Samples:
@@ -111,7 +117,7 @@ class Reading(Iterator[Samples]):
 
 @dataclass
 class _Account:
-    """What a reading tells of itself. The generator has this and not the reading, or neither would be let go."""
+    """The state that `AudioBlocks` shares with its generator. A reference to `AudioBlocks` itself would be a cycle."""
 
     limits: AudioLimits
     warnings: list[str] = field(default_factory=list)
@@ -123,9 +129,9 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
     longest = account.limits.seconds
     with opened(source, account.limits.bytes) as file, _errors(file), _container(file) as container:
         stream = _stream(container, file)
-        promised = _promised(container, stream, file)
-        if promised is not None and longest is not None and longest < promised < file.size / _LEAST_BYTES:
-            raise _too_long(file, longest)  # at once: hours would be transcribed only to be thrown away
+        claimed = _claimed_seconds(container, stream, file)
+        if claimed is not None and longest is not None and longest < claimed < file.size / _LEAST_BYTES:
+            raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0
         for block in _resampled(_mono(container, stream, file, account)):
             count += len(block)
@@ -135,19 +141,19 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
             yield block
         if count == 0:
             raise BadAudio(f"no sound could be decoded from {file.name}: it is empty or damaged; record it again")
-        if promised is not None and promised - account.seconds > _LOSS:
+        if claimed is not None and claimed - account.seconds > _LOSS:
             account.warnings.append(
-                f"{file.name} says that it is {promised:.1f} s long, but only {account.seconds:.1f} s could be read: "
-                "it breaks off, or is damaged"
+                f"{file.name} says that it is {claimed:.1f} s long, but only {account.seconds:.1f} s could be read: "
+                "it is truncated or damaged"
             )
-        elif breaks_off(file, container.format.name):
-            account.warnings.append(f"{file.name} breaks off after {account.seconds:.1f} s")
+        elif is_truncated(file, container.format.name):
+            account.warnings.append(f"{file.name} is truncated after {account.seconds:.1f} s")
 
 
 def _mono(
-    container: InputContainer, stream: AudioStream, file: Source, account: _Account
+    container: InputContainer, stream: AudioStream, file: AudioSource, account: _Account
 ) -> Iterator[tuple[int, Samples]]:
-    """What the decoder makes of a stream, with the rate that it has there. Damaged packets are left out."""
+    """The decoded frames as one channel, each with its sample rate. Damaged packets are left out."""
     damaged, first, seconds = 0, 0.0, 0.0
     left = _PACKETS * file.size + (1 << 20)
     packets = container.demux(stream)
@@ -156,11 +162,11 @@ def _mono(
         try:
             packet = next(packets, None)
         except _av().FFmpegError as error:
-            account.warnings.append(f"{file.name} breaks off after {seconds:.1f} s ({error.strerror})")
+            account.warnings.append(f"{file.name} cannot be read beyond {seconds:.1f} s ({error.strerror})")
             packet = None
         over = packet is None
         try:
-            frames = stream.codec_context.decode(packet)  # None makes it give what it still has
+            frames = stream.codec_context.decode(packet)  # None flushes the decoder
         except EOFError:
             break
         except _av().FFmpegError:
@@ -179,7 +185,7 @@ def _mono(
         account.warnings.append(f"{what} of {file.name}, at {first:.1f} s or later, could not be decoded")
 
 
-def _too_long(file: Source, most: float) -> TooMuchAudio:
+def _too_long(file: AudioSource, most: float) -> TooMuchAudio:
     return TooMuchAudio(
         f"{file.name} is longer than {most / 60:,.4g} minutes, which is the most that is taken: cut it into several "
         "files"
@@ -194,27 +200,27 @@ def _av() -> Any:
     try:
         import av
     except ImportError as error:
-        raise UnbraidError(f"decoding audio needs av ({error}): pip install 'unbraid[transcription]'") from error
+        raise UnbraidError(f"decoding audio needs av ({error}): pip install 'unbraid[speech]'") from error
     return av
 
 
 @cache
 def _audio_decoders() -> str:
-    """The names of all decoders that are for sound. Others are not let near a file: a picture can need gigabytes."""
+    """The names of all audio decoders. No others may run: a picture can need gigabytes."""
     av = _av()
     names = []
     for name in sorted(av.codecs_available):
         try:
             if av.Codec(name, "r").type == "audio":
                 names.append(name)
-        except ValueError:  # it is there for encoding only
+        except ValueError:  # an encoder only
             pass
     return ",".join(names)
 
 
 @contextmanager
-def _errors(file: Source) -> Iterator[None]:
-    """Whatever the decoder stumbles over is the file's fault, save an error of reading it."""
+def _errors(file: AudioSource) -> Iterator[None]:
+    """Errors of the decoder are the file's fault, except errors of reading it."""
     try:
         yield
     except BadAudio:
@@ -226,14 +232,14 @@ def _errors(file: Source) -> Iterator[None]:
 
 
 @contextmanager
-def _container(file: Source) -> Iterator[InputContainer]:
-    """The opened file. mp4 files are looked at before the decoder may see them."""
+def _container(file: AudioSource) -> Iterator[InputContainer]:
+    """Open the file. mp4 files are checked before FFmpeg reads them."""
     try:
         container = _open(file, _DEMUXERS)
     except _av().FFmpegError:
         if file.failure is not None:
             raise
-        check_boxes(file)
+        check_mp4(file)
         try:
             container = _open(file, _MP4)
         except _av().FFmpegError as error:
@@ -246,7 +252,7 @@ def _container(file: Source) -> Iterator[InputContainer]:
         yield container
 
 
-def _open(file: Source, demuxers: str) -> InputContainer:
+def _open(file: AudioSource, demuxers: str) -> InputContainer:
     file.seek(0)
     container: InputContainer = _av().open(
         file,
@@ -262,25 +268,25 @@ def _open(file: Source, demuxers: str) -> InputContainer:
     return container
 
 
-def _stream(container: InputContainer, file: Source) -> AudioStream:
-    """The first audio stream, ready to be decoded."""
+def _stream(container: InputContainer, file: AudioSource) -> AudioStream:
+    """The first audio stream, ready to decode."""
     if not container.streams.audio:
         what = ", only video" if container.streams.video else ""
         raise BadAudio(f"{file.name} holds no sound{what}: send a file with an audio track")
     stream = container.streams.audio[0]
     if stream.codec_context is None:
-        raise BadAudio(f"the sound in {file.name} has a coding that cannot be decoded: convert it to wav or flac")
+        raise BadAudio(f"the sound in {file.name} has a codec that cannot be decoded: convert it to wav or flac")
     stream.codec_context.options = {"max_samples": str(_LONGEST_FRAME)}
     return stream
 
 
-def _promised(container: InputContainer, stream: AudioStream, file: Source) -> float | None:
-    """How long the sound is by the file's own account, in seconds."""
+def _claimed_seconds(container: InputContainer, stream: AudioStream, file: AudioSource) -> float | None:
+    """The length that the file claims, in seconds."""
     if container.format.name in _GUESSED and not counts_frames(file, container.format.name):
         return None
     if stream.duration is not None and stream.time_base is not None:
         return float(stream.duration * stream.time_base)
-    if container.duration is None or container.streams.video:  # pictures may go on when the sound is over
+    if container.duration is None or container.streams.video:  # the video may be longer than the sound
         return None
     return container.duration / 1_000_000
 
@@ -288,7 +294,7 @@ def _promised(container: InputContainer, stream: AudioStream, file: Source) -> f
 # Samples
 
 
-def _rate(frame: AudioFrame, file: Source) -> int:
+def _rate(frame: AudioFrame, file: AudioSource) -> int:
     if frame.sample_rate not in _RATES:
         raise BadAudio(
             f"{file.name} says that it has {frame.sample_rate} samples a second: it is damaged; convert it to a rate "
@@ -298,8 +304,8 @@ def _rate(frame: AudioFrame, file: Source) -> int:
 
 
 def _downmixed(frame: AudioFrame) -> Samples:
-    """A frame's samples as one channel between -1 and 1. The middle, where speech is, counts most, the bass not at all;
-    no sum of channels can be too loud."""
+    """The samples of a frame as one channel between -1 and 1. The centre channel, where speech is, counts most, the
+    bass channel not at all. The weights sum to 1, so nothing clips."""
     channels = frame.layout.nb_channels
     if (frame.format.is_planar and channels > _MOST_PLANES) or frame.format.name in _NOT_IN_NUMPY:
         (frame,) = _av().AudioResampler(format="flt").resample(frame)
@@ -327,7 +333,7 @@ def _weights(layout: str) -> NDArray[np.float32]:
 
 
 def _resampled(pieces: Iterator[tuple[int, Samples]]) -> Iterator[Samples]:
-    """Pieces joined to blocks of a second, each brought to `RATE`. A rate may change on the way, as in joined files."""
+    """Blocks of about a second at `RATE`. The sample rate may change on the way, as in concatenated files."""
     held: list[Samples] = []
     count = 0
     resampler = _Resampler(RATE)
@@ -346,8 +352,8 @@ def _resampled(pieces: Iterator[tuple[int, Samples]]) -> Iterator[Samples]:
 
 
 class _Resampler:
-    """From one rate to `RATE`, by FFmpeg's own resampler. Its filter is twice as long as by default: then nothing
-    audible is lost below 7.5 kHz, and what was above 8.5 kHz comes back 70 dB weaker."""
+    """From one rate to `RATE`, by FFmpeg's resampler. Its filter is twice as long as by default: it keeps everything
+    below 7.5 kHz, and damps aliases from above 8.5 kHz by 70 dB."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -389,7 +395,7 @@ class _Resampler:
         while True:
             try:
                 frame = self._graph.pull()
-            except (BlockingIOError, EOFError):  # nothing more for now, or at all
+            except (BlockingIOError, EOFError):  # no more for now, or the end
                 return
             if frame.samples:
                 yield frame.to_ndarray()[0]

@@ -1,7 +1,7 @@
-"""What an mp4 file makes the decoder remember, told before the decoder sees it.
+"""A guard for mp4 files: how many samples their tables claim, checked before FFmpeg reads them.
 
-FFmpeg makes an entry of some 35 bytes for each sample that an mp4's tables promise, whether or not the file has it. A
-file of 600 bytes can promise eighty million, which took 2.8 GB and 9 s.
+FFmpeg allocates an entry of some 35 bytes for each sample that the tables of an mp4 file claim, whether or not the file
+holds it. A file of 600 bytes can claim eighty million samples, which took 2.8 GB and 9 s.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ import struct
 from collections.abc import Iterator
 
 from ..errors import BadAudio
-from .sources import Source
+from .sources import AudioSource
 
 MOST_SAMPLES = 4_000_000
-"""Samples of a file in all: a day of AAC, or ten hours of video at sixty frames a second with its sound."""
+"""The most samples of a file: a day of AAC, or ten hours of video at sixty frames a second with its sound."""
 
-_MOST_BOXES = 100_000  # at the top: an hour has some thousand fragments, of two boxes each
+_MOST_BOXES = 100_000  # at the top level: an hour has some thousand fragments, of two boxes each
 _PIECE = 1 << 20
 _TABLES = re.compile(rb"stsz|stz2|trun")
-_TABLE = 16  # a table's beginning: its tag, version and flags, and two numbers
+_TABLE = 16  # bytes of a table's header: its tag, version and flags, and two numbers
 _CONVERT = "convert it to flac or mp3 first"
 
 
-def check_boxes(source: Source) -> None:
-    """Raises `BadAudio` for more samples than a recording has.
+def check_mp4(source: AudioSource) -> None:
+    """Raise `BadAudio` for more samples than any recording has.
 
-    The tables are looked for byte by byte in all that is not sound itself: no way of nesting boxes hides one.
+    The tables are searched for byte by byte in everything but the sound itself (`mdat`), so that no nesting of boxes
+    hides one.
     """
-    promised = 0
+    claimed = 0
     for piece in _outside_of_sound(source):
         if b"cmov" in piece:
             raise BadAudio(f"{source.name} has a compressed header, as old QuickTime files have: {_CONVERT}")
-        promised += sum(_promised(piece, source.size))
-        if promised > MOST_SAMPLES:
+        claimed += sum(_claimed(piece, source.size))
+        if claimed > MOST_SAMPLES:
             raise BadAudio(
-                f"{source.name} is no recording, or a damaged one, for it promises more samples than any has: if it "
-                f"does have them, {_CONVERT}"
+                f"{source.name} claims more samples than any recording has: it is damaged or no recording; if it is "
+                f"one, {_CONVERT}"
             )
 
 
-def _promised(piece: bytes, size: int) -> Iterator[int]:
+def _claimed(piece: bytes, size: int) -> Iterator[int]:
     whole = piece.ljust(len(piece) + _TABLE, b"\0")
     for table in _TABLES.finditer(piece, 0, _PIECE - _TABLE):
         first, second = struct.unpack_from(">II", whole, table.start() + 8)
@@ -48,11 +49,11 @@ def _promised(piece: bytes, size: int) -> Iterator[int]:
             yield first
         elif table[0] == b"stz2" or not first or first * second > size:
             yield second
-        # Else all samples have one size and the file can hold them: plain PCM, which needs an entry for many together.
+        # Else all samples have one size and the file can hold them: PCM, for which FFmpeg needs few entries.
 
 
-def _outside_of_sound(source: Source) -> Iterator[bytes]:
-    """All boxes but `mdat`, in pieces of which each begins with the end of the one before: no table is cut in two."""
+def _outside_of_sound(source: AudioSource) -> Iterator[bytes]:
+    """All boxes but `mdat`, in pieces that overlap, so that no table header is cut in two."""
     start = 0
     for _ in range(_MOST_BOXES):
         source.seek(start)
@@ -62,7 +63,7 @@ def _outside_of_sound(source: Source) -> Iterator[bytes]:
         size, tag = struct.unpack_from(">I4s", header)
         if size == 1 and len(header) == 16:
             (size,) = struct.unpack_from(">Q", header, 8)
-        if size < 8:  # the rest of the file, or nothing that makes sense
+        if size < 8:  # 0 is the rest of the file; other values make no sense
             size = source.size - start
         end = min(start + size, source.size)
         while start < end and tag != b"mdat":

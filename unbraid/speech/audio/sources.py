@@ -1,6 +1,7 @@
-"""Files as the decoder reads them: of a known size, able to seek, and with reads that are counted.
+"""Files as FFmpeg reads them: seekable, of known size, with a bound on the total of all reads.
 
-The decoder never opens a file itself. It would take a name for an address, and give up in ways of its own.
+FFmpeg never opens a file itself: it would take a name for a URL. Crafted files can send it around in circles; the bound
+ends that.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ..errors import BadAudio, TooMuchAudio
 
 _COPY = 1 << 20
 _IN_MEMORY = 8 << 20
-_READS = 16  # times the size of the file, before it is given up: ordinary containers are read once or twice
+_READS = 16  # times that a file may be read; ordinary ones are read once or twice
 _SPARE_READS = 32 << 20
 
 
-class Source:
-    """A file of which no more is read than makes sense, however its contents point back at each other.
+class AudioSource:
+    """A file with bounded reads.
 
-    An error of the file itself is kept in `failure`: it is not the recording's fault, and not to be told as such.
+    An error of the file itself is kept in `failure`: FFmpeg hides it, and it is not the recording's fault.
     """
 
     def __init__(self, file: BinaryIO, name: str, size: int) -> None:
@@ -34,11 +35,11 @@ class Source:
         self._left = size * _READS + _SPARE_READS
 
     def read(self, count: int = -1) -> bytes:
-        """At most `count` bytes, as the decoder copies all that it gets; fewer only at the end."""
+        """`count` bytes, and fewer only at the end; never more, because FFmpeg copies all it gets."""
         wanted = self.size if count < 0 else count
         parts: list[bytes] = []
         try:
-            while wanted > 0 and (part := self._file.read(wanted)):  # raw files give fewer as they please
+            while wanted > 0 and (part := self._file.read(wanted)):  # raw files may give fewer
                 parts.append(part[:wanted])
                 wanted -= len(parts[-1])
         except Exception as error:
@@ -47,11 +48,11 @@ class Source:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         self._left -= len(data)
         if self._left < 0:
-            raise BadAudio(f"{self.name} sends its reader around in circles: it is damaged; convert it to wav or flac")
+            raise BadAudio(f"{self.name} refers back to itself without end: it is damaged; convert it to wav or flac")
         return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """-1 for a place before the beginning, which damaged files send the decoder to: it takes that for no, while
+        """Seek. Returns -1 for a place before the start, where damaged files send FFmpeg: that is a refusal to it.
         PyAV would keep an exception and raise it later, maybe for another file."""
         try:
             start = {os.SEEK_CUR: self._file.tell(), os.SEEK_END: self.size}.get(whence, 0)
@@ -65,8 +66,8 @@ class Source:
 
 
 @contextmanager
-def opened(source: str | Path | BinaryIO, most: int | None) -> Iterator[Source]:
-    """The file to read from, at its beginning. Closed afterwards where it was opened here."""
+def opened(source: str | Path | BinaryIO, most: int | None) -> Iterator[AudioSource]:
+    """The file, at its start. Closed afterwards if it was opened here."""
     with ExitStack() as stack:
         if isinstance(source, str | Path):
             name = f"“{Path(source).name}”"
@@ -84,7 +85,7 @@ def opened(source: str | Path | BinaryIO, most: int | None) -> Iterator[Source]:
             raise BadAudio(f"{name} is empty: send a recording")
         if most is not None and size > most:
             raise _too_large(name, most)
-        yield Source(file, name, size)
+        yield AudioSource(file, name, size)
 
 
 def _seekable(file: BinaryIO) -> bool:
@@ -92,7 +93,7 @@ def _seekable(file: BinaryIO) -> bool:
 
 
 def _copy(source: BinaryIO, name: str, most: int | None) -> BinaryIO:
-    """A pipe's contents, on the disk where they are many: mp4 files have what is needed first at their end."""
+    """The contents of a pipe, on disk if they are large: FFmpeg must seek, as an mp4 may have its header last."""
     with ExitStack() as stack:
         copy = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
         while part := source.read(_COPY):

@@ -1,4 +1,8 @@
-"""Whether files are whole, where the decoder does not tell: it takes one that breaks off for a short one."""
+"""Truncated files: whether a file ends before its last part, where FFmpeg does not notice.
+
+FFmpeg takes a truncated ogg or wav file for a short one. An interrupted upload would give half a transcript without a
+warning.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,18 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .sources import Source
+from .sources import AudioSource
 
 _LONGEST_PAGE = 65_307  # of Ogg
 _MOST_CHUNKS = 1_000
-_NO_SIZE = (0, 0xFFFF_FFFF)  # of a wav that was written to a pipe
+_NO_SIZE = (0, 0xFFFF_FFFF)  # in the header of a wav that was written to a pipe
 
 
-def counts_frames(file: Source, format: str) -> bool:
-    """Whether this is an mp3 whose first frame says how many there are; otherwise its length is a guess."""
+def counts_frames(file: AudioSource, format: str) -> bool:
+    """Whether this is an mp3 whose first frame counts all frames. FFmpeg estimates the length of others."""
     if format != "mp3":
         return False
-    with _elsewhere(file):
+    with _from_start(file):
         head = file.read(10)
         if head[:3] == b"ID3" and len(head) == 10:
             file.seek(10 + sum((byte & 0x7F) << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=True)))
@@ -25,13 +29,13 @@ def counts_frames(file: Source, format: str) -> bool:
         return b"Xing" in head or b"Info" in head
 
 
-def breaks_off(file: Source, format: str) -> bool:
-    """Whether the file ends before the last part that it began."""
-    with _elsewhere(file):
-        return (format == "ogg" and _ogg_breaks_off(file)) or (format == "wav" and _wav_breaks_off(file))
+def is_truncated(file: AudioSource, format: str) -> bool:
+    """Whether the file ends before its last page or chunk does."""
+    with _from_start(file):
+        return (format == "ogg" and _ogg_is_truncated(file)) or (format == "wav" and _wav_is_truncated(file))
 
 
-def _ogg_breaks_off(file: Source) -> bool:
+def _ogg_is_truncated(file: AudioSource) -> bool:
     file.seek(max(0, file.size - _LONGEST_PAGE))
     tail = file.read(_LONGEST_PAGE)
     at = tail.rfind(b"OggS")
@@ -41,7 +45,7 @@ def _ogg_breaks_off(file: Source) -> bool:
     return at + 27 + tail[at + 26] + sum(sizes) > len(tail)
 
 
-def _wav_breaks_off(file: Source) -> bool:
+def _wav_is_truncated(file: AudioSource) -> bool:
     at = 12
     for _ in range(_MOST_CHUNKS):
         file.seek(at)
@@ -56,8 +60,8 @@ def _wav_breaks_off(file: Source) -> bool:
 
 
 @contextmanager
-def _elsewhere(file: Source) -> Iterator[None]:
-    """For a look at the file, from its beginning, while the decoder reads it."""
+def _from_start(file: AudioSource) -> Iterator[None]:
+    """Read the file from its start, and put its position back afterwards."""
     at = file.tell()
     file.seek(0)
     try:

@@ -1,4 +1,4 @@
-"""Samples as a file that every server reads."""
+"""WAV: samples as a file for servers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Choosing tokens: sampling, beam search, word times and the thread it all runs in."""
+"""Decoding: choosing the tokens of an output, by sampling or beam search, and when each token was said."""

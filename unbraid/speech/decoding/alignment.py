@@ -1,16 +1,19 @@
-"""When each token was said: read off where in the audio a decoder looked while it wrote.
+"""Token times by dynamic time warping: when each token was said, from the decoder's cross-attention.
 
-Some heads of cross-attention follow the audio in time. Their picture, tokens against frames of 20 ms, is cleaned as
-OpenAI's Whisper does it, and the best path through it gives each token its beginning (dynamic time warping).
+Some heads of cross-attention follow the audio in time. Their weights, tokens against frames of 20 ms, are normalised
+and smoothed as OpenAI's Whisper does it. The cheapest monotonic path through them gives the frame in which each token
+begins.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Attention = NDArray[np.float32]
-"""Where some heads looked for one token: (heads, frames). What they see of a frame is a part of 1."""
+"""The cross-attention of some heads at one token: (heads, frames). The weights of a head sum to 1."""
 
 FRAME = 0.02
 """Seconds."""
@@ -19,54 +22,54 @@ _WIDTH = 7  # frames over which the median is taken
 _LEAST = 1e-12
 
 
-def token_times(looks: list[Attention], seconds: float) -> tuple[float, ...]:
+def token_times(attention: Sequence[Attention], seconds: float) -> tuple[float, ...]:
     """When each token begins, and when the last one ends.
 
-    looks: of each token, what was looked at when it was chosen.
-    seconds: how long the audio is; what comes after is padding.
+    attention: of each token, when it was chosen.
+    seconds: the length of the audio; the frames after it are padding.
     """
-    if not looks:
+    if not attention:
         return (0.0,)
-    frames = max(1, min(looks[0].shape[1], round(seconds / FRAME)))
-    picture = np.stack([one[:, :frames] for one in looks], axis=1).astype(np.float64)
-    picture /= np.maximum(picture.sum(axis=2, keepdims=True), _LEAST)
-    spread = picture.std(axis=1, keepdims=True)
-    picture = (picture - picture.mean(axis=1, keepdims=True)) / np.maximum(spread, _LEAST)
-    begins = _begins(-_median(picture).mean(axis=0))
+    frames = max(1, min(attention[0].shape[1], round(seconds / FRAME)))
+    weights = np.stack([one[:, :frames] for one in attention], axis=1).astype(np.float64)
+    weights /= np.maximum(weights.sum(axis=2, keepdims=True), _LEAST)
+    spread = weights.std(axis=1, keepdims=True)
+    weights = (weights - weights.mean(axis=1, keepdims=True)) / np.maximum(spread, _LEAST)
+    begins = _warp(-_median(weights).mean(axis=0))
     return (*(round(frame * FRAME, 2) for frame in begins), round(seconds, 2))
 
 
-def _median(picture: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each value as the middle one of those around it in time."""
+def _median(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A median filter over the frames."""
     half = _WIDTH // 2
-    if picture.shape[2] <= half:
-        return picture
-    padded = np.pad(picture, ((0, 0), (0, 0), (half, half)), mode="reflect")
+    if weights.shape[2] <= half:
+        return weights
+    padded = np.pad(weights, ((0, 0), (0, 0), (half, half)), mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, _WIDTH, axis=2)
     middle: NDArray[np.float64] = np.median(windows, axis=3)
     return middle
 
 
-def _begins(cost: NDArray[np.float64]) -> list[int]:
-    """The frame in which the cheapest way through `cost` (tokens, frames), from corner to corner, comes to each
+def _warp(cost: NDArray[np.float64]) -> list[int]:
+    """The frame in which the cheapest path through `cost` (tokens, frames), from corner to corner, reaches each
     token."""
     tokens, frames = cost.shape
     total = np.full((tokens + 1, frames + 1), np.inf)
     total[0, 0] = 0.0
-    came = np.zeros((tokens + 1, frames + 1), np.int8)
-    # By diagonals: all cells of one depend only on the two before it.
+    came_from = np.zeros((tokens + 1, frames + 1), np.int8)
+    # By antidiagonals: the cells of one depend only on the two before it, so numpy computes them at once.
     for diagonal in range(2, tokens + frames + 1):
         i = np.arange(max(1, diagonal - frames), min(tokens, diagonal - 1) + 1)
         j = diagonal - i
         ways = np.stack([total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]])
         best = ways.argmin(axis=0)
         total[i, j] = cost[i - 1, j - 1] + ways[best, np.arange(len(i))]
-        came[i, j] = best
+        came_from[i, j] = best
     begins = [0] * tokens
     token, frame = tokens, frames
     while token > 0:
-        begins[token - 1] = frame - 1  # going backwards: the last time it is said is the first frame
-        way = came[token, frame]
+        begins[token - 1] = frame - 1  # backwards: the value that stays is the first frame of the token
+        way = came_from[token, frame]
         token -= int(way != 2)
         frame -= int(way != 1)
     return begins

@@ -1,54 +1,63 @@
-"""Beam search: several beginnings of an output are followed at once, and the one that is likeliest in the end is it.
+"""Beam search: several hypotheses are extended at once, and the likeliest of them becomes the output.
 
-As OpenAI's Whisper does it: each step keeps the likeliest of what could follow any of the beams, until as many have
-ended as there are beams, and then the one with the highest logprob a token is told. Nothing is told before. Only here
-the search goes on while one that has not ended is likelier than all that have: or else those without commas would win,
-for they end first.
+It follows OpenAI's Whisper: each step keeps the `width` likeliest extensions of all beams, until as many hypotheses
+have ended as there are beams; then the one with the highest logprob per token wins. No token is emitted before that.
+
+One thing differs. The search goes on while a live beam is likelier than all that have ended. Without that, hypotheses
+without commas win, because they end first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import TokenLogprob
+from ..listening import EndReason
 from .alignment import Attention
-from .decoding import Logits, Step, Writing, logprobs_of, loops
+from .base import Logits, Step, log_softmax
+from .loop_guard import is_looping
+from .sampling import SamplingDecoding
 
 
 @dataclass(frozen=True, slots=True)
 class _Beam:
-    """A beginning, after the prefix."""
+    """A hypothesis, without the prefix."""
 
-    said: tuple[TokenLogprob, ...] = ()
-    looks: tuple[Attention, ...] = ()
+    path: tuple[TokenLogprob, ...] = ()
+    attention: tuple[Attention, ...] = ()
     total: float = 0.0
+    """The sum of the logprobs."""
     ended: bool = False
 
     @property
     def tokens(self) -> list[int]:
-        return [one.token for one in self.said]
+        return [one.token for one in self.path]
 
     @property
     def score(self) -> float:
-        """The logprob a token. What ends it is no token of the text."""
-        return self.total / max(1, len(self.said) - self.ended)
+        """The logprob per token; the token that ends the text does not count."""
+        return self.total / max(1, len(self.path) - self.ended)
 
-    def followed_by(self, token: int, logprob: float, look: Attention | None, ends: bool) -> _Beam:
-        said = (*self.said, TokenLogprob(token, b"", logprob))
-        return _Beam(said, self.looks if look is None else (*self.looks, look), self.total + logprob, ends)
+    def extended(self, token: int, logprob: float, attention: Attention | None, ends: bool) -> _Beam:
+        path = (*self.path, TokenLogprob(token, b"", logprob))
+        seen = self.attention if attention is None else (*self.attention, attention)
+        return _Beam(path, seen, self.total + logprob, ends)
 
 
 @dataclass
-class BeamWriting:
-    """One output, with `width` beams: like `Writing`, which chooses what comes before the beams part."""
+class BeamDecoding:
+    """An output with `width` beams; see `Decoding`.
 
-    trunk: Writing
+    trunk: decodes the prefix, which all beams share, and holds the result.
+    """
+
+    trunk: SamplingDecoding
     width: int
-    reason: str | None = None
+    reason: EndReason | None = None
     _live: list[_Beam] = field(default_factory=lambda: [_Beam()])
     _ended: list[_Beam] = field(default_factory=list)
 
@@ -61,73 +70,71 @@ class BeamWriting:
         return self.trunk.written
 
     @property
-    def looks(self) -> list[Attention]:
-        return self.trunk.looks
+    def attention(self) -> Sequence[Attention]:
+        return self.trunk.attention
 
     @property
     def no_speech(self) -> float | None:
         return self.trunk.no_speech
 
     @property
-    def choices(self) -> dict[int, float]:
+    def choices(self) -> Mapping[int, float]:
         return self.trunk.choices
 
-    def step(self, logits: Logits, looks: NDArray[np.float32] | None = None) -> Step:
-        """As `Writing.step` does it; the rows are those of the beams."""
+    def step(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
         if self.trunk.in_prefix:
-            step = self.trunk.step(logits, looks)
+            step = self.trunk.step(logits, attention)
             self.reason = self.trunk.reason
             return step
         self.trunk.note_silence(logits[0])
-        parents = self._grow(logits, looks)
-        self.reason = self._over()
+        parents = self._extend(logits, attention)
+        self.reason = self._end_reason()
         if self.reason is None:
-            return Step((), tuple(parents), tuple(beam.said[-1].token for beam in self._live))
+            return Step((), tuple(parents), tuple(beam.path[-1].token for beam in self._live))
         best = self._best()
         self.reason = "stop" if best.ended else self.reason
         self.trunk.written += best.tokens
-        self.trunk.looks += best.looks
-        return Step(best.said)
+        self.trunk.attention += best.attention
+        return Step(best.path)
 
-    def _grow(self, logits: Logits, looks: NDArray[np.float32] | None) -> list[int]:
-        """Each beam a token longer. Says of each which one it was before."""
-        found: list[tuple[float, int, int, float]] = []
+    def _extend(self, logits: Logits, attention: NDArray[np.float32] | None) -> list[int]:
+        """Extend the beams by one token, and keep the likeliest. Returns the row that each of them comes from."""
+        candidates: list[tuple[float, int, int, float]] = []
         for row, beam in enumerate(self._live):
             allowed = logits[row].copy()
             self.trunk.rules.apply(allowed, beam.tokens, self.trunk.timestamps)
-            logprobs = logprobs_of(allowed)
-            likeliest = np.argpartition(-logprobs, min(self.width, len(logprobs) - 1))[
-                : self.width + 1
-            ]  # one more, for one may end it
-            found += [(beam.total + float(logprobs[at]), row, int(at), float(logprobs[at])) for at in likeliest]
-        found.sort(key=lambda one: -one[0])
+            logprobs = log_softmax(allowed)
+            count = min(self.width, len(logprobs) - 1)
+            likeliest = np.argpartition(-logprobs, count)[: self.width + 1]  # one more than beams: one may be the end
+            candidates += [(beam.total + float(logprobs[at]), row, int(at), float(logprobs[at])) for at in likeliest]
+        candidates.sort(key=lambda candidate: -candidate[0])
         live: list[_Beam] = []
         parents: list[int] = []
-        for total, row, token, logprob in found:
+        for total, row, token, logprob in candidates:
             if len(live) == self.width or total == -np.inf:
                 break
             ends = token == self.trunk.rules.end
-            longer = self._live[row].followed_by(token, logprob, None if looks is None else looks[row], ends)
+            extended = self._live[row].extended(token, logprob, None if attention is None else attention[row], ends)
             if ends:
-                self._ended.append(longer)
+                self._ended.append(extended)
             else:
-                live.append(longer)
+                live.append(extended)
                 parents.append(row)
         self._live = live
         return parents
 
-    def _over(self) -> str | None:
+    def _end_reason(self) -> EndReason | None:
         if not self._live:
             return "stop"
         best = self._live[0]
         if len(self._ended) >= self.width and max(beam.total for beam in self._ended) >= best.total:
             return "stop"
-        if len(self.trunk.begun) + len(best.said) >= self.trunk.limit:
+        if len(self.trunk.begun) + len(best.path) >= self.trunk.limit:
             return "length"
-        return "loop" if loops(best.tokens) else None
+        return "loop" if is_looping(best.tokens) else None
 
     def _best(self) -> _Beam:
-        """One that has not ended counts only where too few have, and one that goes round in circles where none has."""
+        """The winner. Live beams count only to fill up the width, and looping ones only where nothing has ended."""
         others = self._live[: max(0, self.width - len(self._ended))]
         if self.reason == "loop" and self._ended:
             others = []

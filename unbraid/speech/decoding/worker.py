@@ -1,7 +1,7 @@
-"""The thread that a model listens in: event loops hand it chunks of sound, and take the tokens that come of them.
+"""The worker thread of a speech model: event loops hand it chunks of sound and take the tokens it decodes.
 
-A model computes on one call at a time, so one thread has it to itself. Chunks that come while it works wait, and those
-that can be decoded together are the next batch.
+A model computes one call at a time, so one thread has it to itself. Chunks that arrive while it works wait in a queue;
+those that can be decoded together form the next batch. The hand-over of tokens to the event loops is `engines.jobs`.
 """
 
 from __future__ import annotations
@@ -11,130 +11,78 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import aclosing
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
+from ...engines.jobs import Job
 from ..audio.decode import RATE
-from ..listening import HeardReason, ListenEnd, ListenRequest, Opening
-from .alignment import Attention, token_times
-from .decoding import Step
+from ..listening import ListenEnd, ListenRequest, Opening
+from .alignment import token_times
+from .base import Decoding, Logits, Step
 
 _log = logging.getLogger(__name__)
 
 
-class Writing(Protocol):
-    """An output while it is written: what comes next is the model family's affair."""
+class ListenJob(Job[TokenLogprob, ListenEnd]):
+    """One chunk, and the decoding of its output."""
 
-    @property
-    def begun(self) -> Sequence[int]:
-        """The tokens of what it had to begin with."""
-        ...
-
-    @property
-    def written(self) -> Sequence[int]:
-        """Those after it."""
-        ...
-
-    @property
-    def looks(self) -> list[Attention]:
-        """Where the model looked for each of all these, if it was told."""
-        ...
-
-    @property
-    def no_speech(self) -> float | None:
-        """Known after the first step."""
-        ...
-
-    @property
-    def choices(self) -> Mapping[int, float]: ...
-
-    @property
-    def reason(self) -> str | None:
-        """Why it is over, as in `ListenEnd`; None if it is not."""
-        ...
-
-    def step(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
-        """What comes next; see `unbraid.speech.decoding.decoding`."""
-        ...
-
-
-class Job:
-    """One chunk: the worker puts tokens in, an event loop takes them out."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, request: ListenRequest, writing: Writing) -> None:
+    def __init__(self, request: ListenRequest, decoding: Decoding) -> None:
+        super().__init__()
         self.request = request
-        self.aborted = False
-        self._writing = writing
-        self._loop = loop
-        self._said: deque[TokenLogprob] = deque()
-        self._end: ListenEnd | Exception | None = None
-        self._ready = asyncio.Event()
+        self._decoding = decoding
 
     @property
     def no_speech(self) -> float | None:
-        return self._writing.no_speech
+        return self._decoding.no_speech
 
-    def advance(self, logits: NDArray[np.float32], looks: NDArray[np.float32] | None = None) -> Step:
-        """What comes next of the job's rows; none of them goes on if it is over, or nobody listens any more.
+    def advance(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
+        """In the thread: choose what comes next. No row continues once the output has ended or the job is aborted.
 
-        looks: where the model looked for it. Wanted only where the request asks for words.
+        attention: the cross-attention of the job's rows. Needed only where the request asks for words.
         """
         if self.aborted:
             return Step(())
-        kept = looks.copy() if looks is not None and self.request.words else None  # without the other jobs' rows
-        step = self._writing.step(logits, kept)
-        self.tell(step.said, self._heard())
+        # A copy, because a view would keep the rows of all other jobs in memory.
+        kept = attention.copy() if attention is not None and self.request.words else None
+        step = self._decoding.step(logits, kept)
+        self.put(step.emitted)
+        end = self._listen_end()
+        if end is not None:
+            self.end(end)
         return step
 
-    def _heard(self) -> ListenEnd | None:
-        written = self._writing
-        if written.reason is None:
+    def _listen_end(self) -> ListenEnd | None:
+        decoding = self._decoding
+        if decoding.reason is None:
             return None
-        count = len(written.begun) + len(written.written)
-        times = token_times(written.looks, len(self.request.samples) / RATE) if written.looks else ()
-        reason = cast(HeardReason, written.reason)
-        return ListenEnd(reason, len(self.request.prompt), count, written.no_speech, written.choices, times)
-
-    def tell(self, said: Sequence[TokenLogprob] = (), end: ListenEnd | Exception | None = None) -> None:
-        self._said += said
-        if self._end is None:
-            self._end = end
-        if not said and end is None:
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._ready.set)
-        except RuntimeError:  # the event loop is closed: nobody listens any more
-            self.aborted = True
-
-    async def take(self) -> tuple[list[TokenLogprob], ListenEnd | Exception | None]:
-        await self._ready.wait()
-        self._ready.clear()
-        end = self._end  # before the tokens: what comes before the end is there when the end is
-        return [self._said.popleft() for _ in range(len(self._said))], end
+        count = len(decoding.begun) + len(decoding.written)
+        seconds = len(self.request.samples) / RATE
+        times = token_times(decoding.attention, seconds) if decoding.attention else ()
+        return ListenEnd(decoding.reason, len(self.request.prompt), count, decoding.no_speech, decoding.choices, times)
 
 
 class ListeningWorker:
     """The thread of one model.
 
-    model: what it is called, for messages.
-    decode: writes the outputs of some jobs, in the thread. It may take jobs that are done out of the list.
-    batch: how many rows it takes at once; a job that has more by itself is taken alone.
+    model: its name, for messages.
+    decode: decodes a batch of jobs, in the thread. It may remove jobs that are done from the list.
+    batch: how many rows it takes at once. A job that has more rows than that is decoded alone.
     queue_size: how many jobs may wait.
-    alike: jobs of one batch have the same of it.
+    batch_key: only jobs with equal keys go into one batch.
     """
 
     def __init__(
         self,
         model: str,
-        decode: Callable[[list[Job]], None],
+        decode: Callable[[list[ListenJob]], None],
         *,
         batch: int = 1,
         queue_size: int = 256,
-        alike: Callable[[ListenRequest], Any] = lambda request: None,
+        batch_key: Callable[[ListenRequest], Hashable] = lambda request: None,
     ) -> None:
         if batch < 1 or queue_size < 1:
             raise Unsupported(f"{model} needs room for 1 chunk or more at once, and for 1 or more that wait")
@@ -142,11 +90,11 @@ class ListeningWorker:
         self._decode = decode
         self._batch = batch
         self._queue_size = queue_size
-        self._alike = alike
-        # It has no size of its own: closing must not wait until there is room.
-        self._arriving: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._waiting: deque[Job] = deque()
-        """Those that have arrived, in their order. The thread's own."""
+        self._batch_key = batch_key
+        # Unbounded: `close` must not wait for room.
+        self._arriving: queue.SimpleQueue[ListenJob | None] = queue.SimpleQueue()
+        self._waiting: deque[ListenJob] = deque()
+        """Jobs that have arrived, in order. Only the thread touches it."""
         self._running = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"unbraid-{model}", daemon=True)
@@ -156,38 +104,29 @@ class ListeningWorker:
     def load(self) -> Load:
         return Load(self._running, self._arriving.qsize() + len(self._waiting))
 
-    async def listen(self, request: ListenRequest, writing: Writing) -> AsyncGenerator[Piece | ListenEnd, None]:
+    async def listen(self, request: ListenRequest, decoding: Decoding) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
         if self.load.waiting >= self._queue_size:
             raise EngineDown(f"{self._model} has {self._queue_size} chunks waiting: try again later")
-        job = Job(asyncio.get_running_loop(), request, writing)
+        job = ListenJob(request, decoding)
         self._arriving.put(job)
         first = True
-        try:
-            while True:
-                said, end = await job.take()
-                if said and first:
-                    yield Opening(tuple(one.token for one in said), None, tuple(said), job.no_speech)
-                elif said:
-                    yield Piece(tuple(one.token for one in said), logprobs=tuple(said))
-                first = first and not said
-                if isinstance(end, ListenEnd):
-                    yield end
-                    return
-                if end is not None:
-                    raise end
-        finally:
-            job.aborted = True
+        async with aclosing(job.batches()) as batches:
+            async for tokens in batches:
+                ids = tuple(one.token for one in tokens)
+                yield Opening(ids, None, tuple(tokens), job.no_speech) if first else Piece(ids, logprobs=tuple(tokens))
+                first = False
+        yield job.result
 
     async def close(self) -> None:
-        """End the thread, after the batch that it works on. What waits is told so."""
+        """End the thread after its current batch. Jobs that wait get `EngineDown`."""
         self._closed = True
         self._arriving.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    # --- In the thread ---------------------------------------------------------------------------------------------
+    # In the thread
 
     def _work(self) -> None:
         while jobs := self._next_batch():
@@ -197,22 +136,22 @@ class ListeningWorker:
             except Exception as error:
                 _log.exception("%s failed", self._model)
                 for job in jobs:
-                    job.tell(end=EngineFailed(f"{self._model} failed: {error}"))
+                    job.end(EngineFailed(f"{self._model} failed: {error}"))
             finally:
                 self._running = 0
         for job in self._waiting:
-            job.tell(end=EngineDown("the engine was closed", retry_after=60.0))
+            job.end(EngineDown("the engine was closed", retry_after=60.0))
 
-    def _next_batch(self) -> list[Job]:
-        """The first of the jobs that wait, and those that are like it. None where the engine is closed."""
-        while self._arrived():
+    def _next_batch(self) -> list[ListenJob]:
+        """The first job that waits, and others with the same key. Empty once the engine is closed."""
+        while self._receive():
             self._waiting = deque(job for job in self._waiting if not job.aborted)
             if self._waiting:
-                kind = self._alike(self._waiting[0].request)
-                alike = (job for job in self._waiting if self._alike(job.request) == kind)
-                jobs = [next(alike)]
+                key = self._batch_key(self._waiting[0].request)
+                candidates = (job for job in self._waiting if self._batch_key(job.request) == key)
+                jobs = [next(candidates)]
                 rows = jobs[0].request.beams
-                for job in alike:
+                for job in candidates:
                     rows += job.request.beams
                     if rows > self._batch:
                         break
@@ -222,8 +161,8 @@ class ListeningWorker:
                 return jobs
         return []
 
-    def _arrived(self) -> bool:
-        """Take all that has arrived, or wait for the next where there is nothing to do. False once it is the end."""
+    def _receive(self) -> bool:
+        """Take all jobs that have arrived; wait for one if none is left to do. False once the engine is closed."""
         closed = False
         while not (self._waiting or closed) or not self._arriving.empty():
             job = self._arriving.get()

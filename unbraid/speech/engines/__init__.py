@@ -1,1 +1,1 @@
-"""Speech models that run in other engines: SGLang, vLLM, and servers with a transcription endpoint."""
+"""Speech models on other engines: vLLM in this process, SGLang servers, and servers with OpenAI's endpoint."""

@@ -1,4 +1,4 @@
-"""A server's own endpoint as a listener: each chunk is a request for itself."""
+"""A server's transcription endpoint, as a listener: each chunk is a request of its own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...engines.routing import Routing
 from ...engines.server import ServerOptions
 from ..audio.wav import as_wav
 from ..listening import ListenEnd, ListenRequest
-from .endpoint_adapter import EndpointHearing
-from .endpoint_server import Dictation, TranscriptionServers
+from .endpoint_adapter import EndpointRequest
+from .endpoint_server import TranscriptionServers, TranscriptionUpload
 
 
 class EndpointListener:
-    """What transcribes on one or more servers with OpenAI's `/v1/audio/transcriptions`; see `TranscriptionServers`.
+    """One or more servers with OpenAI's `/v1/audio/transcriptions`; see `TranscriptionServers`.
 
     parallel: how many chunks of a recording are asked for at once.
     """
@@ -46,9 +46,9 @@ class EndpointListener:
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
-        if not isinstance(request, EndpointHearing):
-            raise Unsupported("an endpoint is asked by EndpointAdapter, not by the adapter of a model")
-        asked = Dictation(
+        if not isinstance(request, EndpointRequest):
+            raise Unsupported("EndpointListener takes the requests of EndpointAdapter, not those of a model's adapter")
+        upload = TranscriptionUpload(
             prompt=request.context,
             sampling=Sampling(temperature=request.temperature, seed=request.seed),
             audio=(Audio(await asyncio.to_thread(as_wav, request.samples), "wav"),),
@@ -56,12 +56,12 @@ class EndpointListener:
             language=request.language,
             timestamps=request.timestamps,
         )
-        async with aclosing(self._servers.generate(asked)) as outputs:
+        async with aclosing(self._servers.generate(upload)) as outputs:
             async for output in outputs:
                 if isinstance(output, Piece):
                     yield output
                 elif output.reason == "abort":
-                    raise EngineFailed("the server broke off in the middle of an output")
+                    raise EngineFailed("the server aborted the output")
                 else:
                     yield ListenEnd(output.reason, output.prompt_tokens, output.completion_tokens)
 

@@ -1,6 +1,7 @@
-"""Models behind a server's own `/v1/audio/transcriptions`: a recording goes in, and text comes out, not tokens.
+"""The adapter of transcription endpoints: models behind `/v1/audio/transcriptions`, which give text and no tokens.
 
-The text is in Whisper's notation, as far as the server says what it takes: the language and the times are tags in it.
+`endpoint_server` writes the language and the times that a server gives into the text, as Whisper's tags. So the format
+is Whisper's, and the same parser reads it.
 """
 
 from __future__ import annotations
@@ -10,53 +11,53 @@ from dataclasses import dataclass
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
-from ..adapters import Task, TranscriptionOptions, register
 from ..audio.decode import Samples
 from ..languages import language_code
 from ..listening import ListenRequest
+from ..options import Task, TranscriptionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointHearing(ListenRequest):
-    """What such a server is asked."""
+class EndpointRequest(ListenRequest):
+    """A request to an endpoint."""
 
     task: Task = "transcribe"
     language: str | None = None
-    """Its code, where there is one; None to have it detected."""
+    """A code, or the text itself if there is none; None to detect it."""
     context: str = ""
     """The user's prompt, as text."""
 
 
 class EndpointAdapter:
-    """All of them. What one cannot do, it says itself when it is asked."""
+    """All endpoints. What one does not support, the server itself refuses."""
 
-    longest = 30.0
-    supports_language_detection = False  # that is the server's affair
+    max_seconds = 30.0
+    supports_language_detection = False  # the server does that
     supports_timestamps = True
     supports_translation = True
     language: str | None = None
 
     def __init__(self, vocabulary: Vocabulary | None = None) -> None:
         if vocabulary is not None:
-            raise UnbraidError("an endpoint writes text: its tokens are not known")
+            raise UnbraidError("an endpoint gives text: it has no vocabulary")
         self.format = find("whisper")
 
-    def check(self, wish: TranscriptionOptions) -> None:
-        if wish.languages:
+    def check(self, options: TranscriptionOptions) -> None:
+        if options.languages:
             raise UnbraidError(
-                "languages: the server that transcribes here takes one language or none, not several to choose from"
+                "languages: the server that transcribes takes one language or none, not several candidates"
             )
 
-    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> EndpointHearing:
-        return EndpointHearing(
+    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> EndpointRequest:
+        return EndpointRequest(
             samples=samples,
             prompt=(),
-            timestamps=wish.timestamps,
+            timestamps=options.timestamps,
             temperature=temperature,
-            seed=wish.seed,
-            task=wish.task,
-            language=None if wish.language is None else code_of(wish.language) or wish.language,
-            context=wish.prompt.strip(),
+            seed=options.seed,
+            task=options.task,
+            language=None if options.language is None else code_of(options.language) or options.language,
+            context=options.prompt.strip(),
         )
 
     def language_of(self, token: int) -> str | None:
@@ -64,11 +65,8 @@ class EndpointAdapter:
 
 
 def code_of(language: str) -> str | None:
-    """Whisper's code of a language, by its name or its code; None where it has none."""
+    """Whisper's code for a language, by its name or code; None if there is none."""
     try:
         return language_code(language)
     except UnbraidError:
         return None
-
-
-register("endpoint", EndpointAdapter)

@@ -1,8 +1,8 @@
-"""A server's own `/v1/audio/transcriptions` and `/v1/audio/translations`, as OpenAI has them, and vLLM and SGLang.
+"""Clients of `/v1/audio/transcriptions` and `/v1/audio/translations`, as served by OpenAI, vLLM and SGLang.
 
-Recordings go in as files. What comes out is text, in Whisper's notation as far as the server tells: the language, where
-it says it, is a tag, and so are the times of segments, which are asked for as `verbose_json`. All else is streamed,
-where the server can.
+Recordings are uploaded as files. The replies become text in Whisper's notation: the language, if the server gives it,
+and the times of segments become tags. Times need `response_format=verbose_json`; without them the reply is streamed, if
+the server can.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any, Unpack
 
 from ...engines.base import Finish, Generation, Piece
 from ...engines.http import Form
+from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
-from ...engines.server import Server, ServerOptions, Servers, finish_reason
-from ..adapters import Task
+from ...engines.server import Message, Server, ServerOptions, Servers
+from ..options import Task
 from .endpoint_adapter import code_of
 
-_LATEST = 30.0  # seconds: the last time that Whisper's notation has
+_LATEST = 30.0  # seconds: Whisper's last timestamp
 _STEP = 0.02
 _SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""Scripts in which sentences follow each other without a space."""
+"""Scripts without spaces between sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dictation(Generation):
-    """A recording, and what is wanted of it. The prompt is the user's."""
+class TranscriptionUpload(Generation):
+    """A recording and its options. The prompt is the user's."""
 
     task: Task = "transcribe"
     language: str | None = None
@@ -35,7 +36,7 @@ class Dictation(Generation):
 
 
 class TranscriptionServers(Servers):
-    """One or more servers with the same model. They are asked with a `Dictation` that has one file."""
+    """One or more servers with the same model. Each request is a `TranscriptionUpload` with one file."""
 
     def __init__(
         self, urls: str | Sequence[str], *, routing: Routing | None = None, **options: Unpack[ServerOptions]
@@ -49,10 +50,10 @@ class _TranscriptionServer(Server):
 
     def __init__(self, url: str, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
-        self._met = bool(self.model)  # there is nothing else to be known of it
+        self._described = bool(self.model)  # nothing else has to be discovered
 
     def body(self, request: Generation) -> dict[str, Any]:
-        assert isinstance(request, Dictation)
+        assert isinstance(request, TranscriptionUpload)
         fields: dict[str, Any] = {"model": self.model, "temperature": request.sampling.temperature}
         if request.prompt:
             fields["prompt"] = request.prompt
@@ -65,30 +66,28 @@ class _TranscriptionServer(Server):
         return {**fields, "response_format": "json", "stream": "true"}
 
     def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
-        assert isinstance(request, Dictation)
+        assert isinstance(request, TranscriptionUpload)
         [recording] = request.audio
         path = "/v1/audio/translations" if request.task == "translate" else "/v1/audio/transcriptions"
         fields = {name: str(value) for name, value in body.items()}
         return self.address.stream(path, Form(fields, recording.data, f"recording.{recording.format}"))
 
-    def reader(self, request: Generation, body: Mapping[str, Any]) -> _Reader:
-        assert isinstance(request, Dictation)
-        return _Reader(request)
+    def reader(self, request: Generation, body: Mapping[str, Any]) -> _TranscriptionReader:
+        assert isinstance(request, TranscriptionUpload)
+        return _TranscriptionReader(request)
 
 
-class _Reader:
-    """Reads what such servers send: one object, OpenAI's events, or the chunks of vLLM and SGLang."""
+class _TranscriptionReader(Reader[Message, Finish]):
+    """Reads a reply: one object, OpenAI's events, or the chunks of vLLM and SGLang."""
 
-    over = False
-
-    def __init__(self, request: Dictation) -> None:
+    def __init__(self, request: TranscriptionUpload) -> None:
         self._request = request
         self._tagged = False
         self._begun = False
         self._reason: str | None = None
         self._usage: Mapping[str, Any] = {}
 
-    def read(self, message: dict[str, Any]) -> Piece | None:
+    def read(self, message: Message) -> Piece | None:
         self._usage = message.get("usage") or self._usage
         if "choices" in message:
             text = self._chunk(message)
@@ -101,7 +100,7 @@ class _Reader:
             self._reason = "stop"
             text = self._tag(message) + self._whole(message)
         else:
-            return None  # what else a server may say, of segments or of its work
+            return None  # other events, of segments for instance
         return Piece(text=text) if text else None
 
     def _chunk(self, message: Mapping[str, Any]) -> str:
@@ -120,17 +119,17 @@ class _Reader:
         )
 
     def _text(self, text: str) -> str:
-        """The next of the text: before the first of it stands what is known of the language, and a space, since what
-        another chunk said may stand before it."""
+        """The next text. Before the first come the language tag, if it is known, and a space, because the text of
+        another chunk may precede it."""
         if not text or self._begun:
             return text
         self._begun = True
         return self._tag({}) + _spaced(text)
 
     def _tag(self, message: Mapping[str, Any]) -> str:
-        """The language, once. Of translations, some servers say the language that they are written in."""
-        said = message.get("language") if self._request.task == "transcribe" else None
-        code = code_of(self._request.language or str(said or ""))
+        """The language tag, once. For translations some servers give the language of the translation: it is ignored."""
+        language = message.get("language") if self._request.task == "transcribe" else None
+        code = code_of(self._request.language or str(language or ""))
         if self._tagged or code is None:
             return ""
         self._tagged = True
@@ -147,12 +146,12 @@ class _Reader:
 
 
 def _time(seconds: float) -> str:
-    # In this order, what is no number (some servers' JSON has NaN) becomes 0.
+    # In this order NaN, which some servers send, becomes 0.
     return f"<|{round(min(max(0.0, seconds), _LATEST) / _STEP) * _STEP:.2f}|>"
 
 
 def _spaced(text: str) -> str:
-    """The text, with a space before it where its script has any."""
+    """The text with a space before it, if its script has spaces."""
     if not text or text[0].isspace():
         return text
     return text if unicodedata.name(text[0], "").startswith(_SPACELESS) else f" {text}"

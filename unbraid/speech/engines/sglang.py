@@ -1,8 +1,8 @@
-"""Whisper on SGLang, as a listener: the language is chosen in the request that transcribes.
+"""Whisper on SGLang, as a listener: the language is detected in the request that transcribes.
 
-SGLang's own `/v1/audio/transcriptions` knows no candidates for the language, no translation and no times in a stream,
-and gives text. So `/generate` is asked, as SGLang's endpoint asks it itself where it detects the language: with
-`_detect_language`, the decoder is given `<|startoftranscript|>` alone, and a grammar says what comes next. Checked
+SGLang's `/v1/audio/transcriptions` gives text only; it takes no candidates for the language, does not translate, and
+has no times in a stream. So this uses `/generate`, as SGLang's endpoint does itself to detect the language: with
+`_detect_language` the decoder gets `<|startoftranscript|>` alone, and a grammar constrains what comes next. Checked
 against the source of SGLang 0.5.23.
 """
 
@@ -15,38 +15,37 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Unpack
 
-from ...constraints.builder import token_node
 from ...constraints.constraint import Constraint
 from ...constraints.dialects.token_sets import TokenSets
-from ...constraints.language import Language, Repeat, Rule, Text, TextExcept, Token, all_but, maybe, sequence
+from ...constraints.language import Language, Rule, TextExcept, Token, one_token
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
 from ...engines.routing import Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
+from ...schema.regular import Repeat, Text, all_but, maybe, sequence
 from ..audio.wav import as_wav
-from ..decoding.loop_guard import HeardTokens
-from ..listening import HeardReason, ListenEnd, ListenRequest
+from ..decoding.loop_guard import ReceivedTokens
+from ..listening import EndReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperTokens
-from .vocabulary import ListeningVocabulary
+from ..whisper.vocabulary import WhisperVocabulary
 
-_CONTEXT = 448  # of every Whisper
-_LATEST_FIRST = 1.0  # seconds: what is said begins no later
+_CONTEXT = 448  # tokens, in every Whisper
+_LATEST_FIRST = 1.0  # seconds: the latest first timestamp
 _NEVER = -100.0
 
 
 class SGLangWhisper:
-    """A Whisper on one or more SGLang servers, which have the usual grammar backend, xgrammar.
+    """A Whisper on one or more SGLang servers with the default grammar backend, xgrammar.
 
     tokenizer: the model's.
-    generation_config: what its file of that name says, of which tokens it should not write.
+    generation_config: the contents of its file of that name; it lists tokens that are never written.
     parallel: how many chunks of a recording are asked for at once.
 
-    Of Whisper's rules, those are kept that a grammar and a bias can say: how the output begins, that no other special
-    tokens come, that times come in pairs, and the tokens that are never written. That times go forward is left to the
-    model. How likely it is that nobody spoke is not known; and with a temperature, SGLang's logprobs are those of the
-    tokens as they were drawn.
+    Of Whisper's rules, a grammar and a logit bias enforce these: the prefix, no other special tokens, timestamps in
+    pairs, and the tokens that are never written. That timestamps never go back is left to the model. The probability
+    of silence is not known. With a temperature, SGLang's logprobs include it.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class SGLangWhisper:
         **options: Unpack[ServerOptions],
     ) -> None:
         self.parallel = parallel
-        self._vocabulary = ListeningVocabulary(tokenizer)
+        self._vocabulary = WhisperVocabulary(tokenizer)
         self._rules = WhisperRules.of(self._vocabulary, {}, generation_config or {})
         options = {**options, "vocabulary": self._vocabulary, "context": _CONTEXT}
         self._servers = Servers(urls, lambda url: _WhisperServer(url, "ebnf", **options), routing)
@@ -85,8 +84,8 @@ class SGLangWhisper:
             raise Unsupported("prompt: SGLang's Whisper takes none; leave it out")
         room = _CONTEXT - len(request.prompt)
         seed = None if request.temperature <= 0 else request.seed or 0  # the same each time
-        asked = Generation(
-            prompt="",  # what the decoder is given is SGLang's affair
+        generation = Generation(
+            prompt="",  # SGLang makes the decoder's prompt itself
             sampling=Sampling(temperature=request.temperature, seed=seed, logit_bias=self._biases),
             max_tokens=room if request.max_tokens is None else min(room, request.max_tokens),
             stop_tokens=(tokens.eot,),
@@ -94,17 +93,17 @@ class SGLangWhisper:
             logprobs=0,
             audio=(Audio(await asyncio.to_thread(as_wav, request.samples), "wav"),),
         )
-        output = HeardTokens(request.prefix, tokens.eot)
-        reason: HeardReason = "loop"
-        async with aclosing(self._servers.generate(asked)) as results:
+        output = ReceivedTokens(request.prefix, tokens.eot)
+        reason: EndReason = "loop"
+        async with aclosing(self._servers.generate(generation)) as results:
             async for result in results:
                 if isinstance(result, Finish):
                     reason = _reason(result)
                     continue
                 yield output.take(result.logprobs)
-                if output.loops:
+                if output.looping:
                     break
-        yield ListenEnd(reason, len(request.prompt), len(output.said), None, output.choice)
+        yield ListenEnd(reason, len(request.prompt), len(output.all), None, output.choice)
 
     async def check(self) -> None:
         """Return if the servers can take requests now; raise `EngineDown` if not."""
@@ -114,9 +113,9 @@ class SGLangWhisper:
         await self._servers.close()
 
 
-def _reason(finish: Finish) -> HeardReason:
+def _reason(finish: Finish) -> EndReason:
     if finish.reason == "abort":
-        raise EngineFailed("SGLang broke off in the middle of an output")
+        raise EngineFailed("SGLang aborted the output")
     return finish.reason
 
 
@@ -127,14 +126,14 @@ class _WhisperServer(SGLangServer):
         return {**body, "modalities": ["audio"]}
 
 
-# What may come
+# The grammar
 
 
 @lru_cache(64)
 def _constraint(prefix: TokenSets, timed: WhisperTokens | None) -> Constraint:
-    """One of the tokens of each set, then text in which no special token is spelled; with times, these around it."""
+    """The prefix, then text without special tokens; with timestamps, these around each stretch of text."""
     begins = [_one_of(some) for some in prefix.sets]
-    text = TextExcept(("<|", _unsayable(prefix)))
+    text = TextExcept(("<|", _cache_buster(prefix)))
     if timed is None:
         return Constraint(Language(sequence(*begins, text), {}))
     first, latest, last = timed.first_timestamp, timed.timestamp(_LATEST_FIRST), timed.last_timestamp
@@ -144,13 +143,13 @@ def _constraint(prefix: TokenSets, timed: WhisperTokens | None) -> Constraint:
     return Constraint(Language(root, {"time": _one_of(range(first, last + 1))}))
 
 
-def _unsayable(prefix: TokenSets) -> str:
-    """A word of private characters that there is one of for each prefix. xgrammar keeps the grammars that it has
-    compiled, and up to 0.2.8 takes those for the same that differ in their tokens alone: this tells them apart."""
+def _cache_buster(prefix: TokenSets) -> str:
+    """A word of private-use characters, different for each prefix. xgrammar caches compiled grammars and, up to 0.2.8,
+    confuses those that differ only in their token ids. This word, forbidden in the text, makes them differ."""
     spelled = ";".join(",".join(map(str, sorted(some))) for some in prefix.sets)
     return "".join(chr(0xE000 + byte) for byte in hashlib.sha256(spelled.encode()).digest()[:8])
 
 
 def _one_of(tokens: Collection[int]) -> Token:
-    """By their ids alone: of how they are spelled, SGLang is told nothing."""
-    return token_node(tokens, Text(""))
+    """One of these tokens, by id: the grammar does not spell them."""
+    return one_token(tokens, Text(""))

@@ -1,14 +1,15 @@
-"""Inside vLLM: Whisper's prefix and rules, applied to the logits of each step.
+"""A logits processor for vLLM: Whisper's prefix and rules, applied at each step.
 
-What the logits were, vLLM tells nobody outside but by the logprobs of tokens that are asked for. So a logit becomes a
-logprob here, of what may be chosen; and what is not to be chosen but to be told of, the languages that it is not and
-that nobody speaks, stands lower by `TOLD`.
+vLLM reports logits only as the logprobs of requested tokens, after this processor. So the processor normalises the
+logits of the tokens that may be chosen. Tokens that must not be chosen but are reported (the other languages, and
+silence) get their logprob minus `REPORTED_OFFSET`.
 
-This module needs torch and vLLM: only vLLM's own processes load it.
+This module needs torch and vLLM. Only vLLM's own processes load it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +17,25 @@ import torch
 from vllm.tokenizers import cached_tokenizer_from_config
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
-from .vllm import ASKED, TOLD, rules_of
-from .vocabulary import ListeningVocabulary
+from ..whisper.vocabulary import WhisperVocabulary
+from .vllm import EXTRA_ARGS_KEY, REPORTED_OFFSET, rules_of
 
 _NEVER = -float("inf")
 
 
 @dataclass
 class Row:
-    """One output while it is written."""
+    """One output in progress."""
 
     prefix: list[torch.Tensor]
-    """Which tokens may come first, second, and so on."""
+    """The tokens that may come first, second, and so on."""
     timestamps: bool
     output: list[int]
-    """All of it so far. vLLM's own list, which grows."""
+    """All tokens so far: vLLM's own list, which grows."""
 
     @property
     def allowed(self) -> torch.Tensor | None:
-        """The tokens of which one must come next; None after the prefix."""
+        """The tokens that may come next; None after the prefix."""
         return self.prefix[len(self.output)] if len(self.output) < len(self.prefix) else None
 
     @property
@@ -44,17 +45,17 @@ class Row:
 
 
 class WhisperProcessor(LogitsProcessor):  # type: ignore[misc]
-    """One for all requests. Those that do not ask for it are left alone."""
+    """One for all requests. Requests without `EXTRA_ARGS_KEY` are left alone."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         config = vllm_config.model_config
-        self._rules = rules_of(config, ListeningVocabulary(cached_tokenizer_from_config(config)))
+        self._rules = rules_of(config, WhisperVocabulary(cached_tokenizer_from_config(config)))
         self._device = device
         self._rows: dict[int, Row] = {}
         size = config.hf_config.vocab_size
         self._never = self._mask(size, [list(self._rules.suppressed)])
-        self._untimed = self._mask(size, [list(self._rules.suppressed), *self._rules.closed((), timestamps=False)])
-        """Where no times come, the same is forbidden at each step but the first."""
+        self._untimed = self._mask(size, [list(self._rules.suppressed), *self._rules.forbidden((), timestamps=False)])
+        """Without timestamps, each step but the first forbids the same tokens."""
         self._not_first = self._tokens(self._rules.not_first)
 
     def _mask(self, size: int, some: list[Any]) -> torch.Tensor:
@@ -73,8 +74,11 @@ class WhisperProcessor(LogitsProcessor):  # type: ignore[misc]
         process_dict_updates(self._rows, batch_update, self._row)
 
     def _row(self, params: Any, prompt: list[int] | None, output: list[int]) -> Row | None:
-        asked = (params.extra_args or {}).get(ASKED)
-        return None if asked is None else Row([*map(self._tokens, asked["prefix"])], asked["timestamps"], output)
+        instructions = (params.extra_args or {}).get(EXTRA_ARGS_KEY)
+        return None if instructions is None else self._new_row(instructions, output)
+
+    def _new_row(self, instructions: Mapping[str, Any], output: list[int]) -> Row:
+        return Row([*map(self._tokens, instructions["prefix"])], instructions["timestamps"], output)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         silence = self._rules.silence
@@ -87,11 +91,11 @@ class WhisperProcessor(LogitsProcessor):  # type: ignore[misc]
         if writing:
             self._write(logits, writing)
         if no_speech is not None:
-            logits[new, silence] = no_speech - TOLD
+            logits[new, silence] = no_speech - REPORTED_OFFSET
         return logits
 
     def _write(self, logits: torch.Tensor, places: list[int]) -> None:
-        """By the rules, in the rows `places`: what `WhisperRules.apply` does, for all of them at once."""
+        """Apply the rules to the rows `places`: `WhisperRules.apply`, for all of them at once."""
         some = logits if len(places) == len(logits) else logits[places]
         rows = [self._rows[place] for place in places]
         timed = [at for at, row in enumerate(rows) if row.timestamps]
@@ -100,14 +104,14 @@ class WhisperProcessor(LogitsProcessor):  # type: ignore[misc]
             written = row.written
             if not written:
                 some[at, self._not_first] = _NEVER
-            for stretch in self._rules.closed(written, row.timestamps) if timed else ():
-                some[at, stretch] = _NEVER
+            for forbidden in self._rules.forbidden(written, row.timestamps) if timed else ():
+                some[at, forbidden] = _NEVER
         if timed:
             first = self._rules.tokens.first_timestamp
-            heard = some[timed]
-            likely = heard[:, first:].logsumexp(-1) > heard[:, :first].amax(-1)
-            heard[:, :first].masked_fill_(likely[:, None], _NEVER)
-            some[timed] = heard
+            rows_timed = some[timed]
+            likely = rows_timed[:, first:].logsumexp(-1) > rows_timed[:, :first].amax(-1)
+            rows_timed[:, :first].masked_fill_(likely[:, None], _NEVER)
+            some[timed] = rows_timed
         logits[places] = some.log_softmax(-1)
 
 
@@ -116,4 +120,4 @@ def _choose(row: torch.Tensor, allowed: torch.Tensor) -> None:
     likely = row[allowed].log_softmax(-1)
     best = torch.arange(len(allowed), device=row.device) == likely.argmax()
     row.fill_(_NEVER)
-    row[allowed] = torch.where(best, likely, likely - TOLD)
+    row[allowed] = torch.where(best, likely, likely - REPORTED_OFFSET)

@@ -1,1 +1,1 @@
-"""Moonshine: its files, its model and what it is asked."""
+"""Moonshine: its files, the model on ONNX Runtime, its adapter and its listener."""

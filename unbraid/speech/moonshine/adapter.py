@@ -1,26 +1,26 @@
-"""Moonshine: plain text and an end. A model knows one language, tells no times and translates nothing."""
+"""Moonshine's adapter. A model knows one language, and writes plain text: no timestamps, no translation."""
 
 from __future__ import annotations
 
 from ...core.grammar import Format
 from ...core.vocabulary import Vocabulary, WholeVocabulary
 from ...errors import UnbraidError
-from ..adapters import TranscriptionOptions, register
 from ..audio.decode import Samples
 from ..languages import LANGUAGES, language_code
 from ..listening import ListenRequest
+from ..options import TranscriptionOptions
 
 START, END = "<s>", "</s>"
-_OWN = "<<ST_0>>"  # Llama's vocabulary has the others too
+_OWN = "<<ST_0>>"  # Llama's vocabulary has the other two as well
 
 MOONSHINE = Format("moonshine", ends=(END,))
 
 
 class MoonshineVocabulary:
-    """The tokens of one Moonshine, and what else is to be known of it: all have the same tokens, whatever they speak.
+    """The tokens of one Moonshine, and its language: all Moonshines have the same tokens.
 
-    The first space of an output is kept, although it is the tokenizer's: chunks are joined to one text, and Whisper's
-    begin with a space as well.
+    `dummy_prefix` is False, although the tokenizer adds a space at the start. It is kept, because chunks are joined to
+    one text. Whisper's chunks begin with a space, too.
     """
 
     version: int | None = None
@@ -48,12 +48,12 @@ class MoonshineVocabulary:
 class MoonshineAdapter:
     """All Moonshines.
 
-    language: the code of the one that the model knows; by default what `MoonshineVocabulary` says. Where it is not
-        known, users are believed.
+    language: the language code of the model; by default that of `MoonshineVocabulary`. If it is unknown, any language
+        that users name is accepted.
     """
 
     format = MOONSHINE
-    longest = 30.0  # its makers recommend no more, and refuse 64
+    max_seconds = 30.0  # its makers recommend no more, and refuse 64
     supports_language_detection = False
     supports_timestamps = False
     supports_translation = False
@@ -65,31 +65,28 @@ class MoonshineAdapter:
         self.language: str | None = language or getattr(vocabulary, "language", None)
         self._start = start
 
-    def check(self, wish: TranscriptionOptions) -> None:
-        if wish.task == "translate":
+    def check(self, options: TranscriptionOptions) -> None:
+        if options.task == "translate":
             raise UnbraidError("Moonshine cannot translate: transcribe, or take a multilingual Whisper")
-        if wish.timestamps:
-            raise UnbraidError("Moonshine tells no times: leave timestamps out, or take a Whisper")
-        if wish.prompt.strip():
+        if options.timestamps:
+            raise UnbraidError("Moonshine writes no timestamps: leave them out, or take a Whisper")
+        if options.prompt.strip():
             raise UnbraidError("prompt: Moonshine takes none; leave it out")
-        asked = wish.languages if wish.language is None else (wish.language,)
+        asked = options.languages if options.language is None else (options.language,)
         if self.language is not None and asked and self.language not in map(_code, asked):
             known = LANGUAGES.get(self.language, self.language).capitalize()
             raise UnbraidError(f"language: this Moonshine knows {known} only, not {', '.join(map(repr, asked))}")
 
-    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> ListenRequest:
-        return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=wish.seed)
+    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
+        return ListenRequest(samples=samples, prompt=(self._start,), temperature=temperature, seed=options.seed)
 
     def language_of(self, token: int) -> str | None:
         return None
 
 
 def _code(language: str) -> str:
-    """A language's code, or what was given for one where there is none: that is no language of the model either."""
+    """The code of a language; the text itself if there is none, which then matches no model."""
     try:
         return language_code(language)
     except UnbraidError:
         return language
-
-
-register("moonshine", MoonshineAdapter)

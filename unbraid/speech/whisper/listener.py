@@ -1,7 +1,7 @@
-"""Whisper inside the process, as a listener: chunks that wait are decoded together, in a thread.
+"""Whisper on ONNX Runtime, as a listener: chunks that wait are decoded as one batch, in a worker thread.
 
-A Whisper's decoder reads one token for all of its rows at a time, so rows begin together: those that come while a batch
-runs make up the next one.
+All rows of a batch begin together, because a decoder reads one token for each row at a time. Chunks that arrive while a
+batch runs form the next one.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.base import Load, Piece, PromptTooLong, Unsupported
-from ..decoding.beams import BeamWriting
-from ..decoding.decoding import Writing
-from ..decoding.worker import Job, ListeningWorker
-from ..engines.vocabulary import ListeningVocabulary
+from ..decoding.beams import BeamDecoding
+from ..decoding.sampling import SamplingDecoding
+from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
-from .onnx import WhisperModel
+from .model import WhisperModel
 from .rules import WhisperRules
+from .vocabulary import WhisperVocabulary
 
 
 class WhisperEngine:
-    """A Whisper, run by ONNX Runtime in this process.
+    """A Whisper in this process.
 
-    model: what `resolve_whisper` takes, or what it has returned.
-    parallel: how many outputs are decoded in one batch: those of chunks, and the beams of one.
+    model: what `resolve_whisper` takes or returns.
+    parallel: how many rows are decoded in one batch; each chunk has one, and with beam search one for each beam.
     queue_size: how many chunks may wait.
     """
 
-    most_beams = 8
-    """Each has its own copy of what the model heard: 37 MB with whisper-base, half a gigabyte with the largest."""
+    max_beams = 8
+    """Each beam has a copy of the keys and values of the audio: 37 MB with whisper-base, 0.5 GB with the largest."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WhisperEngine:
 
         self.files = model if isinstance(model, WhisperFiles) else resolve_whisper(model)
         self.parallel = parallel
-        self._vocabulary = ListeningVocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
+        self._vocabulary = WhisperVocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
         self._rules = WhisperRules.of(self._vocabulary, self.files.config, self.files.generation_config)
         self.tokens = self._rules.tokens
         self._model = WhisperModel(self.files, threads=threads)
@@ -56,7 +56,7 @@ class WhisperEngine:
             self._decode,
             batch=parallel,
             queue_size=queue_size,
-            alike=lambda request: len(request.prompt),
+            batch_key=lambda request: len(request.prompt),
         )
 
     @property
@@ -68,7 +68,7 @@ class WhisperEngine:
         return self._vocabulary
 
     @property
-    def tells_words(self) -> bool:
+    def supports_word_times(self) -> bool:
         return bool(self._model.heads)
 
     @property
@@ -80,28 +80,28 @@ class WhisperEngine:
         room = self._model.context - len(request.prompt)
         if room < 1:
             raise PromptTooLong(f"a prompt of {len(request.prompt)} tokens leaves no room in {self._model.context}")
-        if request.words and not self.tells_words:
-            raise Unsupported(f"{self.model} does not tell when each word was said: its files have no attention")
-        if not 1 <= request.beams <= self.most_beams:
-            raise Unsupported(f"a Whisper has 1 to {self.most_beams} beams here, not {request.beams}")
+        if request.words and not self.supports_word_times:
+            raise Unsupported(f"{self.model} cannot time words: its files do not output cross-attention")
+        if not 1 <= request.beams <= self.max_beams:
+            raise Unsupported(f"a Whisper has 1 to {self.max_beams} beams here, not {request.beams}")
         if request.beams > 1 and request.temperature > 0:
-            raise Unsupported("beams leave nothing to chance: leave them or the temperature out")
-        async with aclosing(self._worker.listen(request, self._writing(request, room))) as outputs:
+            raise Unsupported("beam search needs temperature 0: leave out the beams or the temperature")
+        async with aclosing(self._worker.listen(request, self._decoding(request, room))) as outputs:
             async for output in outputs:
                 yield output
 
     async def close(self) -> None:
         await self._worker.close()
 
-    # --- In the worker's thread ------------------------------------------------------------------------------------
+    # In the worker's thread
 
-    def _decode(self, jobs: list[Job]) -> None:
+    def _decode(self, jobs: list[ListenJob]) -> None:
         mels = log_mels([job.request.samples for job in jobs], self.files.bins)
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
-        looking = any(job.request.words for job in jobs)
-        state = self._model.begin(self._model.encode(mels), prompts, attentions=looking)
+        attentive = any(job.request.words for job in jobs)
+        state = self._model.begin(self._model.encode(mels), prompts, attentions=attentive)
         counts = [1] * len(jobs)
-        """The rows of each job, which lie side by side."""
+        """How many rows each job has; they lie side by side."""
         while True:
             rows: list[int] = []
             tokens: list[int] = []
@@ -121,10 +121,10 @@ class WhisperEngine:
                 state = self._model.select(state, rows)
             self._model.step(state, np.array(tokens, np.int64))
 
-    # --- Settings --------------------------------------------------------------------------------------------------
+    # Decoding
 
-    def _writing(self, request: ListenRequest, room: int) -> Writing | BeamWriting:
+    def _decoding(self, request: ListenRequest, room: int) -> SamplingDecoding | BeamDecoding:
         limit = room if request.max_tokens is None else min(room, request.max_tokens)
-        chance = np.random.default_rng(request.seed or 0)  # the same recording has the same transcript
-        one = Writing(self._rules, request.prefix, request.timestamps, request.temperature, limit, chance)
-        return one if request.beams == 1 else BeamWriting(one, request.beams)
+        rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
+        sampling = SamplingDecoding(self._rules, request.prefix, request.timestamps, request.temperature, limit, rng)
+        return sampling if request.beams == 1 else BeamDecoding(sampling, request.beams)

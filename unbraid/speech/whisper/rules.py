@@ -1,4 +1,8 @@
-"""Which tokens Whisper may write next: the rules that its makers gave it."""
+"""Whisper's decoding rules: which tokens may come next.
+
+They are those of OpenAI's code. Some tokens are never written. With timestamps, these come in pairs and never go back,
+and one is forced where all of them together are likelier than any word.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...core.vocabulary import Vocabulary
-from ..decoding.decoding import Logits
+from ..decoding.base import Logits
 from .tokens import WhisperTokens
 
-_LATEST_FIRST = 1.0  # seconds: what is said begins no later, or is taken for silence
+_LATEST_FIRST = 1.0  # seconds: the latest first timestamp
 
 
 @dataclass(frozen=True)
@@ -21,19 +25,19 @@ class WhisperRules:
 
     tokens: WhisperTokens
     suppressed: tuple[int, ...] = ()
-    """Never written: music signs, brackets, and the tokens that only prompts have."""
+    """Never written: music signs, brackets, and tokens that occur only in prompts."""
     not_first: tuple[int, ...] = ()
-    """Not written as the first of the text: a space, or nothing at all."""
+    """Never written first: a space alone, and the end of the text."""
 
     @classmethod
     def of(
         cls, vocabulary: Vocabulary, config: Mapping[str, Any], generation_config: Mapping[str, Any]
     ) -> WhisperRules:
-        """As a model's own files have them: `config.json` and `generation_config.json`."""
+        """The rules in a model's own files, `config.json` and `generation_config.json`."""
         known = WhisperTokens(vocabulary)
-        said = generation_config.get("suppress_tokens") or config.get("suppress_tokens") or ()
+        suppressed = generation_config.get("suppress_tokens") or config.get("suppress_tokens") or ()
         prompts = (known.sot, known.transcribe, known.translate, known.no_speech, known.startofprev, known.startoflm)
-        never = {int(token) for token in said if token >= 0} | {*prompts, *known.languages.values()}
+        never = {int(token) for token in suppressed if token >= 0} | {*prompts, *known.languages.values()}
         blank = vocabulary.token_id(" ")
         first = {int(token) for token in generation_config.get("begin_suppress_tokens") or ()}
         first = first or {known.eot, *([] if blank is None else [blank])}
@@ -48,20 +52,20 @@ class WhisperRules:
         return self.tokens.no_speech
 
     def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
-        """Forbid what may not follow `written`, which is the output after its prefix."""
+        """Forbid what may not follow `written`; see `TokenRules`."""
         logits[list(self.suppressed)] = -np.inf
         if not written:
             logits[list(self.not_first)] = -np.inf
-        for stretch in self.closed(written, timestamps):
-            logits[stretch] = -np.inf
+        for tokens in self.forbidden(written, timestamps):
+            logits[tokens] = -np.inf
         if timestamps:
-            self._time_if_likely(logits)
+            self._force_timestamp(logits)
 
-    def closed(self, written: Sequence[int], timestamps: bool) -> Iterator[slice]:
-        """The stretches of the vocabulary that may not follow `written`, whatever the model thinks of them."""
+    def forbidden(self, written: Sequence[int], timestamps: bool) -> Iterator[slice]:
+        """The ranges of the vocabulary that may not follow `written`, whatever their logits are."""
         tokens = self.tokens
         yield slice(tokens.no_timestamps, tokens.no_timestamps + 1)
-        yield slice(tokens.size, None)  # what fills up the rows of some models is no time
+        yield slice(tokens.size, None)  # the padding of some models' vocabularies
         if not timestamps:
             yield slice(tokens.first_timestamp, None)
             return
@@ -72,7 +76,7 @@ class WhisperRules:
             yield slice(tokens.timestamp(_LATEST_FIRST) + 1, None)
 
     def _pairs(self, written: Sequence[int]) -> Iterator[slice]:
-        """Times come in pairs, where one stretch ends and the next begins; only the last may be alone."""
+        """Timestamps come in pairs, where one segment ends and the next begins; only the last may be single."""
         first = self.tokens.first_timestamp
         if not written or written[-1] < first:
             return
@@ -82,7 +86,7 @@ class WhisperRules:
             yield slice(None, self.tokens.eot)
 
     def _forward(self, written: Sequence[int]) -> Iterator[slice]:
-        """Times never go back, and no stretch is empty."""
+        """Timestamps never go back, and no segment is empty."""
         first = self.tokens.first_timestamp
         last = next((token for token in reversed(written) if token >= first), None)
         if last is None:
@@ -90,8 +94,8 @@ class WhisperRules:
         opens = written[-1] >= first and (len(written) < 2 or written[-2] < first)
         yield slice(first, last if opens else last + 1)
 
-    def _time_if_likely(self, logits: Logits) -> None:
-        """Where all times together are likelier than any word, a time comes."""
+    def _force_timestamp(self, logits: Logits) -> None:
+        """Force a timestamp where all of them together are likelier than any word."""
         first = self.tokens.first_timestamp
         times, words = logits[first:], logits[:first]
         most = float(times.max(initial=-np.inf))

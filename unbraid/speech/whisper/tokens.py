@@ -1,7 +1,7 @@
-"""Whisper's special tokens, found in its vocabulary.
+"""Whisper's special tokens, looked up in the model's vocabulary.
 
-Their ids differ between the models in English only, the multilingual ones, and large-v3 with its successors; and
-fine-tuned models have others again. So nothing here is a table of ids.
+Their ids differ between English-only models, multilingual ones, and large-v3 and its successors; fine-tuned models add
+more. So there is no table of ids here.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from typing import Literal
 from ...core.vocabulary import Vocabulary
 from ...errors import MissingTokens, UnbraidError
 from ..languages import LANGUAGES, language_code
+from ..options import Task
 
-__all__ = ["LANGUAGES", "STEP", "Task", "Version", "WhisperTokens", "language_code"]
-
-Task = Literal["transcribe", "translate"]
 Version = Literal["en", "v1", "v3"]
 
 STEP = 0.02
 """Seconds from one timestamp to the next."""
 
 _TIMESTAMPS = 1501  # 0.00 … 30.00
-_ENGLISH_EOT = 50256  # GPT-2's vocabulary, which the models in English only have, ends here
+_ENGLISH_EOT = 50256  # the last id of GPT-2's vocabulary, which English-only models have
 _TAG = re.compile(rb"<\|([a-z]{2,4})\|>")
 
 
 class WhisperTokens:
-    """The special tokens of one vocabulary. Raises `MissingTokens` where it is not a Whisper's."""
+    """The special tokens of one vocabulary. Raises `MissingTokens` if it is not a Whisper's."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -41,13 +39,13 @@ class WhisperTokens:
         self.no_timestamps = self._find("<|notimestamps|>")
         self.no_speech = self._find("<|nospeech|>", "<|nocaptions|>")
         self.startofprev = self._find("<|startofprev|>")
-        """Begins the text before the one that is to be transcribed."""
+        """Begins the prompt."""
         self.startoflm = self._find("<|startoflm|>")
         if self._missing:
             raise MissingTokens(f"this is not the vocabulary of a Whisper: it has no {', no '.join(self._missing)}")
         zero = vocabulary.token_id("<|0.00|>")
         self.first_timestamp = self.no_timestamps + 1 if zero is None else zero
-        """`<|0.00|>`. Many tokenizers do not list the timestamps; they follow `<|notimestamps|>` all the same."""
+        """`<|0.00|>`. Many tokenizers leave the timestamps out; their ids follow `<|notimestamps|>` all the same."""
 
     def _find(self, *names: str) -> int:
         for name in names:
@@ -59,13 +57,12 @@ class WhisperTokens:
 
     @cached_property
     def languages(self) -> dict[str, int]:
-        """The token of each language that the vocabulary has, by its code, in the order of the ids. Models in English
-        only have them too, out of use."""
+        """The language tokens by code, in the order of the ids. English-only models have them too, but unused."""
         found: dict[str, int] = {}
         token, tasks = self.sot + 1, min(self.translate, self.transcribe)
         while (text := self._vocabulary.token_bytes(token)) is not None:
             tag = _TAG.fullmatch(text)
-            # Up to the tasks, all of them are languages; those that were added later are if they are known.
+            # Before the task tokens, all tags are languages; later ones are languages only if their code is known.
             if tag and (token < tasks or tag[1].decode() in LANGUAGES):
                 found.setdefault(tag[1].decode(), token)
             token += 1
@@ -78,20 +75,19 @@ class WhisperTokens:
 
     @property
     def multilingual(self) -> bool:
-        """Whether there are languages and tasks to choose from; models in English only are prompted without."""
+        """Whether the model has languages and tasks; English-only models are prompted without them."""
         return self.eot != _ENGLISH_EOT
 
     @property
     def version(self) -> Version:
-        """`en` for models in English only, `v3` for large-v3 and what came of it, `v1` for all others, large-v2 among
-        them."""
+        """`en` for English-only models, `v3` for large-v3 and its successors, `v1` for all others, large-v2 too."""
         if not self.multilingual:
             return "en"
         return "v3" if "yue" in self.languages else "v1"
 
     @property
     def size(self) -> int:
-        """How many tokens the model has logits for, up to the last timestamp."""
+        """How many tokens there are, up to the last timestamp."""
         return self.first_timestamp + _TIMESTAMPS
 
     @property
@@ -100,27 +96,27 @@ class WhisperTokens:
         return self.first_timestamp + _TIMESTAMPS - 1
 
     def seconds(self, token: int) -> float | None:
-        """The time that a timestamp says; None for any other token."""
+        """The time of a timestamp; None for other tokens."""
         if not self.first_timestamp <= token <= self.last_timestamp:
             return None
         return round((token - self.first_timestamp) * STEP, 2)
 
     def timestamp(self, seconds: float) -> int:
-        """The timestamp nearest to a time, of those that there are."""
+        """The timestamp nearest to a time."""
         return self.first_timestamp + min(max(round(seconds / STEP), 0), _TIMESTAMPS - 1)
 
     def language(self, text: str) -> int:
-        """The token of a language, by its name or its code. Raises `UnbraidError` where there is none."""
+        """The token of a language, by its name or code. Raises `UnbraidError` if there is none."""
         code = text if text in self.languages else language_code(text)
         if code not in self.languages:
             raise UnbraidError(f"this Whisper does not know {LANGUAGES[code]} ({code})")
         return self.languages[code]
 
     def prefix(self, language: str | None = None, task: Task = "transcribe", *, timestamps: bool = False) -> list[int]:
-        """What the output is made to begin with: up to the first token that is the model's own to choose.
+        """The tokens that a decoder is given, up to the first one that the model chooses.
 
-        language: a name or a code. Without one, a multilingual model gets `<|startoftranscript|>` alone: the language
-            comes next.
+        language: a name or a code. Without one, a multilingual model gets `<|startoftranscript|>` alone, and chooses
+            the language next.
         """
         end = [] if timestamps else [self.no_timestamps]
         if not self.multilingual:

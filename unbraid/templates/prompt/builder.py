@@ -168,10 +168,10 @@ class PromptBuilder:
         open = self._speech_open
         if self.encoder is None:
             if self.format is not None and self.format.speech is None:
-                raise PromptError(f"tts_output: the format {self.format.name!r} has no speech")
+                raise PromptError(f"tts_output: the format {self.format.name!r} has no speech", field="tts_output")
             return open
         if open not in self.controls.ids:
-            raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}")
+            raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}", field="tts_output")
         return MARK + open
 
     def _as_prefill(self, content: str) -> str:
@@ -195,7 +195,8 @@ def _asks_to_continue(messages: Messages) -> bool:
     if last.get("eot", True) is not False:
         return False
     if last.get("role") != "assistant":
-        raise InvalidMessages(f'messages[{len(messages) - 1}]: only a message of the assistant can have "eot": false')
+        where = f"messages[{len(messages) - 1}]"
+        raise InvalidMessages(f'{where}: only a message of the assistant can have "eot": false', field=f"{where}.eot")
     return True
 
 

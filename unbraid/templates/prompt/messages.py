@@ -49,30 +49,38 @@ class MessageReader:
 
     def _message(self, message: object, where: str) -> dict[str, Any]:
         if not isinstance(message, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}")
+            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}", field=where)
         role = message.get("role")
         if role not in ROLES:
-            raise InvalidMessages(f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}")
+            raise InvalidMessages(
+                f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}", field=f"{where}.role"
+            )
         one = {str(key): sanitize(value) for key, value in message.items() if key not in (*_OURS, "content")}
         one["role"] = "tool" if role == "function" else role
         if role != "assistant" and one.pop("tool_calls", None):
-            raise InvalidMessages(f"{where}.tool_calls: only a message of the assistant has tool calls")
+            raise InvalidMessages(
+                f"{where}.tool_calls: only a message of the assistant has tool calls", field=f"{where}.tool_calls"
+            )
         for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
             if not isinstance(one.get(key, ""), str | None):
-                raise InvalidMessages(f"{where}.{key} must be a string, not {type(one[key]).__name__}")
+                raise InvalidMessages(
+                    f"{where}.{key} must be a string, not {type(one[key]).__name__}", field=f"{where}.{key}"
+                )
             if one.get(key, "") is None:
                 del one[key]
         one["content"] = self._content(message.get("content"), f"{where}.content")
         if role == "assistant":
             self._assistant(one, message, where)
         elif "content" not in message or message["content"] is None:
-            raise InvalidMessages(f"{where} has no content")
+            raise InvalidMessages(f"{where} has no content", field=where)
         return one
 
     def _assistant(self, one: dict[str, Any], message: Mapping[str, Any], where: str) -> None:
         calls = one.pop("tool_calls", None)
         if calls is not None and not isinstance(calls, list):
-            raise InvalidMessages(f"{where}.tool_calls must be a list, not {type(calls).__name__}")
+            raise InvalidMessages(
+                f"{where}.tool_calls must be a list, not {type(calls).__name__}", field=f"{where}.tool_calls"
+            )
         if calls:
             one["tool_calls"] = [_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
         speech = message.get("tts_content")
@@ -80,7 +88,7 @@ class MessageReader:
             # The spoken text is content. The audio codes are not shown to the model again.
             one["content"] += sanitize(speech["tts_text"])
         elif speech is not None:
-            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text")
+            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text", field=f"{where}.tts_content")
 
     def _content(self, content: object, where: str) -> str:
         if content is None:
@@ -88,7 +96,9 @@ class MessageReader:
         if isinstance(content, str):
             return str(sanitize(content))
         if not isinstance(content, Sequence) or isinstance(content, bytes):
-            raise InvalidMessages(f"{where} must be a string or a list of parts, not {type(content).__name__}")
+            raise InvalidMessages(
+                f"{where} must be a string or a list of parts, not {type(content).__name__}", field=where
+            )
         written = ""
         after_text = False
         for at, part in enumerate(content):
@@ -101,36 +111,41 @@ class MessageReader:
         if isinstance(part, str):
             return sanitize(part), True
         if not isinstance(part, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}")
+            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}", field=where)
         kind = part.get("type", "text")
         if kind in ("text", "refusal"):
             text = part.get(kind)
             if not isinstance(text, str):
-                raise InvalidMessages(f"{where}.{kind} must be a string, not {type(text).__name__}")
+                raise InvalidMessages(
+                    f"{where}.{kind} must be a string, not {type(text).__name__}", field=f"{where}.{kind}"
+                )
             return sanitize(text), True
         if self._hook is None:
-            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text")
+            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text", field=where)
         return self._controls.mark(sanitize(self._hook(part, where))), False
 
 
 def _read_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call, Mapping):
-        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}")
+        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}", field=where)
     function = call.get("function")
     if not isinstance(function, Mapping):
-        raise InvalidMessages(f"{where}.function must be an object with name and arguments")
+        raise InvalidMessages(f"{where}.function must be an object with name and arguments", field=f"{where}.function")
     name, arguments = function.get("name"), function.get("arguments")
     if not isinstance(name, str) or not name:
-        raise InvalidMessages(f"{where}.function.name must be a non-empty string")
+        raise InvalidMessages(f"{where}.function.name must be a non-empty string", field=f"{where}.function.name")
     if isinstance(arguments, Mapping):
         arguments = json.dumps(arguments, ensure_ascii=False)
     if arguments is None or arguments == "":
         arguments = "{}"
     if not isinstance(arguments, str):
-        raise InvalidMessages(f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}")
+        raise InvalidMessages(
+            f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}",
+            field=f"{where}.function.arguments",
+        )
     id = call.get("id") or ""
     if not isinstance(id, str):
-        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}")
+        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}", field=f"{where}.id")
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

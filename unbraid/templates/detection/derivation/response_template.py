@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ....core.compiler.compiler import compile_format
 from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, Maybe, Name
-from ....core.machine.compiler import compile_format
 from ....core.notations import Arguments, JsonCall, TaggedArguments
 from ....errors import InvalidFormat
 from ..errors import DetectionError

@@ -1,0 +1,67 @@
+"""Transcriptions in a stream: the events of OpenAI, and the chunks of vLLM and SGLang."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ...support.real_speech import RATE, recording
+from .support import (
+    PREFIX,
+    ScriptedListener,
+    SpeechServer,
+    frames,
+    wav,
+    weasels,
+)
+
+
+def test_a_stream(speech: SpeechServer) -> None:
+    """More than one chunk: joined, it is the text that is not streamed."""
+    file = recording("en", "demo-congrats").path.read_bytes()
+    create = speech.client.audio.transcriptions.create
+    events = list(create(model="whisper-1", file=("a.wav", file), stream=True))
+    *deltas, done = events
+    assert {event.type for event in deltas} == {"transcript.text.delta"}
+    assert done.type == "transcript.text.done"
+    text = "".join(event.delta for event in deltas if event.type == "transcript.text.delta")
+    assert len(deltas) > 50
+    assert text == done.text == create(model="whisper-1", file=("a.wav", file)).text
+    assert done.to_dict()["language"] == "en"
+    assert done.to_dict()["usage"] == {"type": "duration", "seconds": 31}
+
+
+def test_a_stream_of_chunks(speech: SpeechServer) -> None:
+    """As SGLang and vLLM do it."""
+    *chunks, end, usage = frames(speech.post(weasels(), stream="true", stream_format="chunks", model="whisper-1"))
+    assert {(chunk["object"], chunk["id"], chunk["model"]) for chunk in [*chunks, end, usage]} == {
+        ("transcription.chunk", end["id"], "whisper-1")
+    }
+    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
+    text = "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks)
+    assert text == speech.post(weasels()).json()["text"]
+    assert end["choices"] == [{"delta": {"content": ""}, "finish_reason": "stop"}]
+    assert end["language"] == "en"
+    counts = usage["usage"]
+    assert usage["choices"] == []
+    assert counts["total_tokens"] == counts["prompt_tokens"] + counts["completion_tokens"] > 5
+
+
+@pytest.mark.parametrize("stream_format", ["events", "chunks"])
+def test_silence_in_a_stream(speech: SpeechServer, stream_format: str) -> None:
+    found = frames(speech.post(wav(np.zeros(RATE, np.float32)), stream="true", stream_format=stream_format))
+    if stream_format == "events":
+        assert [event["type"] for event in found] == ["transcript.text.done"]
+        assert (found[0]["text"], found[0]["language"]) == ("", None)
+    else:
+        assert [chunk["choices"] for chunk in found] == [[{"delta": {"content": ""}, "finish_reason": "stop"}], []]
+
+
+@pytest.mark.parametrize("parts", [[" A b", " ", " c. "], [" ", "\n A b", "  c", ".\n"], [" A b  c."]])
+def test_space_around_a_text(speech: SpeechServer, listener: ScriptedListener, parts: list[str]) -> None:
+    """None of it is streamed that the whole text does not have."""
+    listener.say(*PREFIX, *parts)
+    *deltas, done = frames(speech.post(weasels(), stream="true"))
+    assert "".join(event["delta"] for event in deltas) == done["text"] == "A b  c."
+    assert all(event["delta"] for event in deltas)
+    assert speech.post(weasels()).json()["text"] == done["text"]

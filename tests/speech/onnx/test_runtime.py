@@ -1,0 +1,57 @@
+"""ONNX Runtime: what is used of its private parts, and whose memory values lie in."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from unbraid.speech.onnx.graph import Graph, Model, Node, write_model
+from unbraid.speech.onnx.protobuf import join
+from unbraid.speech.onnx.runtime import Runtime
+
+
+def a_graph() -> bytes:
+    """`y = x`, for a float."""
+    dimension = join([(1, 1)])
+    tensor = join([(1, 1), (2, join([(1, dimension)]))])
+    value = join([(1, tensor)])
+    x, y = (join([(1, name), (2, value)]) for name in (b"x", b"y"))
+    return write_model(Model(Graph([Node("Identity", ["x"], ["y"])], {}, {"x": x}, {"y": y}), {"": 17}, 8))
+
+
+def test_the_private_field_that_keeps_a_graph_is_still_there() -> None:
+    onnxruntime: Any = importlib.import_module("onnxruntime")
+    data = a_graph()
+    session: Any = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    assert getattr(session, "_model_bytes", None) is data, (
+        f"onnxruntime {onnxruntime.__version__} no longer keeps a graph in InferenceSession._model_bytes: see whether "
+        "it keeps it elsewhere, and change Runtime.session in unbraid/speech/onnx/runtime.py"
+    )
+
+
+def test_a_session_does_not_keep_the_bytes_of_its_graph() -> None:
+    """They would be as much memory as the weights once more."""
+    data = a_graph()
+    before = sys.getrefcount(data)
+    session = Runtime(1).session(data)
+    assert sys.getrefcount(data) == before, (
+        "a session of ONNX Runtime keeps the bytes that it was loaded from: Runtime.session clears "
+        "InferenceSession._model_bytes, which is no longer the only reference"
+    )
+    [y] = session.run({"x": Runtime(1).value(np.array([3.0], np.float32))}, ["y"])
+    assert y.numpy().tolist() == [3.0]
+
+
+def test_rows_that_are_left_keep_their_memory() -> None:
+    """Rows are dropped from a batch one after the other. What is left of them once lay in memory that was freed."""
+    runtime = Runtime(1)
+    rows = np.arange(4.0, dtype=np.float32)[:, None].repeat(1 << 10, axis=1)
+    values = {"x": runtime.value(rows)}
+    for left, total in (([1, 2, 3], 4), ([0, 1], 3), ([0], 2)):
+        values = runtime.rows(values, left, total)
+    others = [np.zeros_like(rows[1:]) for _ in range(20)]
+    assert (values["x"].numpy() == 1.0).all()
+    assert len(others) == 20

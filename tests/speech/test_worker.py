@@ -1,0 +1,170 @@
+"""The worker thread of speech models: batches, the queue, jobs that are left, and failures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unbraid.engines.base import EngineDown, EngineFailed, Load, TokenLogprob, Unsupported
+from unbraid.speech.decoding.alignment import Attention
+from unbraid.speech.decoding.base import Step
+from unbraid.speech.decoding.worker import ListeningWorker, ListenJob
+from unbraid.speech.listening import EndReason, ListenRequest
+
+from ..support.in_loop import collect, collect_until_error, in_loop
+from ..support.waiting import until
+
+
+class Counting:
+    """Writes as many tokens as it is told."""
+
+    no_speech = None
+
+    def __init__(self, tokens: int) -> None:
+        self.begun: list[int] = []
+        self.written: list[int] = []
+        self.attention: list[Attention] = []
+        self.choices: dict[int, float] = {}
+        self._tokens = tokens
+
+    @property
+    def reason(self) -> EndReason | None:
+        return "stop" if len(self.written) == self._tokens else None
+
+    def step(self, logits: object, attention: object = None) -> Step:
+        self.written.append(len(self.written))
+        said = (TokenLogprob(self.written[-1], b"", 0.0),)
+        return Step(said) if self.reason else Step(said, (0,), (self.written[-1],))
+
+
+def write(jobs: list[ListenJob]) -> None:
+    for job in jobs:
+        while job.advance(np.zeros((1, 1), np.float32)).rows:
+            pass
+
+
+def asked(prompt: int = 1, beams: int = 1) -> ListenRequest:
+    return ListenRequest(samples=np.zeros(1, np.float32), prompt=(1,) * prompt, beams=beams)
+
+
+async def ask(worker: ListeningWorker, prompt: int = 1, beams: int = 1) -> list[Any]:
+    return await collect(worker.listen(asked(prompt, beams), Counting(2)))
+
+
+@in_loop
+async def test_jobs_of_one_key_are_decoded_together() -> None:
+    batches: list[list[int]] = []
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode(jobs: list[ListenJob]) -> None:
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        batches.append([len(job.request.prompt) for job in jobs])
+        write(jobs)
+
+    worker = ListeningWorker("test", decode, batch=2, batch_key=lambda request: len(request.prompt))
+    first = asyncio.create_task(ask(worker))
+    await until(lambda: worker.load.running == 1)
+    others = [asyncio.create_task(ask(worker, prompt)) for prompt in (1, 2, 1, 1, 2)]
+    left = asyncio.create_task(ask(worker, 3))
+    await until(lambda: worker.load.waiting == 6)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    go_on.set()
+    for outputs in await asyncio.gather(first, *others):
+        assert [token for piece in outputs[:-1] for token in piece.ids] == [0, 1]
+        assert outputs[-1].reason == "stop"
+    assert batches == [[1], [1, 1], [2, 2], [1]]
+    await worker.close()
+
+
+@in_loop
+async def test_beams_are_rows_of_a_batch() -> None:
+    batches: list[list[int]] = []
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode(jobs: list[ListenJob]) -> None:
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        batches.append([job.request.beams for job in jobs])
+        write(jobs)
+
+    worker = ListeningWorker("test", decode, batch=4)
+    first = asyncio.create_task(ask(worker))
+    await until(lambda: worker.load.running == 1)
+    others = [asyncio.create_task(ask(worker, beams=beams)) for beams in (2, 2, 1, 5, 3, 1)]
+    await until(lambda: worker.load.waiting == 6)
+    go_on.set()
+    await asyncio.gather(first, *others)
+    assert batches == [[1], [2, 2], [1], [5], [3, 1]]
+    await worker.close()
+
+
+@in_loop
+async def test_jobs_that_are_left_while_they_wait_do_no_harm() -> None:
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode(jobs: list[ListenJob]) -> None:
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        write(jobs)
+
+    worker = ListeningWorker("test", decode, batch=1)
+    tasks = [asyncio.create_task(ask(worker)) for _ in range(4)]
+    await until(lambda: worker.load == Load(1, 3))
+    for task in tasks[1:]:
+        task.cancel()
+    await asyncio.gather(*tasks[1:], return_exceptions=True)
+    go_on.set()
+    await tasks[0]
+    assert (await ask(worker))[-1].reason == "stop"
+    await worker.close()
+
+
+@in_loop
+async def test_a_full_queue_and_a_closed_one() -> None:
+    go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def decode(jobs: list[ListenJob]) -> None:
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        write(jobs)
+
+    worker = ListeningWorker("test", decode, queue_size=1)
+    running = asyncio.create_task(ask(worker))
+    await until(lambda: worker.load.running == 1)
+    second = asyncio.create_task(collect_until_error(worker.listen(asked(), Counting(1))))
+    await until(lambda: worker.load.waiting == 1)
+    _, error = await collect_until_error(worker.listen(asked(), Counting(1)))
+    assert isinstance(error, EngineDown)
+    assert "1 chunks waiting" in str(error)
+    closing = asyncio.create_task(worker.close())
+    await asyncio.sleep(0)  # it begins
+    go_on.set()
+    await closing
+    assert (await running)[-1].reason == "stop"
+    for _, error in (await second, await collect_until_error(worker.listen(asked(), Counting(1)))):
+        assert isinstance(error, EngineDown)
+        assert "closed" in str(error)
+
+
+@in_loop
+async def test_a_model_that_fails_says_so_and_goes_on() -> None:
+    failing = [True]
+
+    def decode(jobs: list[ListenJob]) -> None:
+        if failing.pop() if failing else False:
+            raise RuntimeError("out of memory")
+        write(jobs)
+
+    worker = ListeningWorker("test", decode)
+    _, error = await collect_until_error(worker.listen(asked(), Counting(1)))
+    assert isinstance(error, EngineFailed)
+    assert "test failed: out of memory" in str(error)
+    assert (await ask(worker))[-1].reason == "stop"
+    await worker.close()
+    with pytest.raises(Unsupported):
+        ListeningWorker("test", decode, batch=0)

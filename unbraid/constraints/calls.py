@@ -1,0 +1,150 @@
+"""The language of tool calls: a block of calls, from the opening marker to the closing one.
+
+A call is made part by part, as the format's grammar lists them. The arguments are made by their notation, which is
+looked up in `notations.NOTATIONS` by the type of its node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from ..core import grammar
+from ..core.machine.words import is_word
+from ..errors import InvalidTools
+from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
+from .language import SOME_SPACE, SPACE, Rule, Unenforced, alternatives
+from .markup import Markup
+from .notations import NOTATIONS
+from .notations.context import CallContext
+from .notations.parameters import Parameters
+from .request import ANY_OBJECT, Request
+from .schema_grammar import SchemaGrammar
+
+_NUMBER = Repeat(chars("09"), 1, 4)
+_LETTERS_AND_DIGITS = chars("az", "AZ", "09")
+
+
+class CallsBuilder:
+    """Makes the calls that a request allows. The rules that they refer to are collected in `rules`."""
+
+    def __init__(self, markup: Markup, request: Request) -> None:
+        self._markup, self._format, self._request = markup, markup.format, request
+        self._headed = markup.format.headers is not None
+        self.rules: dict[str, Node] = {}
+        self.unenforced: list[Unenforced] = []
+        self._values: dict[str, SchemaGrammar] = {}
+
+    def block(self, open: Callable[[str], Node] | None = None) -> Node:
+        """One block of calls; `open` writes its opening marker. Headers may be written in several ways."""
+        assert self._format.tools is not None
+        others = self._format.other_tools if self._headed else ()
+        return choice(*(self._block(tools, open or self._markup.marker) for tools in (self._format.tools, *others)))
+
+    def _block(self, tools: grammar.Calls, open: Callable[[str], Node]) -> Node:
+        body = tools.body
+        bodies: list[grammar.Call | grammar.CallList] = []
+        while isinstance(body, grammar.Either):
+            bodies.append(body.first)
+            body = body.second
+        bodies.append(body)
+        parts = [NOTHING if tools.bare else open(tools.open), choice(*map(self._body, bodies))]
+        if tools.close:
+            close = self._markup.marker(tools.close)
+            # Where it need not be written, whitespace before it would be content. What ends a message may end the turn.
+            written = tools.close_written and not self._headed
+            parts += [SPACE, close] if written else [maybe(close)]
+        return sequence(*parts)
+
+    def _body(self, body: grammar.Call | grammar.CallList) -> Node:
+        if isinstance(body, grammar.Call):
+            return self._call(body, headed=self._headed)
+        call = self._call(body.call)
+        more = NOTHING if self._request.one_call else Repeat(sequence(*_literal(body.separator), call))
+        return sequence(*_literal(body.open), call, more, *_literal(body.close))
+
+    def _call(self, call: grammar.Call, headed: bool = False) -> Node:
+        """A call to one of the tools. Those that take the same arguments share the rest of the call. A headed call
+        begins inside the header."""
+        same: dict[str, list[str]] = {}
+        reads_kinds = any(type(part) in NOTATIONS and NOTATIONS[type(part)].reads_kinds for part in call.parts)
+        tools = self._request.tools
+        for name, schema in tools.items():
+            strict = tools.strict(name)
+            same.setdefault(json.dumps([schema if strict or reads_kinds else ANY_OBJECT, strict]), []).append(name)
+        parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
+        return alternatives(
+            *(sequence(*(self._part(*part, names, headed) for part in parts)) for names in same.values())
+        )
+
+    def _part(self, part: grammar.CallPart, following: grammar.CallPart, names: list[str], headed: bool) -> Node:
+        notation = NOTATIONS.get(type(part))
+        if notation is not None:
+            return notation.make(part, self._context(names, following))
+        match part:
+            case str() if headed:
+                return self._markup.spelled(part)  # headers are written as they are
+            case str():
+                return self._literal_part(part)
+            case grammar.Name():
+                # In a header, a name and what stands before it are one word.
+                return sequence(NOTHING if headed else SPACE, _one_of(names))
+            case grammar.CallId():
+                return sequence(SPACE, self._call_id())
+            case grammar.NameInId(before, after):
+                return sequence(SPACE, Text(before), _one_of(names), Text(after), _NUMBER)
+            case grammar.Ordinal():
+                return sequence(SPACE, _NUMBER)
+            case grammar.Maybe(marker, then):
+                inside = (self._part(one, "", names, headed) for one in then)
+                return maybe(SPACE, self._markup.marker(marker), *inside)
+        raise AssertionError(part)
+
+    def _literal_part(self, part: str) -> Node:
+        """Where the template writes whitespace there must be some; elsewhere there may be."""
+        space = SOME_SPACE if part[:1].isspace() else SPACE
+        text = part.strip()
+        trail = (SOME_SPACE,) if text and part[-1:].isspace() else ()
+        return sequence(space, *((self._markup.marker(text), *trail) if text else ()))
+
+    def _context(self, names: list[str], following: grammar.CallPart) -> CallContext:
+        assert self._format.tools is not None
+        texts = (following if isinstance(following, str) else "", self._format.tools.close)
+        tools, name = self._request.tools, names[0]
+        return CallContext(
+            names,
+            Parameters(name, tools[name], tools.strict(name), self._rule, self.unenforced),
+            following=[text.strip() for text in texts if text.strip()],
+            spelled=self._markup.spelled,
+            marker=self._markup.marker,
+            call_id=self._call_id(),
+            rules=self.rules,
+            values=self._values,
+        )
+
+    def _rule(self, node: Node) -> Node:
+        name = f"arguments-{len(self.rules)}"
+        self.rules[name] = node
+        return Rule(name)
+
+    def _call_id(self) -> Node:
+        ids = self._format.call_ids
+        return sequence(Text(ids.prefix), Repeat(_LETTERS_AND_DIGITS, ids.length, ids.length))
+
+
+def _literal(text: str) -> tuple[Node, ...]:
+    """A literal of a list, where there is one; whitespace is as it comes."""
+    return (SPACE, Text(text.strip())) if text.strip() else ()
+
+
+def _one_of(names: list[str]) -> Node:
+    return choice(*(Text(_among_markup(name)) for name in names))
+
+
+def _among_markup(name: str) -> str:
+    """The name, where it can stand among markup."""
+    if not is_word(name):
+        raise InvalidTools(
+            f"a tool named {name!r} cannot be called in this format: use letters, digits, `_`, `-` and `.`"
+        )
+    return name

@@ -1,0 +1,51 @@
+"""Arguments as in a Python call: `key=value, …`, the values Python's literals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from string import ascii_letters, digits
+
+from ...core.notations.json_text import escape
+from ...schema.forms import Strings, one_pattern
+from ...schema.regular import Node, Repeat, Text, all_but, chars, choice, sequence
+from ..language import SPACE, Lexeme
+from ..schema_grammar import PLAIN_CHAR, json_text
+from .context import CallContext
+
+# Escapes that JSON and Python read alike.
+_CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
+_SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
+
+
+def arguments(notation: object, call: CallContext) -> Node:
+    parameters = call.parameters
+    separator = sequence(SPACE, Text(","), SPACE)
+    quote = Text('"')
+
+    def argument(key: Node, value: Node) -> Node:
+        return sequence(key, Text("="), value)
+
+    def key_char(taken: Collection[str]) -> Node:
+        return chars(*(letter for letter in f"{ascii_letters}{digits}_" if letter not in taken))
+
+    def string(form: Strings | str) -> Node:
+        if isinstance(form, str):
+            return Text(escape(form))
+        if form.patterns:
+            return json_text(one_pattern(form, parameters.note))
+        return Repeat(_CHAR, form.least, form.most)
+
+    def value(key: str | None) -> Node:
+        kinds = parameters.kinds(key)
+        options: list[Node] = []
+        if "string" in kinds:
+            strings = parameters.strings(key, string)
+            options += [Lexeme(sequence(quote, one, quote)) for one in strings or [Repeat(_CHAR)]]
+            if strings is None:
+                options.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
+        if others := kinds - {"string"}:
+            options.append(replace(parameters.values(key, others), python=True))
+        return choice(*options)
+
+    return sequence(SPACE, parameters.each(argument, value, separator, str.isidentifier, key_char, never=("",)), SPACE)

@@ -1,0 +1,125 @@
+"""Arguments one by one between tags: a string as its bare characters, anything else as JSON.
+
+A bare string ends at its closing tag, so free strings are text without that tag, and without what could follow if the
+tag were forgotten. Where a value may be a string or something else, every text is a value, and no more can be enforced
+unless the tag says which kind comes. `xml.py` overrides how characters are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from ...core.machine.markers import split_whitespace
+from ...core.notations import TaggedArguments
+from ...schema.forms import Strings, one_pattern
+from ...schema.regular import NOTHING, Node, Text, all_but, choice, may_hold, maybe, sequence
+from ..language import SPACE, Lexeme, TextExcept
+from .context import CallContext
+
+
+def arguments(notation: TaggedArguments, call: CallContext) -> Node:
+    return Tagged(notation, call).arguments()
+
+
+class Tagged:
+    """The arguments of one tool."""
+
+    def __init__(self, notation: TaggedArguments, call: CallContext) -> None:
+        self.notation, self.parameters, self._spelled = notation, call.parameters, call.spelled
+        self._before, _, rest = notation.open.partition("{key}")
+        self._middle, _, self._after = rest.rpartition("{kind}")
+        self._lead, close, _ = split_whitespace(notation.close)
+        self._trail = self._after[len(self._after.rstrip()) :]
+        self._close = self._spelled(close)
+        self.ends = (close, self._before.strip(), *call.following)
+        """All that ends a bare string: the closing tag, or what comes next where that is forgotten."""
+        self.not_in_keys = {"<", ">", (self._middle + self._after).strip()[0]}
+
+    def arguments(self) -> Node:
+        return self.parameters.each(self._argument, self._value, NOTHING, self.is_writable, self._key_char)
+
+    # --- How characters are written ------------------------------------------------------------------------------
+
+    def any_string(self) -> list[Node]:
+        """Any string, in each form that it may be written in."""
+        return [TextExcept(self.ends)]
+
+    def string(self, text: str) -> Node | None:
+        """A string; None where it cannot be written."""
+        return None if any(end in text for end in self.ends) else Text(text)
+
+    def key(self, key: str) -> str:
+        return key
+
+    def is_writable(self, key: str) -> bool:
+        """Whether it can be a key."""
+        return not any(char < " " or char in self.not_in_keys for char in key)
+
+    def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
+        """What JSON of these kinds must not contain."""
+        return ()
+
+    # --- Arguments -----------------------------------------------------------------------------------------------
+
+    def _argument(self, key: Node, value: Node) -> Node:
+        written = Text(self.key(key.text)) if isinstance(key, Text) else key
+        return sequence(SPACE, self._spelled(self._before.lstrip()), written, value)
+
+    def _opened(self, kinds: Iterable[str]) -> Node:
+        """The rest of the opening tag, which may say that a value of one of these kinds comes."""
+        words = [word for word, said in self.notation.kinds if set(said) & set(kinds)]
+        if not words:
+            return self._spelled((self._middle + self._after).rstrip())
+        said = choice(*(self._spelled(self.notation.kind.format(word)) for word in words))
+        return sequence(self._spelled(self._middle), said, self._spelled(self._after.rstrip()))
+
+    def _key_char(self, taken: Collection[str]) -> Node:
+        return all_but(*self.not_in_keys, "\x00\x1f", *taken)
+
+    def _restricted(self, form: Strings | str) -> Node | None:
+        """A constant, or strings with a length or a pattern; None where they might contain what ends them."""
+        if isinstance(form, str):
+            return self.string(form)
+        if not form.patterns:
+            return TextExcept(self.ends, least=form.least, most=form.most, where=form.where)
+        pattern = one_pattern(form, self.parameters.note)
+        return None if may_hold(pattern, {end[0] for end in self.ends}) else Lexeme(pattern)
+
+    def _value(self, key: str | None) -> Node:
+        """The rest of the opening tag, the value, and the closing tag."""
+        parameters, tag_tells = self.parameters, bool(self.notation.kinds)
+        kinds = parameters.kinds(key)
+        others = kinds - {"string"}
+        strings = parameters.strings(key, self._restricted) if "string" in kinds else []
+        # Without whitespace of its own after the tag, a lexer cannot tell a string from what else may come.
+        told_apart = bool(self._trail) or tag_tells
+        if strings and others and (not told_apart or any(isinstance(one, TextExcept) for one in strings)):
+            where = parameters.values(key, kinds).where
+            parameters.note(where, "what a string may be, or how long, is not enforced beside other types")
+            strings = None
+        if strings is None and not tag_tells:
+            # Every text is a value, however it is read.
+            before = sequence(self._opened(kinds), _optional(self._trail))
+            after = sequence(_optional(self._lead), self._close)
+            return choice(*(sequence(before, one, after) for one in self.any_string()))
+        # The tag's own whitespace must be there: the string's would be taken for it.
+        opened = sequence(self._opened(["string"]), Text(self._trail))
+        options: list[Node] = [
+            sequence(opened, one, Text(self._lead), self._close)
+            for one in (self.any_string() if strings is None else strings)
+        ]
+        if others:
+            # Templates are written in Jinja, which writes True and None as Python does. Where a string may come, these
+            # are strings.
+            words = [] if "string" in kinds else parameters.words(key)
+            # Each kind that the tag may speak of is an alternative of its own.
+            said = [others & set(kinds) for _, kinds in self.notation.kinds if others & set(kinds)] or [others]
+            for some in said:
+                value = replace(parameters.values(key, some), without=self.not_in_json(some))
+                options.append(sequence(self._opened(some), SPACE, choice(value, *words), SPACE, self._close))
+        return choice(*options)
+
+
+def _optional(text: str) -> Node:
+    return maybe(Text(text)) if text else NOTHING

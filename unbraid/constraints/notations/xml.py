@@ -1,0 +1,44 @@
+"""Arguments between tags whose characters are XML: entities, and CDATA sections.
+
+A string may be written in sections, or as text that begins none. What a constraint spells out itself is put into a
+section where it needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...core.notations import XmlArguments, xml_text
+from ...schema.regular import Node, Repeat, Text, sequence
+from ..language import TextExcept
+from .context import CallContext
+from .tagged import Tagged
+
+
+def arguments(notation: XmlArguments, call: CallContext) -> Node:
+    return _Xml(notation, call).arguments()
+
+
+class _Xml(Tagged):
+    def __init__(self, notation: XmlArguments, call: CallContext) -> None:
+        super().__init__(notation, call)
+        self._text_ends = (*self.ends, xml_text.SECTION_OPEN)
+        self.ends = (*self._text_ends, xml_text.AMPERSAND)
+        self.not_in_keys |= {xml_text.AMPERSAND}
+
+    def any_string(self) -> list[Node]:
+        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
+        section = sequence(Text(open), TextExcept((close,)), Text(close))
+        return [TextExcept(self._text_ends), Repeat(section, 1)]
+
+    def string(self, text: str) -> Node:
+        return Text(xml_text.encode(text))
+
+    def key(self, key: str) -> str:
+        return xml_text.encode_attribute(key)
+
+    def is_writable(self, key: str) -> bool:
+        return not any(char < " " for char in key)
+
+    def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
+        return () if {"array", "object"}.isdisjoint(kinds) else self.ends

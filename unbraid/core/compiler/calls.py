@@ -1,0 +1,113 @@
+"""Compiles the grammar of calls to steps.
+
+Jumps are absolute, so the state of a call in progress is one number. Notations compile themselves
+(`CallNotation.step`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import grammar
+from ..machine import steps
+from ..machine.calls import Step
+from ..machine.words import check_ends_word
+from ..notations.base import CallNotation, Place
+
+_BRACKETS = ("]", "}", ")")
+_WORDS = grammar.Name | grammar.CallId | grammar.NameInId
+
+
+class CallSteps:
+    """The steps of one grammar of calls."""
+
+    def __init__(self, key: Callable[[str], str], node: grammar.Calls) -> None:
+        """key: what to look for to find a text."""
+        self._key = key
+        self._close = self._key(node.close.strip()) if node.close else ""
+        """What closes the calls, as it is looked for."""
+        self.steps: list[Step] = []
+        self.again = -1
+        """The step that a further call in a list begins with,"""
+        self.first = ""
+        """and what it begins with."""
+        self.lasts: list[str] = []
+        """What a call ends with, after arguments that are JSON."""
+        self._body(node.body)
+        self.steps.append(steps.Close())
+
+    def _body(self, body: grammar.CallsBody) -> None:
+        if not isinstance(body, grammar.Either):
+            self._calls(body)
+            return
+        branch = len(self.steps)
+        self.steps.append(steps.Jump(0))
+        self._body(body.second)
+        leave = len(self.steps)
+        self.steps.append(steps.Jump(0))
+        self.steps[branch] = steps.Branch(tuple(map(self._key, body.opening.split())), len(self.steps))
+        self._calls(body.first)
+        self.steps[leave] = steps.Jump(len(self.steps))
+        if self.again in (branch + 1, leave + 1):
+            self.again = branch  # a further call tells again which of the two it is
+
+    def _calls(self, node: grammar.Call | grammar.CallList) -> None:
+        if isinstance(node, grammar.Call):
+            self._call(node)
+            return
+        if node.open.strip():
+            self.steps.append(steps.Literal(node.open.strip()))
+        again = len(self.steps)
+        self._call(node.call)
+        first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
+        # A bracket, and what may come after it on a line of its own: ``]```.
+        closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
+        begins = first.begins if isinstance(first, CallNotation) else ""
+        if isinstance(first, str):
+            begins = self._key(first.strip())
+        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, again))
+        if not separator and isinstance(first, str):
+            self.again, self.first = again, begins
+
+    def _call(self, node: grammar.Call) -> None:
+        for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
+            literal = following.marker if isinstance(following, grammar.Maybe) else following
+            if isinstance(part, _WORDS) and isinstance(literal, str) and not literal[:1].isspace():
+                check_ends_word(literal)
+            self._part(part, literal.strip() if isinstance(literal, str) else "")
+        last = node.parts[-1]
+        if isinstance(last, str) and any(isinstance(part, CallNotation) and part.is_json for part in node.parts):
+            self.lasts.append(self._key(last.strip()))
+        self.steps.append(steps.EndCall())
+
+    def _part(self, part: grammar.CallPart, following: str = "") -> None:
+        if isinstance(part, str):
+            if part.strip():
+                self.steps.append(steps.Literal(self._key(part.strip())))
+        elif isinstance(part, CallNotation):
+            place = Place(self._key, self._key(following) if following else "", self._close)
+            self.steps.append(part.step(place))
+        elif isinstance(part, grammar.Maybe):
+            at = len(self.steps)
+            self.steps.append(steps.Jump(0))
+            for inner in part.then:
+                self._part(inner)
+            self.steps[at] = steps.Literal(self._key(part.marker.strip()), otherwise=len(self.steps))
+        else:
+            self.steps.append(_read_word(part))
+
+
+def _read_word(part: grammar.CallPart) -> Step:
+    """The step that reads a name, an id or a number."""
+    match part:
+        case grammar.Name(namespaced=True):
+            return steps.ReadNamespaced("name")
+        case grammar.Name():
+            return steps.ReadWord("name")
+        case grammar.CallId():
+            return steps.ReadWord("id")
+        case grammar.NameInId():
+            return steps.ReadNameInId("name", part)
+        case grammar.Ordinal():
+            return steps.ReadOrdinal("number")
+    raise AssertionError(part)

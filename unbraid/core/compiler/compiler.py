@@ -1,0 +1,302 @@
+"""Compiles a format to the program that reads it.
+
+Markers become search patterns, calls become steps, and each scope gets the markers that mean something in it: the
+openers of what is not open yet and the closers of what is. With a vocabulary, tags in markers that are its tokens
+become placeholders (`program.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import cast
+
+from ...errors import InvalidFormat, MissingTokens
+from .. import grammar
+from ..machine.calls import LAST, NEXT, CallsRule
+from ..machine.headers import HeaderRule
+from ..machine.markers import Marker, Markers, Role, split_whitespace
+from ..machine.out_of_band import Code, CodeSearch
+from ..machine.scopes import ScopeRule
+from ..vocabulary import Vocabulary
+from .calls import CallSteps
+from .program import Program
+
+_FIRST_PLACEHOLDER = 0xD800
+# What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
+_tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
+_is_tag = re.compile(r"\w|[\ud800-\udfff]").search
+"""Whether a literal is more than signs that JSON has too."""
+CALLS = "calls"
+"""The strand of calls; other ways to write them have a number after it."""
+
+Pair = tuple[tuple[Marker, ...], tuple[Marker, ...]]
+"""The markers that open something, and those that close it."""
+
+
+def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
+    """Make `format` ready to run on text, or on the ids of one vocabulary. Done once for each pair."""
+    if isinstance(vocabulary, Hashable):
+        return _compiled(format, vocabulary)
+    return _compile(format, vocabulary)
+
+
+@lru_cache(maxsize=256)
+def _compiled(format: grammar.Format, vocabulary: Hashable) -> Program:
+    return _compile(format, cast(Vocabulary | None, vocabulary))
+
+
+def _compile(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
+    program = Program(format, vocabulary)
+    _Builder(program).build()
+    return program
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.format = program.format
+        self.vocabulary = program.vocabulary
+
+    def build(self) -> None:
+        format, program = self.format, self.program
+        if format.speech is not None:
+            self._speech_tokens(format.speech)
+        if format.transcript is not None:
+            self._transcript_tokens(format.transcript)
+        pairs: dict[str, Pair] = {}
+        if format.reasoning is not None:
+            pairs["reasoning"] = self._pair("reasoning", format.reasoning)
+        if format.speech is not None:
+            pairs["speech"] = self._pair("speech", grammar.Between(format.speech.open, format.speech.close))
+        tools = {CALLS: format.tools} if format.tools is not None else {}
+        tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
+        headers = format.headers
+        headed = set(pairs) & {"reasoning"}
+        if headers is not None and (body := _body_of_message(format.tools, headers)) is not None:
+            # A header has shown already that calls come.
+            tools = {CALLS: grammar.Calls("", body, headers.ends[0], close_written=False)}
+            headed.add(CALLS)
+        steps = {strand: CallSteps(self.key, node) for strand, node in tools.items()}
+        for strand, node in tools.items():
+            opens = tuple(self._marker("open", strand, text) for text in (node.open, *node.also) if text)
+            pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)
+        if headers is not None:
+            # Whatever ends a message ends what it holds.
+            for strand in headed:
+                pairs[strand] = (), tuple(self._marker("close", strand, text) for text in headers.ends)
+            program.headers = self._headers(headers)
+        keys = [open.key for opens, _ in pairs.values() for open in opens]
+        if len(set(keys)) < len(keys):
+            raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
+        self.ends = [Marker("end", "", key) for key in map(self._token, format.ends) if key is not None]
+        program.ends = {
+            token for token, key in program.token_placeholders.items() if key in {end.key for end in self.ends}
+        }
+        self.calls = {
+            strand: CallsRule(
+                strand=strand,
+                steps=tuple(steps[strand].steps),
+                close=next(iter(pairs[strand][1]), None),
+                closers=Markers(pairs[strand][1]),
+                close_required=node.close_written,
+                bare=node.bare,
+                again=steps[strand].again,
+                markers=Markers(()),  # each scope has its own
+            )
+            for strand, node in tools.items()
+        }
+        self.inner = {strand: {NEXT: [builder.first], LAST: builder.lasts} for strand, builder in steps.items()}
+        program.content = self._scope(("content",), pairs)
+
+    def _scope(self, strands: tuple[str, ...], pairs: dict[str, Pair]) -> ScopeRule:
+        """The scope of the last of `strands`, inside the others."""
+        format = self.format
+        openers = [open for name, (opens, _) in pairs.items() if name not in strands for open in opens]
+        if "reasoning" in strands:
+            # There models try out what they will say: without a marker, nothing shows that they say it.
+            openers = [open for open in openers if open.strand not in self.calls or not self._bare(open)]
+        ends = list(self.ends)
+        if self.program.headers is not None and format.headers is not None:
+            ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
+            if strands == ("content",):
+                ends += [self._marker("end", "", text) for text in format.headers.ends]
+        elif format.answer is not None:
+            for open, close in ((format.answer.open, format.answer.close), *format.answer.also):
+                ends.append(self._marker("answer", "", open))
+                ends += [self._marker("end", "", close)] if strands == ("content",) else []
+        if strands == ("content",):
+            ends += [self._marker("end", "", text) for text in format.ignored]
+        own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
+        admitted = [*ends, *openers, *own]
+        known = {marker.key for marker in admitted}
+        others = [close for name, (_, closes) in pairs.items() if name not in strands for close in closes]
+        strays = [replace(close, lead="") for close in others if close.key not in known]
+        # In the middle of a call a bracket is a bracket.
+        stops = [marker for marker in admitted if not (marker.strand in self.calls and self._bare(marker))]
+        opens, closes = pairs.get(strands[-1], ((), ()))
+        inner = [name for name in pairs if name not in strands and name not in self.calls]
+        return ScopeRule(
+            strand=strands[-1],
+            markers=Markers(admitted),
+            strays=Markers(strays),
+            all_markers=Markers([*admitted, *strays]),
+            opens=opens,
+            closes=closes,
+            openers=Markers(opens),
+            # Speech may end with the output; reasoning should have been closed.
+            close_required=strands[-1] == "reasoning",
+            inner={name: self._scope((*strands, name), pairs) for name in inner},
+            calls={
+                name: replace(rule, markers=self._calls_markers(name, [*stops, *pairs[name][1]]))
+                for name, rule in self.calls.items()
+            },
+            header=self.program.headers,
+        )
+
+    def _headers(self, node: grammar.Headers) -> HeaderRule:
+        opens = tuple(self.key(text) for text in node.opens)
+        closes = tuple(self.key(text) for text in node.closes)
+        patterns = (("calls", node.calls), ("reasoning", node.reasoning), ("content", node.content))
+        return HeaderRule(
+            opens,
+            closes,
+            tuple(self.key(text) for text in node.ends),
+            Markers(self._marker("end", "", text) for text in node.ends),
+            re.compile(node.inside),
+            (*opens, *closes, *node.begins) if node.begins else (),
+            [(strand, re.compile(pattern)) for strand, pattern in patterns],
+        )
+
+    def _header_markers(self, rule: HeaderRule) -> list[str]:
+        return list(dict.fromkeys(key for key in (*rule.opens, *rule.closes) if key.strip()))
+
+    def _bare(self, marker: Marker) -> bool:
+        return marker.role == "open" and self.calls[marker.strand].bare
+
+    def _calls_markers(self, strand: str, stops: list[Marker]) -> Markers:
+        """What calls stop at. What begins a further call of their list opens no other calls."""
+        further = self.inner[strand][NEXT]
+        inner = self._inner_markers(strand, [stop for stop in stops if stop.role != "open" or stop.key not in further])
+        known = {marker.key for marker in inner}
+        return Markers([*(stop for stop in stops if stop.key not in known), *inner])
+
+    def _inner_markers(self, strand: str, stops: list[Marker]) -> list[Marker]:
+        """What calls in a list begin with, and end with, where nothing else looks like it."""
+        found: dict[str, Marker] = {}
+        for role, keys in self.inner[strand].items():
+            for key in keys:
+                taken = [*(marker.key for marker in stops), *found]
+                if _is_tag(key) and not any(key in other or other in key for other in taken):
+                    found[key] = Marker("end", role, key)
+        return list(found.values())
+
+    def _pair(self, strand: str, node: grammar.Between) -> Pair:
+        spellings = ((node.open, node.close), *node.also)
+        opens = tuple(self._marker("open", strand, text) for text in dict.fromkeys(open for open, _ in spellings))
+        closes = tuple(self._marker("close", strand, text) for text in dict.fromkeys(close for _, close in spellings))
+        return opens, closes
+
+    def _marker(self, role: Role, strand: str, text: str) -> Marker:
+        lead, key, trail = split_whitespace(text)
+        return Marker(role, strand, self.key(key), lead, trail)
+
+    def key(self, text: str) -> str:
+        """What to look for to find `text`: the stand-in of its token, or the text itself, with stand-ins for the tags
+        in it that are tokens."""
+        if self.vocabulary is None:
+            return text
+        found = pieces(text, lambda tag: self._token(tag) is not None)
+        return "".join((is_token and self._token(piece)) or piece for piece, is_token in found)
+
+    def _token(self, text: str) -> str | None:
+        token = None if self.vocabulary is None else self.vocabulary.token_id(text)
+        if token is None:
+            return None
+        program = self.program
+        if token not in program.token_placeholders:
+            placeholder = chr(_FIRST_PLACEHOLDER + len(program.token_placeholders))
+            program.token_placeholders[token] = placeholder
+            program.spellings[placeholder] = text
+        return program.token_placeholders[token]
+
+    def _speech_tokens(self, speech: grammar.SpeechMarkup) -> None:
+        if speech.code.count("{}") != 1:
+            raise InvalidFormat(f"the spelling of an audio code needs one '{{}}' for its number: {speech.code!r}")
+        program = self.program
+        if self.vocabulary is None:
+            codes: dict[str, Code] = {speech.code.format(n): n for n in range(speech.codes)}
+            before, after = map(re.escape, speech.code.split("{}"))
+            padding = "".join(f"|{re.escape(text)}" for text in speech.padding)
+            pattern = f"{before}[0-9]{{1,{len(str(speech.codes))}}}{after}{padding}"
+            program.code_search = CodeSearch(codes | dict.fromkeys(speech.padding), pattern, everywhere=False)
+            return
+        missing = [text for text in (speech.open.strip(), speech.close.strip()) if self._token(text) is None]
+        spelled: list[tuple[int | None, str]] = [(n, speech.code.format(n)) for n in range(speech.codes)]
+        # Padding comes last, for a table that gives a padding token an id inside the range of the codes.
+        for code, text in [*spelled, *((None, text) for text in speech.padding)]:
+            token = self.vocabulary.token_id(text)
+            if token is not None:
+                program.codes[token] = (code, text)
+        if all(code is None for code, _ in program.codes.values()):
+            missing.append(speech.code.format(0))
+        if missing:
+            raise MissingTokens(
+                f"format {self.format.name!r} needs tokens that this tokenizer does not have: {', '.join(missing)}. "
+                "Use the tokenizer of the model, or parse text without a tokenizer."
+            )
+
+    def _transcript_tokens(self, transcript: grammar.TranscriptMarkup) -> None:
+        if self.format.speech is not None:
+            raise InvalidFormat(f"format {self.format.name!r}: a transcript has no speech of its own")
+        program, tag = self.program, transcript.tag.format
+        tags: dict[str, Code] = {tag(code): code for code in transcript.languages}
+        tags |= {tag(text): None for text in (*transcript.tasks, transcript.timeless, *transcript.ignored)}
+        times = {transcript.time(number): round(number * transcript.step, 2) for number in range(transcript.times)}
+        if self.vocabulary is None:
+            before, after = map(re.escape, transcript.tag.split("{}"))
+            pattern = f"{before}[0-9a-z.]{{2,{max(map(len, tags))}}}{after}"
+            program.code_search = CodeSearch({**tags, **times}, pattern, everywhere=True)
+            return
+        for text, code in tags.items():
+            token = self.vocabulary.token_id(text)
+            if token is not None:
+                program.codes[token] = (code, text)
+        timeless = self.vocabulary.token_id(tag(transcript.timeless))
+        if timeless is None:
+            raise MissingTokens(
+                f"format {self.format.name!r} needs the token {tag(transcript.timeless)}, and this tokenizer has none. "
+                "Use the tokenizer of the model, or parse text without a tokenizer."
+            )
+        for number, (text, seconds) in enumerate(times.items()):
+            program.codes[timeless + 1 + number] = (seconds, text)
+
+
+def _body_of_message(tools: grammar.Calls | None, headers: grammar.Headers) -> grammar.CallsBody | None:
+    """What a message with calls holds after its header; None where calls do not stand in messages of their own."""
+    if tools is None or tools.open.endswith(headers.closes):
+        return None if tools is None else tools.body
+    parts = tools.body.parts if isinstance(tools.body, grammar.Call) else ()
+    for at, part in enumerate(parts, 1):
+        if isinstance(part, str) and part.endswith(headers.closes):
+            return grammar.Call(parts[at:])
+    return None
+
+
+def pieces(marker: str, is_token: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+    """A marker as what it is made of: the tags in it that are tokens, and the text between them. Says of each piece
+    whether it is a token."""
+    start = at = 0
+    while at < len(marker):
+        tag = _tag(marker, at)
+        if tag is not None and is_token(tag.group()):
+            if at > start:
+                yield marker[start:at], False
+            yield tag.group(), True
+            start = at = tag.end()
+        else:
+            at += 1
+    if at > start:
+        yield marker[start:at], False

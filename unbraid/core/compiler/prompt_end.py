@@ -1,0 +1,140 @@
+"""Where the output starts: what the end of the prompt has opened, read with the same markers as the output.
+
+Templates end a prompt with `<think>` or `<|start|>assistant`, and a client may prefill the beginning of the answer. The
+output then begins inside a strand, or in the middle of a header.
+
+Token ids say for sure which marker was meant. In text, only the markers at the very end count: further up, a user may
+have written them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...errors import UnbraidError
+from ..detokenizer import Detokenizer
+from ..machine.headers import HeaderRule
+from ..machine.markers import Marker
+from .program import Program
+
+_MARKER_TOKENS = 64
+"""No markers at the end of a prompt, and no header, have more tokens than this."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PromptEnd:
+    """What a prompt leaves open."""
+
+    strands: list[str] = field(default_factory=list)
+    """The strands that are open, outermost first."""
+    trail: str = ""
+    """The whitespace of its last marker that the prompt has not written, and the output may."""
+    header: str = ""
+    """What it has written of a header that it has not finished."""
+
+
+def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
+    """What `prompt` leaves open. Ids also show that it breaks off in the middle of a strand."""
+    header = _unfinished_header(program, prompt)
+    end = opened_at_end(program, prompt)
+    strands = end.strands if end.strands or isinstance(prompt, str) else _opened_before(program, prompt)
+    return PromptEnd(strands, end.trail, header)
+
+
+def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
+    """The same, by nothing but the markers that the prompt ends with."""
+    ids: Sequence[int] = ()
+    if not isinstance(prompt, str):
+        ids = prompt
+        prompt = _text(program, _last_tokens(program, ids))
+    if program.headers is not None:
+        return PromptEnd(_strand_of_message(program, program.headers, program.spelled(prompt)))
+    rest = prompt.rstrip()
+    written = prompt[len(rest) :]
+    opened: list[str] = []
+    trail: str | None = None
+
+    def take(markers: tuple[Marker, ...]) -> bool:
+        """Take one of the markers off the end of the prompt, if it is there."""
+        nonlocal rest, trail
+        for marker in markers:
+            text = marker.key if ids else program.spelled(marker.key)
+            if rest.endswith(text):
+                if trail is None:
+                    trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
+                rest = rest[: -len(text)].rstrip()
+                return True
+        return False
+
+    found = True
+    while found:
+        found = False
+        for strand, scope in program.content.inner.items():
+            if not opened and take(scope.closes):
+                # Only a section that was opened and closed at once lets us see what stands before it.
+                found = take(scope.opens)
+                break
+            if strand not in opened and take(scope.opens):
+                opened.insert(0, strand)
+                found = True
+                break
+    return PromptEnd(opened, trail or "")
+
+
+def _text(program: Program, ids: Sequence[int]) -> str:
+    if program.vocabulary is None:
+        raise UnbraidError("a prompt of token ids needs a tokenizer: give tokenizer=…, or the prompt as text")
+    return Detokenizer(program.vocabulary).text(ids, program.token_placeholders)
+
+
+def _last_tokens(program: Program, prompt: Sequence[int]) -> Sequence[int]:
+    """The tokens that matter, at the end of a prompt: its last markers, or all from its last header on."""
+    begin = len(prompt)
+    if program.headers is not None:
+        opens = {key[0] for key in program.headers.opens}
+        placeholders = program.token_placeholders
+        begin = next((at for at in range(begin, 0, -1) if placeholders.get(prompt[at - 1]) in opens), begin)
+    return prompt[max(begin - _MARKER_TOKENS, 0) :]
+
+
+def _opened_before(program: Program, prompt: Sequence[int]) -> list[str]:
+    """The strands that a prompt has opened with tokens, in the turn that it has begun, and not closed."""
+    if program.headers is not None:
+        return []  # the header of the last message has told it
+    turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
+    opened: list[str] = []
+    for char in map(program.token_placeholders.get, prompt[turn:]):
+        for strand, scope in program.content.inner.items() if char else ():
+            if strand not in opened and any(marker.key == char for marker in scope.opens):
+                opened.append(strand)
+            elif strand in opened and any(marker.key == char for marker in scope.closes):
+                del opened[opened.index(strand) :]
+    return opened
+
+
+def _strand_of_message(program: Program, rule: HeaderRule, prompt: str) -> list[str]:
+    """The strand of the message that a prompt has begun, and not ended."""
+    opens, closes = ([program.spelled(key) for key in keys] for keys in (rule.opens, rule.closes))
+    end = max(prompt.rfind(close) + len(close) if close in prompt else -1 for close in closes)
+    begin = max(prompt.rfind(open, 0, max(end, 0)) for open in opens)
+    if begin < 0 or any(program.spelled(end) in prompt[begin:] for end in rule.ends):
+        return []
+    return [strand for strand in [rule.strand(prompt[begin:end])[0]] if strand in program.content.inner]
+
+
+def _unfinished_header(program: Program, prompt: str | Sequence[int]) -> str:
+    """What a prompt has written of a header that it has not finished."""
+    rule = program.headers
+    if rule is None:
+        return ""
+    if not isinstance(prompt, str):
+        prompt = program.spelled(_text(program, prompt[-_MARKER_TOKENS:]))
+    opens, closes = ([program.spelled(key) for key in keys] for keys in (rule.opens, rule.closes))
+    begin = max(prompt.rfind(open) for open in opens)
+    # The first of several that open one header: `<|start|>` comes before `<|channel|>`.
+    for open in opens:
+        at = prompt.rfind(open)
+        if 0 <= at < begin and not any(close in prompt[at:begin] for close in closes):
+            begin = at
+    return "" if begin < 0 or any(close in prompt[begin:] for close in closes) else prompt[begin:]

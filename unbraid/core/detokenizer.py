@@ -1,0 +1,53 @@
+"""Token ids to text, one at a time: a character that is cut over several tokens comes out when it is whole."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .vocabulary import Vocabulary
+
+
+class Detokenizer:
+    __slots__ = ("_bytes", "_decoder", "_drop_space")
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._bytes = vocabulary.token_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._drop_space = vocabulary.dummy_prefix
+        """Still before the first token, whose leading space is the tokenizer's and not the model's."""
+
+    def decode(self, token: int) -> str | None:
+        """The text that this token completes; None for an id that is not in the vocabulary."""
+        data = self._bytes(token)
+        if data is None:
+            return None
+        if self._drop_space:
+            self._drop_space = False
+            data = data.removeprefix(b" ")
+        return self._decoder.decode(data)
+
+    def flush(self) -> str:
+        """What is left of a character whose rest does not come: U+FFFD, or nothing."""
+        self._drop_space = False
+        text = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return text
+
+    def text(self, ids: Iterable[int], token_placeholders: Mapping[int, str]) -> str:
+        """All of `ids` as text, with the characters that stand for the tokens in `token_placeholders`."""
+        return "".join(
+            token_placeholders[token]
+            if token in token_placeholders
+            else (self._bytes(token) or b"").decode("utf-8", "replace")
+            for token in ids
+        )
+
+    def save(self) -> list[Any]:
+        pending, flag = self._decoder.getstate()
+        return [pending.hex(), flag, self._drop_space]
+
+    def load(self, saved: list[Any]) -> None:
+        pending, flag, self._drop_space = saved
+        self._decoder.setstate((bytes.fromhex(pending), flag))

@@ -1,0 +1,47 @@
+"""What an engine's refusal means: a status and a text turned into one of the errors of `engines.base`.
+
+Servers differ in their statuses and in where their errors keep the text. That a prompt is too long, most of them say in
+words alone, so the words are looked at; they are theirs, not ours.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Unsupported
+
+_TOO_LONG = re.compile(
+    r"context[ _](length|size|window)|max_model_len|maximum model length|longer than the model|prompt is too long", re.I
+)
+
+
+def refusal(status: int, message: str, retry_after: float | None = None) -> EngineError:
+    """The error for what a server said. Its `status` is the server's."""
+    found: EngineError
+    if status in (429, 502, 503, 504):
+        found = EngineDown(message, 1.0 if retry_after is None else retry_after)
+    elif status >= 500:
+        found = EngineFailed(message)
+    elif status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
+        found = PromptTooLong(message)
+    elif status in (400, 405, 415, 422):
+        found = Unsupported(message)
+    else:
+        found = EngineError(f"{message} (status {status})")
+    found.status = status
+    return found
+
+
+def error_text(error: object) -> tuple[str, int | None]:
+    """The message and the status in what a server sent as an error: an object with both, or a text."""
+    if not isinstance(error, dict):
+        return str(error), None
+    status = next((error[key] for key in ("code", "status", "status_code") if isinstance(error.get(key), int)), None)
+    return str(error.get("message") or error.get("detail") or error), status
+
+
+def too_long_field(request: Generation, context: int | None) -> str:
+    """The field of `request` that makes it too long: `max_tokens` where the prompt alone would fit."""
+    if request.max_tokens is None or context is None or isinstance(request.prompt, str):
+        return "prompt"
+    return "prompt" if len(request.prompt) >= context else "max_tokens"

@@ -1,0 +1,206 @@
+"""Transcription requests: a multipart form, read and checked."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
+
+from ....errors import UnbraidError
+from ....speech.errors import UnsupportedOption
+from ....speech.options import Task, TranscriptionOptions
+from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
+from ....speech.transcriber import Transcriber
+from ...errors import ApiError
+from ...http import ClientLeft, until_shutdown
+from ...service import Service
+
+_log = logging.getLogger(__name__)
+
+_KNOWN = {
+    *("file", "model", "language", "languages", "prompt", "response_format", "temperature", "stream", "stream_format"),
+    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "user"),
+}
+_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size"}
+"""The form's fields, by the names of the options."""
+_OTHER_FIELDS = 1_000_000  # bytes that a form may have besides its file
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """A request that was read. Close it: its file may be on disk."""
+
+    file: BinaryIO
+    name: str
+    model: str
+    options: TranscriptionOptions
+    format: ResponseFormat
+    stream: bool
+    chunks: bool
+    """Whether a stream has the chunks of vLLM and SGLang, not the events of OpenAI."""
+    form: FormData
+
+    async def close(self) -> None:
+        await self.form.close()
+
+
+async def read_request(
+    service: Service, request: Request, transcriber: Transcriber, task: Task
+) -> TranscriptionRequest:
+    """Read a request. Raises `ApiError`, also for options that the model does not support."""
+    form = await _form(request, service.max_audio)
+    try:
+        asked = _read(service, form, task)
+        _check(transcriber, asked.options)
+    except BaseException:
+        await form.close()
+        raise
+    return asked
+
+
+async def _form(request: Request, most: int) -> FormData:
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise ApiError(400, "the body must be multipart/form-data, with the recording as `file`")
+    announced = request.headers.get("content-length", "")
+    whole = most + _OTHER_FIELDS
+    message = f"the form is larger than {whole} bytes: a recording may have {most}, and all else {_OTHER_FIELDS}"
+    too_large = ApiError(413, message, param="file")
+    if announced.isdigit() and int(announced) > whole:
+        raise too_large
+    size = 0
+    receive = request.receive
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > whole:
+            raise too_large
+        return message
+
+    async def read() -> FormData:
+        return await Request(request.scope, counted).form(max_files=1, max_fields=100)
+
+    try:
+        return await until_shutdown(read())
+    except (MultiPartException, HTTPException, KeyError) as error:
+        reason = error.detail if isinstance(error, HTTPException) else error
+        raise ApiError(400, f"the body is not a form that can be read: {reason}") from error
+    except ClientDisconnect:
+        raise ClientLeft from None
+
+
+def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
+    try:
+        transcriber.check(options)
+    except UnsupportedOption as error:
+        param = _PARAMS.get(error.field, error.field)
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported") from error
+    except UnbraidError as error:
+        guessed = "language" if options.language else "languages" if options.languages else None
+        raise ApiError(400, str(error), param=guessed) from error
+
+
+def _read(service: Service, form: FormData, task: Task) -> TranscriptionRequest:
+    fields = _Fields(form)
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise ApiError(400, "file is missing: send the recording as a file of the form", param="file")
+    if (file.size or 0) > service.max_audio:
+        message = f"the recording is larger than {service.max_audio} bytes, the most that this server takes"
+        raise ApiError(413, message, param="file")
+    format: ResponseFormat = fields.one_of("response_format", RESPONSE_FORMATS, "json")
+    stream = fields.flag("stream")
+    options = TranscriptionOptions(
+        task=task,
+        language=fields.text("language") or None,
+        languages=tuple(fields.all("languages")),
+        prompt=fields.text("prompt"),
+        timestamps=format in TIMED_FORMATS,
+        words=_words(fields, format, stream),
+        temperature=fields.number("temperature", 0.0, 1.0),
+        beams=fields.integer("beam_size", 1) or 1,
+        seed=fields.integer("seed", 0),
+    )
+    return TranscriptionRequest(
+        file.file,
+        file.filename or "the recording",
+        service.check_listener(fields.text("model") or None),
+        options,
+        format,
+        stream,
+        fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks",
+        form,
+    )
+
+
+def _words(fields: _Fields, format: ResponseFormat, stream: bool) -> bool:
+    """Whether times of words are asked for. As in OpenAI's API, this is refused if the reply has no place for them."""
+    name = "timestamp_granularities"
+    asked = fields.all(name)
+    unknown = set(asked) - {"word", "segment"}
+    if unknown:
+        raise ApiError(400, f"{name}: {min(unknown)[:64]!r} is neither word nor segment", param=name)
+    if "word" in asked and (stream or format != "verbose_json"):
+        found = "a stream has none" if stream else f"not with {format}"
+        message = f"{name}: times of words come with response_format=verbose_json; {found}"
+        raise ApiError(400, message, param=name)
+    return "word" in asked
+
+
+class _Fields:
+    """The fields of a form, all of which are text."""
+
+    def __init__(self, form: FormData) -> None:
+        self._form = form
+        for name in form:
+            if name.removesuffix("[]") not in _KNOWN:
+                _log.warning("a transcription request has a field %.64r that is not known here", name)
+
+    def all(self, name: str) -> list[str]:
+        found = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]
+        return [value for value in found if isinstance(value, str) and value]
+
+    def text(self, name: str) -> str:
+        value = self._form.get(name, "")
+        if not isinstance(value, str):
+            raise ApiError(400, f"{name} must be text, not a file", param=name)
+        return value
+
+    def number(self, name: str, least: float, most: float) -> float | None:
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:
+            raise ApiError(400, f"{name} must be a number from {least:g} to {most:g}, not {text[:64]!r}", param=name)
+        return value
+
+    def integer(self, name: str, least: int) -> int | None:
+        text = self.text(name)
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= least):
+            raise ApiError(400, f"{name} must be a whole number, {least} or more, not {text[:64]!r}", param=name)
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        text = self.text(name).lower()
+        if text not in ("", "0", "1", "false", "true"):
+            raise ApiError(400, f"{name} must be true or false, not {text[:64]!r}", param=name)
+        return text in ("1", "true")
+
+    def one_of(self, name: str, known: tuple[Any, ...], otherwise: Any) -> Any:
+        text = self.text(name) or otherwise
+        if text not in known:
+            raise ApiError(400, f"{name} must be one of {', '.join(known)}, not {text[:64]!r}", param=name)
+        return text

@@ -1,0 +1,69 @@
+"""Types of request fields, and the fields that OpenAI's generating routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from ..errors import ApiError
+from ..plan import SAMPLING
+
+Temperature = Annotated[float, Meta(ge=0.0, le=2.0)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
+Count = Annotated[int, Meta(ge=1)]
+Choices = Annotated[int, Meta(ge=1, le=128)]
+Top = Annotated[int, Meta(ge=0, le=20)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Object = dict[str, Any]
+
+
+class StreamOptions(Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class GenerationFields(Struct, kw_only=True):
+    """The fields that all of OpenAI's routes have that generate text. `null` means that a field is not given."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Choices | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    seed: Seed | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: int | None = None
+    min_p: Share | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
+    max_tokens: Count | None = None
+    response_format: Object | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+
+    def chosen_sampling(self) -> dict[str, Any]:
+        """The values of `SAMPLING` that the request sets."""
+        return {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
+
+    def stop_texts(self) -> tuple[str, ...]:
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if "" in stop:
+            raise ApiError(400, "stop: an empty text is everywhere; leave it out", param="stop")
+        return tuple(stop)
+
+    def token_bias(self) -> dict[int, float]:
+        try:
+            return {int(token): bias for token, bias in (self.logit_bias or {}).items()}
+        except ValueError as error:
+            raise ApiError(400, f"logit_bias: its keys are token ids ({error})", param="logit_bias") from error
+
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with the token counts."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)

@@ -1,0 +1,65 @@
+"""`POST /v1/tokenize`: the tokens of a raw prompt, or of a chat as its template writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import ApiError
+from ..http import json_response, while_connected
+from ..service import Service
+from .bodies import read_request
+from .fields import Object
+
+
+class TokenizeRequest(Struct, kw_only=True):
+    """The body of `POST /v1/tokenize`: a `prompt`, in which control tokens are recognised, or what a chat has."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Object] | None = None
+    tools: list[Object] | None = None
+    documents: list[Object] | None = None
+    chat_template_kwargs: Object | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    tts_output: bool | None = None
+    return_token_strs: bool | None = None
+
+
+async def tokenize(service: Service, request: Request) -> Response:
+    asked = await read_request(request, TokenizeRequest, service.max_body)
+    service.check_model(asked.model)
+    return json_response(await while_connected(request.receive, service.planned(_tokenize, service, asked)))
+
+
+def _tokenize(service: Service, asked: TokenizeRequest) -> dict[str, Any]:
+    if (asked.prompt is None) == (asked.messages is None):
+        raise ApiError(400, "give a `prompt` or `messages`, one of them", param="prompt")
+    vocabulary = service.vocabulary
+    if vocabulary is None:
+        raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
+    ids: Any
+    if asked.prompt is not None:
+        ids = service.raw_prompt(asked.prompt)
+    else:
+        ids = (
+            service.chat_builder()
+            .build(
+                asked.messages or [],
+                tools=asked.tools,
+                documents=asked.documents,
+                add_generation_prompt=asked.add_generation_prompt is not False,
+                continue_final_message=bool(asked.continue_final_message),
+                tts_output=bool(asked.tts_output),
+                template_kwargs=asked.chat_template_kwargs,
+            )
+            .ids
+        )
+    found = {"tokens": list(ids), "count": len(ids), "max_model_len": service.engine.context}
+    if asked.return_token_strs:
+        found["token_strs"] = [(vocabulary.token_bytes(id) or b"").decode("utf-8", "replace") for id in ids]
+    return found

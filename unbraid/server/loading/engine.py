@@ -1,0 +1,118 @@
+"""From settings to an engine, and what is known of its model's tokens.
+
+Engines in this process bring their tokenizer. Servers are asked what they have loaded, unless `--tokenizer` says it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.vocabulary import Vocabulary
+from ...engines import Engine
+from ...engines.remote_models import ask, remote_tokenizer
+from ...engines.replay.recording import read_recording
+from ...engines.replay.replay import ReplayEngine
+from ...errors import UnbraidError
+from ...models import DEFAULT
+from ...templates import encoder, from_source
+from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from ..settings import Settings
+
+_REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
+
+
+async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    """The engine, and what is known of its model's tokens."""
+    named = [name for name in (*_REMOTE, "vllm_local", "replay") if getattr(settings, name)]
+    if len(named) > 1:
+        flags = " and ".join("--" + name.replace("_", "-") for name in named)
+        raise UnbraidError(f"{flags} name different engines: give one")
+    if not named:
+        return await asyncio.to_thread(_embedded, settings)
+    if named[0] in _REMOTE:
+        return await _remote(named[0], getattr(settings, named[0]), settings)
+    if named[0] == "replay":
+        return _replay(settings)
+    from ...engines.vllm.local import VLLMLocalEngine
+
+    if settings.model is None:
+        raise UnbraidError("--vllm-local needs --model: a folder with the model, or ORG/REPO on the hub")
+    files = load_tokenizer(settings.tokenizer or settings.model)
+    arguments: dict[str, Any] = {} if settings.context is None else {"max_model_len": settings.context}
+    return VLLMLocalEngine(settings.model, vocabulary=_vocabulary(files), **arguments), files
+
+
+def _embedded(settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    try:
+        from ...engines.llama_cpp.embedded import EmbeddedEngine
+    except ImportError as error:
+        raise UnbraidError(f"the embedded engine is not installed ({error}): pip install 'unbraid[server]'") from error
+    engine = EmbeddedEngine(
+        settings.model or DEFAULT,
+        context=settings.context,
+        parallel=settings.parallel,
+        queue=settings.queue,
+        threads=settings.threads,
+        gpu_layers=settings.gpu_layers,
+    )
+    vocabulary = engine.vocabulary
+    ends = tuple(vocabulary.decode([token]) for token in sorted(vocabulary.ends))
+    begin = "" if vocabulary.bos is None else vocabulary.decode([vocabulary.bos])
+    tokens = {"eos_token": ends[0] if ends else "", "bos_token": begin}
+    source = engine.chat_template
+    templates = {} if source is None else {"default": from_source(source, tokens, f"the template of {engine.model}")}
+    return engine, TokenizerFiles(vocabulary, templates, vocabulary.bos, ends)
+
+
+async def _remote(kind: str, urls: Sequence[str], settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    from ...engines.llama_cpp.server import LlamaCppServerEngine
+    from ...engines.openai import OpenAIEngine
+    from ...engines.sglang import SGLangEngine
+    from ...engines.vllm.server import VLLMEngine
+
+    kinds: dict[str, Any] = {
+        "sglang": SGLangEngine,
+        "vllm": VLLMEngine,
+        "llama_cpp": LlamaCppServerEngine,
+        "openai": OpenAIEngine,
+    }
+    files = await _remote_files(kind, urls[0], settings)
+    return kinds[kind](
+        list(urls),
+        model=settings.model,
+        vocabulary=_vocabulary(files),
+        context=settings.context,
+        api_key=settings.engine_api_key,
+    ), files
+
+
+async def _remote_files(kind: str, url: str, settings: Settings) -> TokenizerFiles:
+    """What the settings name, or else what the server says that it has loaded."""
+    if settings.tokenizer is not None:
+        return await asyncio.to_thread(load_tokenizer, settings.tokenizer)
+    if kind == "openai":
+        return TokenizerFiles(None)
+    if kind == "llama_cpp":
+        found = await ask(kind, url, settings.engine_api_key, "--tokenizer")
+        source = found.get("chat_template")
+        tokens = {name: found.get(name) or "" for name in ("bos_token", "eos_token")}
+        ends = (tokens["eos_token"],) if tokens["eos_token"] else ()
+        templates = {"default": from_source(source, tokens, f"the template of {url}")} if source else {}
+        return TokenizerFiles(None, templates, None, ends)
+    return await remote_tokenizer(kind, url, settings.engine_api_key, "--tokenizer")
+
+
+def _replay(settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    recording = read_recording(settings.replay or "")
+    files = TokenizerFiles(None) if settings.tokenizer is None else load_tokenizer(settings.tokenizer)
+    model = settings.model or recording.model
+    engine = ReplayEngine(
+        recording.scripts, vocabulary=_vocabulary(files), model=model, context=recording.context, repeat=True
+    )
+    return engine, files
+
+
+def _vocabulary(files: TokenizerFiles) -> Vocabulary | None:
+    return None if files.tokenizer is None else encoder(files.tokenizer).vocabulary

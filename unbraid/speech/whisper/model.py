@@ -1,0 +1,226 @@
+"""Whisper on ONNX Runtime, one step at a time. The caller chooses the tokens and decides when to stop.
+
+    model = WhisperModel(resolve_whisper("whisper-base"))
+    encoded = model.encode(log_mels(recordings, model.bins))
+    state = model.begin(encoded, np.full((encoded.rows, 1), tokens.sot))
+    while …:
+        logits = model.step(state, state.logits.argmax(-1))
+
+Several recordings are decoded as rows of one batch. The key-value cache stays in ONNX Runtime's memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ...engines.base import PromptTooLong, Unsupported
+from ..onnx.runtime import Floats, Runtime, Tokens, Values
+from .decoder import load_decoder
+from .features import FRAMES
+from .files import WhisperFiles
+from .graphs import float_encoder
+
+_FEATURES = "input_features"
+_ONE_BY_ONE = 16  # prompts up to here are read token by token
+_LAST = 4  # and so are the last tokens of longer ones
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What loading a model cost."""
+
+    seconds: float
+    bytes: int | None
+    """The growth of the process; None on systems that do not tell."""
+    rewritten: bool
+    """Whether the graphs were rewritten; see `graphs`."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Recordings as the decoder reads them: the keys and values of cross-attention."""
+
+    rows: int
+    hidden: Floats = field(repr=False)
+    """The encoder's output: (rows, 1500, width)."""
+    cross: Values = field(repr=False)
+
+
+@dataclass
+class WhisperState:
+    """A batch of outputs in progress. `WhisperModel.step` changes it."""
+
+    encoded: Encoded = field(repr=False)
+    audio: tuple[int, ...]
+    """The recording of each row, as an index into `encoded`."""
+    cross: Values = field(repr=False)
+    past: Values = field(repr=False)
+    length: int
+    """How many tokens have been read."""
+    logits: Floats = field(repr=False)
+    """The logits of the next token: (rows, vocabulary)."""
+    attention: Floats | None = field(default=None, repr=False)
+    """The cross-attention at the last token, if it was asked for: (rows, heads, 1500), for `WhisperModel.heads`."""
+
+    @property
+    def rows(self) -> int:
+        """How many outputs there are."""
+        return len(self.audio)
+
+
+class WhisperModel:
+    """A loaded Whisper. Use it from one thread at a time: it has no locks."""
+
+    def __init__(self, files: WhisperFiles, *, threads: int | None = None, rewrite: bool = True) -> None:
+        """Load a model, in about a second or more. Raises `EngineDown` if that fails.
+
+        threads: how many threads compute; by default, as many as there are cores.
+        rewrite: whether to rewrite quantised graphs (see `graphs`). Otherwise they run as they were published.
+        """
+        started, before = time.perf_counter(), _resident()
+        self.files = files
+        self.bins = files.bins
+        """How many mel bands the encoder reads."""
+        self.context: int = int(files.config.get("max_target_positions", 448))
+        """The most tokens that prompt and output can have together."""
+        self.vocabulary_size: int = int(files.config.get("vocab_size", 51865))
+        self._runtime = Runtime(threads)
+        self._encoder = self._runtime.session((rewrite and float_encoder(files.encoder)) or files.encoder, arena=False)
+        self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
+        _give_back()
+        after = _resident()
+        grown = None if before is None or after is None else max(0, after - before)
+        self.loaded = LoadReport(time.perf_counter() - started, grown, self._decoder.rewritten)
+
+    @cached_property
+    def heads(self) -> tuple[tuple[int, int], ...]:
+        """The heads of cross-attention, as (layer, head), that follow the audio in time. Empty if the files do not
+        output attention."""
+        if not self._decoder.has_attention:
+            return ()
+        named = self.files.generation_config.get("alignment_heads")
+        if named:
+            return tuple((int(layer), int(head)) for layer, head in named)
+        layers, heads = int(self.files.config["decoder_layers"]), int(self.files.config["decoder_attention_heads"])
+        return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
+
+    def encode(self, mels: Floats) -> Encoded:
+        """Encode spectrograms: (rows, bins, 3000). One by one: a batch takes more memory and no less time."""
+        if mels.ndim != 3 or mels.shape[1:] != (self.bins, FRAMES) or not len(mels):
+            raise Unsupported(f"this Whisper takes spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
+        mels = mels.astype(self._encoder.dtype(_FEATURES), copy=False)
+        outputs = [
+            self._encoder.run({_FEATURES: self._runtime.value(row[None])}, ["last_hidden_state"])[0].numpy()
+            for row in mels
+        ]
+        hidden = outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
+        return Encoded(len(mels), hidden, self._decoder.cross(hidden))
+
+    def begin(
+        self, encoded: Encoded, prompts: Tokens, *, audio: Sequence[int] | None = None, attentions: bool = False
+    ) -> WhisperState:
+        """Start outputs with prompts of one length: (rows, tokens).
+
+        A short prompt is read token by token. That is more exact with quantised files, and needs only the graph of
+        the steps.
+
+        audio: the recording of each row, if the rows are not the recordings in order; several rows may share one.
+        attentions: whether to fill `WhisperState.attention`, now and after each step.
+        """
+        chosen = tuple(range(encoded.rows)) if audio is None else tuple(audio)
+        if prompts.ndim != 2 or prompts.shape[0] != len(chosen) or not prompts.size:
+            raise Unsupported(f"{len(chosen)} rows need prompts of ({len(chosen)}, tokens), not of {prompts.shape}")
+        self._check(prompts, 0)
+        if any(not 0 <= row < encoded.rows for row in chosen):
+            raise Unsupported(f"there are {encoded.rows} recordings, not those of {chosen}")
+        state = WhisperState(
+            encoded,
+            chosen,
+            self._runtime.rows(encoded.cross, chosen, encoded.rows),
+            {},
+            0,
+            np.empty((len(chosen), 0), np.float32),
+        )
+        first = prompts.shape[1] - _LAST if prompts.shape[1] > _ONE_BY_ONE else 0
+        if first:
+            self._read(state, prompts[:, :first], None)
+        if attentions and self.heads:
+            state.attention = np.empty((len(chosen), len(self.heads), 0), np.float32)
+        self.step(state, prompts[:, first:])
+        return state
+
+    def step(self, state: WhisperState, tokens: Tokens) -> Floats:
+        """Read the next token of each row, or several: (rows,) or (rows, tokens). Returns the logits after the last.
+
+        Several tokens are read one by one, because decoders with a past have no causal mask.
+        """
+        columns = tokens[:, None] if tokens.ndim == 1 else tokens
+        if columns.ndim != 2 or columns.shape[0] != state.rows or not columns.size:
+            raise Unsupported(f"{state.rows} rows need tokens of ({state.rows},), not of {tokens.shape}")
+        self._check(columns, state.length)
+        for at in range(columns.shape[1]):
+            self._read(state, columns[:, at : at + 1], state.past)
+        return state.logits
+
+    def select(self, state: WhisperState, rows: Sequence[int]) -> WhisperState:
+        """A state of some rows, in this order; a row may come several times. The given state stays as it is.
+
+        This is cheap where the recordings stay in their places, as with beams. Else megabytes are copied per row.
+        """
+        chosen = tuple(rows)
+        if not chosen or any(not 0 <= row < state.rows for row in chosen):
+            raise Unsupported(f"there are {state.rows} rows, not those of {chosen}")
+        audio = tuple(state.audio[row] for row in chosen)
+        places = list(chosen)
+        return WhisperState(
+            state.encoded,
+            audio,
+            state.cross if audio == state.audio else self._runtime.rows(state.cross, chosen, state.rows),
+            self._runtime.rows(state.past, chosen, state.rows),
+            state.length,
+            state.logits[places],
+            None if state.attention is None else state.attention[places],
+        )
+
+    def _check(self, tokens: Tokens, length: int) -> None:
+        if length + tokens.shape[1] > self.context:
+            raise PromptTooLong(
+                f"{length + tokens.shape[1]} tokens do not fit this Whisper's context of {self.context} tokens"
+            )
+        if tokens.min() < 0 or tokens.max() >= self.vocabulary_size:
+            raise Unsupported(f"the tokens of this Whisper are 0 … {self.vocabulary_size - 1}")
+
+    def _read(self, state: WhisperState, tokens: Tokens, past: Values | None) -> None:
+        layers = [] if state.attention is None else sorted({layer for layer, _ in self.heads})
+        output = self._decoder.read(
+            tokens.astype(np.int64), past, state.cross, lambda: state.encoded.hidden[list(state.audio)], layers
+        )
+        state.past = output.past
+        state.length += tokens.shape[1]
+        state.logits = output.logits
+        if state.attention is not None:
+            chosen = [output.attentions[layers.index(layer)][:, head, -1] for layer, head in self.heads]
+            state.attention = np.stack(chosen, axis=1)
+
+
+def _give_back() -> None:
+    """Return freed memory to the system. glibc would keep what loading needed: half as much again as the model."""
+    with contextlib.suppress(Exception):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int | None:
+    """The memory of the process now, in bytes."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
