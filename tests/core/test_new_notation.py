@@ -104,7 +104,7 @@ for at in range(len(text) + 1):  # cut anywhere, and saved there
     second.finish()
     assert second.message == message, at
 tools = [{"name": "f", "parameters": {"properties": {"city": {"type": "string"}}}}]
-assert "set city=" in unbraid.constraint(FORMAT, tools=tools, tool_choice="required").to_gbnf()
+assert "set city=" in unbraid.constraint(FORMAT, tools=tools, tool_choice="required").to_ebnf()
 """
 
 
