@@ -221,7 +221,7 @@ def test_7_order(format: Format, data: st.DataObject) -> None:
 
 @every_format
 @given(data=st.data())
-def test_8_calm(format: Format, data: st.DataObject) -> None:
+def test_8_never_raises(format: Format, data: st.DataObject) -> None:
     """Nothing raises, a call that is complete has valid arguments, and one that is not has a diagnostic."""
     text = data.draw(strategies.hostile(format) | st.text())
     limits = data.draw(st.sampled_from([Limits(), Limits(depth=2, name=5, number=3, held=30)]))

@@ -13,7 +13,8 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...engines.base import EngineFailed, Piece, PromptTooLong, TokenLogprob, Unsupported
+from ...engines.base import Piece, PromptTooLong, TokenLogprob, Unsupported
+from ...engines.reader import Reader
 from ...engines.vllm.async_llm import AsyncVLLM, vllm
 from ..audio.decode import RATE
 from ..decoding.loop_guard import ReceivedTokens
@@ -70,11 +71,12 @@ class VLLMWhisper(AsyncVLLM):
         async with aclosing(self._results(prompt_and_sampling)) as results:
             async for result in results:
                 piece = reader.read(result.outputs[0])
-                if piece.ids:
+                if piece is not None:
                     yield piece
-                if reader.reason == "loop":
+                if reader.over:
                     break
-        yield reader.end()
+        for last in reader.end("vLLM"):
+            yield last
 
     async def _prompt(self, request: ListenRequest) -> Any:
         """The rendered prompt. vLLM's own rendering would put `<|startoftranscript|>` before the tokens of a user's
@@ -104,7 +106,7 @@ class VLLMWhisper(AsyncVLLM):
         )
 
 
-class _ResultReader:
+class _ResultReader(Reader[Any, ListenEnd]):
     """Reads vLLM's results for one request: logprobs with the offset removed, and the end."""
 
     def __init__(self, request: ListenRequest, rules: WhisperRules) -> None:
@@ -123,15 +125,17 @@ class _ResultReader:
         """The tokens whose logprobs vLLM is to report."""
         return [*sorted(self._among), self._silence]
 
-    def read(self, output: Any) -> Piece:
+    def read(self, output: Any) -> Piece | None:
         """The tokens in `output`, up to the start of a loop."""
         first = len(self._output.all)
         steps = enumerate(zip(output.token_ids, output.logprobs, strict=True), first)
         piece = self._output.take([self._read(step, token, likely) for step, (token, likely) in steps])
         if self._output.looping:
-            self.reason = "loop"
+            self.over, self.reason = True, "loop"
         elif output.finish_reason in ("stop", "length"):
             self.reason = output.finish_reason
+        if not piece.ids:
+            return None
         return piece if first else Opening(piece.ids, logprobs=piece.logprobs, no_speech=self._no_speech)
 
     def _read(self, step: int, token: int, likely: Mapping[int, Any]) -> TokenLogprob:
@@ -145,9 +149,9 @@ class _ResultReader:
         value: float = likely[token].logprob
         return value * self._scale + (REPORTED_OFFSET if offset else 0.0)
 
-    def end(self) -> ListenEnd:
+    def finish(self) -> ListenEnd | None:
         if self.reason is None:
-            raise EngineFailed("vLLM ended the output without a reason")
+            return None
         counts = len(self._request.prompt), len(self._output.all)
         return ListenEnd(self.reason, *counts, self._no_speech, self._choices)
 
