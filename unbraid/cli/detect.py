@@ -19,7 +19,9 @@ _USES = {
     "rendered": "unbraid parse --format {name} …, or unbraid.parser({name!r}, …)",
     "plain": "any format will do: unbraid parse --format hermes …",
 }
-_MADE = "register it, with the names from unbraid.core.grammar: unbraid.register({definition})"
+_MADE = (
+    "register it, with the names from unbraid.core.grammar and unbraid.core.notations: unbraid.register({definition})"
+)
 
 
 def configure(command: argparse.ArgumentParser) -> None:

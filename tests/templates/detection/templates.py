@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unbraid import Message, Text, ToolCall
-from unbraid.core import grammar
+from unbraid.core import grammar, notations
 from unbraid.core.grammar import Format
 
 MESSAGE = Message(
@@ -26,8 +26,8 @@ TOOLS = [
 
 
 def made_from(text: str) -> Format:
-    """What a definition makes, where the names of grammars are known."""
-    made = eval(text, {name: getattr(grammar, name) for name in dir(grammar)})
+    """What a definition makes, with the names that `unbraid detect` says to import."""
+    made = eval(text, {**vars(grammar), **vars(notations)})
     assert isinstance(made, Format)
     return made
 
