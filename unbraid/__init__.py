@@ -33,7 +33,6 @@ from .core.events import (
 from .core.grammar import Format
 from .core.limits import Limits
 from .core.message import Message, Part, Speech, Tag, Text, ToolCall
-from .core.render import render as _render
 from .core.tools import Tools
 from .errors import (
     InvalidFormat,
@@ -135,7 +134,9 @@ def detect(
 
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
-    return _render(resolve(format), message)
+    from .core.render import render as write
+
+    return write(resolve(format), message)
 
 
 def register(format: Format, *aliases: str) -> Format:

@@ -18,7 +18,6 @@ from .core.events import Event
 from .core.grammar import Format
 from .core.limits import Limits
 from .core.machine.driver import Driver
-from .core.machine.snapshot import load, save
 from .core.message import Fold, Message
 from .core.tools import Tools
 from .errors import InvalidSnapshot, UnbraidError
@@ -113,10 +112,14 @@ class Parser:
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values, which JSON can hold. Another parser with the same arguments can go on from
         it."""
+        from .core.machine.snapshot import save  # few need it, and it loads some more
+
         return {**save(self._machine), "message": None if self._fold is None else self._fold.save()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot. This parser must have been made with the same arguments as the other one."""
+        from .core.machine.snapshot import load
+
         load(self._machine, snapshot)
         if self._fold is not None and snapshot.get("message") is not None:
             try:

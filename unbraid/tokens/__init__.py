@@ -1,19 +1,27 @@
 """Tokenizers of several libraries, adapted to the one `Vocabulary` that parsers use.
 
 The libraries are not imported: a tokenizer is recognised by its methods. To support another library, write a module
-with an `adapt` function and add it to `_ADAPTERS`.
+with an `adapt` function and add it to `_adapters`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import cast
 
 from ..core.vocabulary import Vocabulary
-from . import huggingface, mistral, tiktoken
 
 __all__ = ["vocabulary"]
 
-_ADAPTERS = (huggingface.adapt, tiktoken.adapt, mistral.adapt)
+
+@cache
+def _adapters() -> tuple[Callable[[object], Vocabulary | None], ...]:
+    """Loaded when a tokenizer is first used: most parsers read text."""
+    from . import huggingface, mistral, tiktoken
+
+    return huggingface.adapt, tiktoken.adapt, mistral.adapt
+
 
 # A transformers tokenizer holds a fast one, a MistralTokenizer an InstructTokenizer, and that a text tokenizer.
 _HOLDERS = ("backend_tokenizer", "instruct_tokenizer", "tokenizer")
@@ -33,7 +41,7 @@ def vocabulary(tokenizer: object) -> Vocabulary:
             break
         if all(hasattr(held, name) for name in ("version", "dummy_prefix", "token_id", "token_bytes")):
             return cast(Vocabulary, held)
-        for adapt in _ADAPTERS:
+        for adapt in _adapters():
             adapted = adapt(held)
             if adapted is not None:
                 return adapted

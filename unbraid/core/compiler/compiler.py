@@ -15,6 +15,7 @@ from typing import cast
 
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
+from ..lazily import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
 from ..machine.headers import HeaderRule
 from ..machine.markers import Marker, Markers, Role, split_whitespace
@@ -26,8 +27,8 @@ from .program import Program
 
 _FIRST_PLACEHOLDER = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.
-_tag = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match
-_is_tag = re.compile(r"\w|[\ud800-\udfff]").search
+_tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match)
+_is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""

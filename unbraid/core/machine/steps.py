@@ -15,14 +15,15 @@ from typing import ClassVar
 
 from .. import diagnostics
 from ..grammar import NameInId
+from ..lazily import lazily
 from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
 from .markers import Markers
 from .pending_call import MARKUP, NAME
 from .words import after_words, space_end, word_end
 
-_number = re.compile(r"\d+").fullmatch
-_closing_bracket = re.compile(r"[}\]]").match
+_number = lazily(lambda: re.compile(r"\d+").fullmatch)
+_closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)
 
 
 def _comes_after_space(machine: Machine, key: str) -> int | None:

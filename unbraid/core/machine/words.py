@@ -6,19 +6,17 @@ import re
 from collections.abc import Callable
 
 from ...errors import InvalidFormat
+from ..lazily import lazily
 
 
 def run_of(pattern: str) -> Callable[[str, int], int]:
     """Where the longest run of `pattern` that begins at a position ends. The pattern must match nothing, too."""
-    match: Callable[[str, int], re.Match[str] | None] | None = None
 
-    def end(text: str, at: int) -> int:
-        nonlocal match
-        if match is None:  # compiled when first used, so that importing stays fast
-            match = re.compile(pattern).match
-        return match(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+    def make() -> Callable[[str, int], int]:
+        match = re.compile(pattern).match
+        return lambda text, at: match(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
 
-    return end
+    return lazily(make)
 
 
 space_end = run_of(r"\s*")

@@ -21,7 +21,7 @@ from ..machine.machine import Frame, Machine
 from ..machine.markers import Marker, Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
-from ..machine.words import space_end
+from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from .base import CallNotation, Place
 from .json_text import Number, decode, escape, is_number, may_become_number, members, quote
@@ -39,7 +39,7 @@ _COLONS, _OTHER_QUOTES = ":=", "\"'"
 """its sign after a name, and its quotes, or those of JSON."""
 
 _key = re.compile(r"[^:=,{}\[\]()<>\x00-\x1f\ud800-\udfff]*")
-_text = {"{": re.compile(r"[^,}\]]*").match, "(": re.compile(r"[^,})\]]*").match}
+_text_end = {"{": run_of(r"[^,}\]]*"), "(": run_of(r"[^,})\]]*")}
 
 
 def is_bare_key(key: str) -> bool:
@@ -262,7 +262,7 @@ class BareArgumentsFrame(Frame):
     def _text_end(self, machine: Machine) -> tuple[int, bool]:
         """How far bare text goes, and whether it ends there."""
         buffer, start = machine.buffer, machine.position
-        stop = _text["(" if self.open == "(" else "{"](buffer, start).end()  # type: ignore[union-attr]
+        stop = _text_end["(" if self.open == "(" else "{"](buffer, start)
         sets = self.markers, self.quotes
         found = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
         if found or stop < len(buffer) or machine.at_end:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
+from ..lazily import lazily
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import Frame, Machine, Malformed
@@ -26,9 +27,9 @@ from ..message import ToolCall
 from .base import CallNotation, Place
 from .json_scanner import JsonScanner
 
-_plain = re.compile(r'[^"\\]*').match
-_escape = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match
-_partial_escape = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
+_plain = lazily(lambda: re.compile(r'[^"\\]*').match)
+_escape = lazily(lambda: re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match)
+_partial_escape = lazily(lambda: re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
+from ..lazily import lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Markers
@@ -22,7 +23,7 @@ from ..message import ToolCall
 from .base import CallNotation, Place
 from .json import ValueFrame, push_arguments
 
-_string_so_far = re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match
+_string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*').match)
 _decode = json.JSONDecoder(strict=False).decode
 
 

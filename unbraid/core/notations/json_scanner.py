@@ -24,7 +24,7 @@ _CHARS = r"[ !#-\[\]-\U0010ffff]*+"
 
 
 def _compile_in_string(text: str, position: int) -> re.Match[str] | None:
-    """Compiled when first used, since that takes longer than importing all else here."""
+    """Puts the compiled pattern in its own place, with the first call. It is too hot for `lazily`."""
     global _in_string
     _in_string = re.compile(rf'{_CHARS}(?:\\["\\/bfnrt]{_CHARS})*+').match
     return _in_string(text, position)

@@ -6,14 +6,15 @@ import json
 import re
 
 from ...errors import UnbraidError
+from ..lazily import lazily
 
 quote = json.JSONEncoder(ensure_ascii=False).encode
 """A string as JSON."""
-is_number = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+is_number = lazily(lambda: re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch)
 """Whether a text is a number in JSON, or may yet become one."""
-may_become_number = re.compile(
-    r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?"
-).fullmatch
+may_become_number = lazily(
+    lambda: re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?[0-9]*)?)?|[eE][+-]?[0-9]*)?)?").fullmatch
+)
 
 
 def escape(text: str) -> str:
@@ -61,7 +62,7 @@ def members(arguments: str) -> dict[str, str]:
     return found
 
 
-_space = re.compile(r"[ \t\n\r]*").match
+_space = lazily(lambda: re.compile(r"[ \t\n\r]*").match)
 
 
 def _skip(text: str, at: int) -> int:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..lazily import lazily
 from .json_text import escape, quote
 
 WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 """Models write JSON's words too."""
 _NOT_JSON = {"nan", "inf", "infinity"}
 
-_decimal = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(\.(?:\d+(?:_\d+)*)?)?([eE][+-]?\d+(?:_\d+)*)?", re.ASCII).fullmatch
-_based = re.compile(r"([+-]?)(0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+)").fullmatch
+_decimal = lazily(
+    lambda: re.compile(r"([+-]?)(\d+(?:_\d+)*)?(\.(?:\d+(?:_\d+)*)?)?([eE][+-]?\d+(?:_\d+)*)?", re.ASCII).fullmatch
+)
+_based = lazily(lambda: re.compile(r"([+-]?)(0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+)").fullmatch)
 
 _HEX = "[0-9a-fA-F]"
 _ESCAPE = (
@@ -22,7 +25,9 @@ _ESCAPE = (
 )
 _SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "\n": ""}
 _SHORT |= {char: char for char in "\\'\""}
-_pieces = re.compile(rf"\\(?:[0-7]{{1,3}}|x{_HEX}{{2}}|u{_HEX}{{4}}|U{_HEX}{{8}}|[^0-7xuU])|[^\\]+|\\", re.DOTALL).sub
+_pieces = lazily(
+    lambda: re.compile(rf"\\(?:[0-7]{{1,3}}|x{_HEX}{{2}}|u{_HEX}{{4}}|U{_HEX}{{8}}|[^0-7xuU])|[^\\]+|\\", re.DOTALL).sub
+)
 
 
 def _runs(quotes: str) -> Callable[..., re.Match[str] | None]:
@@ -92,8 +97,8 @@ def _piece_as_json(piece: re.Match[str]) -> str:
     return f"\\u{code:04x}" if 0xD800 <= code < 0xE000 else escape(chr(code))
 
 
-_words = re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub
-_escapes = re.compile(r"\\.").sub
+_words = lazily(lambda: re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub)
+_escapes = lazily(lambda: re.compile(r"\\.").sub)
 _AS_PYTHON = {"true": "True", "false": "False", "null": "None"}
 
 

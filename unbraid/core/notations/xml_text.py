@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 
+from ..lazily import lazily
+
 SECTION_OPEN, SECTION_CLOSE = "<![CDATA[", "]]>"
 AMPERSAND = "&"
 
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _ENTITY = rf"&(?:(?P<name>{'|'.join(_NAMED)})|#(?P<number>[0-9]{{1,7}})|#[xX](?P<hex>[0-9a-fA-F]{{1,6}}));"
-_entity = re.compile(_ENTITY).match
+_entity = lazily(lambda: re.compile(_ENTITY).match)
 _begins = "|".join(sorted({name[:size] for name in _NAMED for size in range(1, len(name) + 1)}, key=len, reverse=True))
-_begun = re.compile(rf"&(?:{_begins}|#(?:[0-9]{{0,7}}|[xX][0-9a-fA-F]{{0,6}}))?\Z").match
-_markup = re.compile(
-    rf"{_ENTITY}|{re.escape(SECTION_OPEN)}(?P<text>.*?)(?:{re.escape(SECTION_CLOSE)}|\Z)", re.DOTALL
-).sub
+_begun = lazily(lambda: re.compile(rf"&(?:{_begins}|#(?:[0-9]{{0,7}}|[xX][0-9a-fA-F]{{0,6}}))?\Z").match)
+_markup = lazily(
+    lambda: (
+        re.compile(rf"{_ENTITY}|{re.escape(SECTION_OPEN)}(?P<text>.*?)(?:{re.escape(SECTION_CLOSE)}|\Z)", re.DOTALL).sub
+    )
+)
 
 
 def entity(text: str, at: int, more: bool) -> tuple[int, str]:
