@@ -98,9 +98,14 @@ class Parser:
         """Parse the next token ids. Needs a `tokenizer`."""
         return self._kept(self._machine.feed_tokens(ids))
 
-    def finish(self) -> list[Event]:
-        """Say that the output is over: emit what was held back, and close what is open."""
-        return self._kept(self._machine.finish())
+    def finish(self, *, end_of_turn: bool = False) -> list[Event]:
+        """Say that the output is over: emit what was held back, and close what is open.
+
+        end_of_turn: True if you know that the model ended its turn itself (`finish_reason` is "stop"), and its end
+            token is not among what was fed. A call that lacks nothing but its closing marker is then complete.
+            Otherwise the output may have been cut off, and a call that it ends inside of is not complete.
+        """
+        return self._kept(self._machine.finish(end_of_turn))
 
     @property
     def message(self) -> Message:

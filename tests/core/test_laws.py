@@ -275,6 +275,22 @@ def test_11_agreement(format: Format, data: st.DataObject) -> None:
 
 @every_format
 @given(data=st.data())
+def test_12_a_call_that_is_cut_off_is_not_complete(format: Format, data: st.DataObject) -> None:
+    """No prefix of an output contains a complete call that the whole output does not contain in the same form."""
+    text = data.draw(strategies.hostile(format))
+    options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
+    whole = complete_calls(run(format, [text], **options)[0])
+    for size in data.draw(st.lists(st.integers(0, len(text)), max_size=6)):
+        part = complete_calls(run(format, [text[:size]], **options)[0])
+        assert part == whole[: len(part)]
+
+
+def complete_calls(message: Message) -> list[tuple[str, str]]:
+    return [(call.name, call.arguments) for call in message.tool_calls if call.complete]
+
+
+@every_format
+@given(data=st.data())
 def test_snapshot(format: Format, data: st.DataObject) -> None:
     """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
     text = data.draw(strategies.hostile(format))

@@ -111,7 +111,9 @@ class Turn:
             raise EngineFailed("the engine gave the request up")
         clock.end(finish)
         self.usage.add(finish)
-        update = Update(self.choice, self.parser.finish())
+        # A stop text of the client's cuts the output off as the limit does. Only the model itself ends its turn.
+        own_end = finish.reason == "stop" and not isinstance(finish.stopped_by, str)
+        update = Update(self.choice, self.parser.finish(end_of_turn=own_end))
         self._note(update.events)
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)

@@ -152,7 +152,7 @@ class Driver(Machine):
                 if token in program.ends:
                     self._push("".join(text))
                     text.clear()
-                    self._close_all()
+                    self._close_all(turn_over=True)
                 text.append(placeholders[token])
             else:
                 piece = detokenizer.decode(token)
@@ -165,7 +165,7 @@ class Driver(Machine):
         self._push("".join(text))
         return self._collect()
 
-    def finish(self) -> list[Event]:
+    def finish(self, end_of_turn: bool = False) -> list[Event]:
         """The output is over: emit what is still held back and close what is open."""
         if self.finished:
             self._refuse()
@@ -173,7 +173,7 @@ class Driver(Machine):
             self._push(self.detokenizer.flush())
         self._push(self.code_tail)
         self.code_tail = ""
-        self._close_all()
+        self._close_all(turn_over=end_of_turn)
         self.finished = True
         return self._collect()
 
@@ -213,11 +213,11 @@ class Driver(Machine):
             self._push(self.code_tail)
             self.code_tail = ""
 
-    def _close_all(self) -> None:
+    def _close_all(self, turn_over: bool) -> None:
         """Nothing more comes, or nothing more that could belong to what is open."""
-        self.at_end = True
+        self.at_end, self.turn_over = True, turn_over
         self.run()
-        self.at_end = False
+        self.at_end = self.turn_over = False
 
     def _collect(self) -> list[Event]:
         events, self.out = self.out, []

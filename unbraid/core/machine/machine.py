@@ -146,6 +146,9 @@ class Machine:
         self.position = 0
         self.at_end = False
         """Whether no more input comes, or none that could belong to what is open."""
+        self.turn_over = False
+        """Whether that is so because the model has ended its turn. If not, the output was cut off, and what it ends
+        inside of is not complete."""
         self.trail = ""
         """Whitespace that belongs to the marker just taken, if it comes."""
         self.offset = 0
@@ -206,6 +209,11 @@ class Machine:
         end = _space(self.buffer, self.position).end()  # type: ignore[union-attr]  # an empty match always exists
         if end > self.position:
             self.take(end - self.position, MARKUP)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the output ends here, and the model did not end it."""
+        return self.at_end and not self.turn_over
 
     def needs_more(self) -> bool:
         """False: more input is needed. Where none comes, the call is not finished."""

@@ -252,9 +252,9 @@ class ElementArgumentsFrame(Frame):
             markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
         ]
         if not any(comes):
-            if None in comes and not machine.at_end:
-                return False
-            # As between other tags, a text that the output ends inside of is all there is.
+            if machine.cut_off or (None in comes and not machine.at_end):
+                return machine.needs_more()
+            # As between other tags, a text that the turn ends inside of is all there is.
             if machine.position < len(machine.buffer) or self.holds not in ([], [_LEAF]):
                 kind = diagnostics.UNFINISHED_CALL if machine.at_end else diagnostics.MALFORMED_CALL
                 raise Malformed(kind, "text between the arguments of a tool call")

@@ -94,7 +94,7 @@ class ValueFrame(Frame):
             machine.take(end - start, self.role)
         if scanner.error:
             self._broken(machine)
-        elif scanner.done or (machine.at_end and scanner.finish()):
+        elif scanner.done or (machine.at_end and machine.turn_over and scanner.finish()):
             self._finish(machine)
         elif machine.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")

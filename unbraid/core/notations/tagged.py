@@ -223,10 +223,11 @@ class TaggedArgumentsFrame(Frame):
         comes = [
             markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
         ]
-        if not machine.at_end and not any(comes):
-            if None in comes:
-                return False
-            raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+        if not any(comes):
+            if machine.cut_off or (None in comes and not machine.at_end):
+                return machine.needs_more()
+            if not machine.at_end:
+                raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
         machine.pop()
         self.keys.end(machine)
         return True
@@ -346,9 +347,13 @@ class TaggedValueFrame(Frame):
             return True
         if found is not None:
             return self._on_found(machine, found)
-        if machine.at_end:
-            self._finish(machine, None)
-        return machine.at_end
+        if not machine.at_end:
+            return False
+        if machine.cut_off:
+            machine.resolve_pending(str)
+            return machine.needs_more()
+        self._finish(machine, None)
+        return True
 
     def fast_path(self, machine: Machine, text: str) -> Event | None:
         if self.state != _STRING or not machine.call.accepted or not self.watched.absent(text):
@@ -446,8 +451,8 @@ class TaggedValueFrame(Frame):
         machine.skip_space()
         ends = self.rule.ends
         comes = ends.matches_at(machine.buffer, machine.position)
-        if comes is None and not machine.at_end:
-            return False
+        if not comes and (machine.cut_off or (comes is None and not machine.at_end)):
+            return machine.needs_more()
         if comes or machine.position == len(machine.buffer):
             self._finish(machine, ends.at(machine.buffer, machine.position))
             return True

@@ -147,7 +147,7 @@ async def _collect(
         chat_choice(
             head,
             choice,
-            turn.parser.message,
+            turn.parser.message.settled(),
             reasons[choice],
             service.reasoning_keys(),
             logprobs[choice] if with_logprobs else None,
