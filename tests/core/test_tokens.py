@@ -430,7 +430,7 @@ def test_the_work_is_done_once_and_forgotten_with_the_tokenizer() -> None:
     tokenizer = made(WORDS, decoder=METASPACE)
     tokens: Any = vocabulary(tokenizer)
     again: Any = vocabulary(tokenizer)
-    assert tokens._known is again._known
+    assert tokens._decoding is again._decoding
     gone = weakref.ref(tokenizer)
     del tokenizer, tokens, again
     gc.collect()

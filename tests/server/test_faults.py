@@ -141,7 +141,7 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ),
         ({"response_format": {"type": "xml"}}, "response_format", "not {'type': 'xml'}"),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": 7}}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"$ref": "#/no"}}}},
             "response_format.json_schema.schema",
             "",
         ),

@@ -104,8 +104,9 @@ def test_another_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tools_that_are_wrong_are_refused() -> None:
-    wrong = {"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}
-    with pytest.raises(ValueError, match="'objekt' is no JSON schema type"):
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}
+    wrong = {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}
+    with pytest.raises(ValueError, match="'#/nowhere' leads nowhere"):
         hermes().adjusted(chat(tools=[wrong]))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from typing import Any
+
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format
+from unbraid.plugins.vllm.response_reader import program_of, special_tokens, vocabulary_of
 
 from ...support import strategies
 from ...support.examples import examples
@@ -21,6 +24,11 @@ from .cases import (
 from .server import TOOLS, ReasoningParserManager, Said, ToolParserManager, chat, server_for, speaks
 
 
+def markers(format: Format, tokenizer: Any) -> set[int]:
+    """The tokens that mean something in the format."""
+    return set(program_of(format, vocabulary_of(tokenizer)).token_placeholders)
+
+
 @every_format
 @examples(2.5)
 @given(data=st.data())
@@ -28,6 +36,8 @@ def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataO
     server = server_for(format)
     message = data.draw(strategies.messages(format).filter(lambda message: not message.speech))
     ids = encode(server.tokenizer, unbraid.render(format, message))
+    # vLLM leaves special tokens out. Those that end turns of other formats may come up in a text.
+    assume(special_tokens(server.tokenizer).intersection(ids) <= markers(format, server.tokenizer))
     tools = TOOLS if format.tools else []
     expected = unbraid.parse(format, ids, tools=tools, tokenizer=server.tokenizer, prompt="")
     for sizes in ([1], data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))):

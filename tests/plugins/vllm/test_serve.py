@@ -238,8 +238,9 @@ class TestInstalled:
         jsonschema.validate(json.loads(made.arguments), WEATHER)
 
     def test_tools_that_are_wrong(self, installed: Asked) -> None:
-        wrong: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}
-        with pytest.raises(openai.BadRequestError, match="'objekt' is no JSON schema type"):
+        schema = {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}
+        wrong: Any = {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}
+        with pytest.raises(openai.BadRequestError, match="'#/nowhere' leads nowhere"):
             installed.whole(messages=BONN, tools=[wrong])
 
 
