@@ -9,8 +9,8 @@ No engine is followed for its own sake. The rules, where the laws leave a choice
 - A call is whole when its arguments are. A missing closing marker loses nothing and is only reported.
 - JSON that is not whole is not repaired: nobody knows what the model would have written. The call has begun by then, so
   it stays a call, not complete.
-- A string between tags is whole wherever it ends: at its closing tag, at the next tag, with the output. That its
-  closing tag is missing is only reported.
+- A string between tags ends at its closing tag, at the next tag, or with the call. That its closing tag is missing is
+  only reported. Where the output ends inside of it, nobody knows how it would have gone on: the call is not complete.
 - A JSON call without arguments is a call with none: a function without parameters needs none.
 - A call to a tool that was not offered is text, for a client cannot run it (`unknown_tools="emit"` passes it on).
 """
@@ -114,9 +114,9 @@ ISOLATION = "law 6: markup in a string is data"
 KEPT = "law 8: what is no call is kept as text"
 NO_RECIPIENT = "law 3: a message to nobody else is to the user"
 NOT_WHOLE = "law 8: not repaired; kept as a call that is not complete"
-CUT_OFF = "law 4: the call had begun; kept, not complete"
+CUT_OFF = "laws 4 and 12: the call had begun; kept, not complete"
 UNCLOSED = "law 8: a whole call is a call, closed or not"
-ENDS = "law 8: a string between tags ends where the call or the output does"
+ENDS = "law 8: a string between tags ends where the call does"
 LINE = "the line break before a marker is the marker's own (law 10), where its template writes one"
 NO_ARGUMENTS = "law 8: a call without arguments is a call with none"
 NO_MARKER = "law 8: after a name, only arguments make a call; kept as text"
@@ -185,7 +185,12 @@ NUMBERS: dict[str, Number] = {
     ),
     "4.e": number("A broken call, then a whole one", cut('{{"name": "get_weather", "arguments": {}}'), law=NOT_WHOLE),
     "4.f": Number("The name as a tag of its own", all_text(KEPT)),
-    "5.a": number("The last marker missing", NYC, law=UNCLOSED),
+    "5.a": number(
+        *("The last marker missing", NYC),
+        law=UNCLOSED,
+        # Another argument could have followed.
+        but={"glm47": answer(cut('{"location": "NYC"'), law=CUT_OFF)},
+    ),
     "5.b": Number(
         "The first marker missing",
         all_text(KEPT),
@@ -198,8 +203,8 @@ NUMBERS: dict[str, Number] = {
         *("The output ends inside the arguments", cut('{"loc')),
         law=CUT_OFF,
         but={
-            **families(_TAGS, answer(weather("NY"), law=ENDS)),
-            "glm47": answer(weather("N"), law=ENDS),
+            **families(_TAGS, answer(cut('{"location": "NY'))),
+            "glm47": answer(cut('{"location": "N')),
             **families("pythonic gemma4", answer(cut('{"location": "N'))),
         },
     ),
@@ -209,6 +214,7 @@ NUMBERS: dict[str, Number] = {
         but={
             "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, NEW_YORK),  # no line break belongs to its marker
             **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{UNCLOSED}; {LINE}")),
+            "glm47": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York"'), law=CUT_OFF),
         },
     ),
     "5.e": number(
@@ -217,8 +223,7 @@ NUMBERS: dict[str, Number] = {
         but={
             "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, cut('{"location": "New York')),
             **families(_COMPACT, answer(BOTH_CITIES, BOSTON, cut('{"location":"New York'))),
-            "glm47": answer(BOTH_CITIES, BOSTON, NEW_YORK, law=ENDS),
-            **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{ENDS}; {LINE}")),
+            **families(_TAGS, answer(BOTH_CITIES, BOSTON, cut('{"location": "New York'), law=f"{CUT_OFF}; {LINE}")),
         },
     ),
     "5.f": Number(
@@ -339,5 +344,6 @@ DIFFERENT = {
     **dict.fromkeys([("pythonic", "5.a"), ("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
     ("pythonic", "6.b"): "law 4: they take the list for text, though Python reads it; a call goes out with its name",
     **dict.fromkeys([("harmony", "8.a"), ("harmony", "8.b")], _STRIP),
+    ("qwen3_coder", "5.c"): "law 12: they close a string that the output cuts off, and call with half of it",
 }
 """Cases on which all three engines agree, and we differ; and why."""

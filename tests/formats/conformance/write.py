@@ -35,6 +35,9 @@ the comparison uses the text before the call, or all of it. The engines answer w
 became complete is text in their answers; in unbraid's it is text after `settled()`, and is marked *not complete* below.
 `[…]` stands for text that is left out here.
 
+Where unbraid changed its mind: a call between tags that the output cuts off was complete until law 12, as in the three
+engines. Now it is not.
+
 Written by `python -m tests.formats.conformance.write`; do not edit.
 """
 _DIFFERENT_HEAD = """\
