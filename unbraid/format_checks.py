@@ -128,7 +128,7 @@ def _parsed(format: Format, pieces: Sequence[str]) -> Message:
     parser = Parser(format, tools=_TOOLS)
     for piece in pieces:
         parser.feed(piece)
-    parser.finish()
+    parser.finish(end_of_turn=True)
     return parser.message
 
 

@@ -9,11 +9,13 @@ import unbraid
 from unbraid import Event, Format, Message, Text, ToolCall
 
 
-def stream(format: str | Format, pieces: Iterable[str], **options: Any) -> tuple[Message, list[Event]]:
+def stream(
+    format: str | Format, pieces: Iterable[str], end_of_turn: bool = False, **options: Any
+) -> tuple[Message, list[Event]]:
     """The message of a response that comes in pieces, and its events."""
     parser = unbraid.parser(format, **{"seed": 7, **options})
     events = [event for piece in pieces for event in parser.feed(piece)]
-    events += parser.finish()
+    events += parser.finish(end_of_turn=end_of_turn)
     return parser.message, events
 
 

@@ -342,7 +342,7 @@ class TaggedValueFrame(Frame):
         if found is not None:
             end = found.start()
         else:
-            end = len(buffer) if machine.at_end else watched.safe_end(buffer, start)
+            end = len(buffer) if machine.at_end and machine.turn_over else watched.safe_end(buffer, start)
         if end > start and self._pass_on(machine, buffer[start:end], end - start):
             return True
         if found is not None:
@@ -351,6 +351,8 @@ class TaggedValueFrame(Frame):
             return False
         if machine.cut_off:
             machine.resolve_pending(str)
+            if left := len(buffer) - machine.position:
+                machine.take(left, MARKUP)  # the beginning of a tag
             return machine.needs_more()
         self._finish(machine, None)
         return True
