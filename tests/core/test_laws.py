@@ -6,6 +6,7 @@ only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' hal
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 
@@ -186,14 +187,16 @@ def test_6_isolation(format: Format, data: st.DataObject) -> None:
     """Markup inside a string argument is data."""
     if format.tools is None:
         return
-    literals = st.sampled_from(strategies.data_in_strings(format))
-    inside = data.draw(st.lists(literals, min_size=1, max_size=4).map("".join))
-    having = json.dumps({"a": inside, "b": {inside: [inside]}}, ensure_ascii=False)
-    call = unbraid.ToolCall("f", having, "abcdefghi")
-    text = unbraid.render(format, Message((call,)))
-    parsed, _ = run(format, list(text), prompt="")
-    assert parsed.tool_calls == (call,)
-    assert not parsed.content
+    literals = strategies.data_in_strings(format)
+    some = data.draw(st.lists(st.sampled_from(literals), min_size=1, max_size=4).map("".join))
+    around = [""] if format.speech is None else ["", format.speech.open]
+    for inside, before in itertools.product([some, " ".join(literals)], around):
+        having = json.dumps({"a": inside, "b": {inside: [inside]}}, ensure_ascii=False)
+        call = unbraid.ToolCall("f", having, "abcdefghi")
+        text = before + unbraid.render(format, Message((call,)))
+        parsed, _ = run(format, list(text), prompt="")
+        assert parsed.tool_calls == (call,)
+        assert not parsed.content
 
 
 @every_format
@@ -217,6 +220,15 @@ def test_7_order(format: Format, data: st.DataObject) -> None:
     text_events = [event for event in events if isinstance(event, Content | Reasoning | SpeechText)]
     assert [e.start for e in text_events] == sorted(e.start for e in text_events)
     assert len(message.tool_calls) == len(starts)
+
+
+@every_format
+def test_7_ids_are_unique(format: Format) -> None:
+    """Also where the model gives two calls one id."""
+    if format.tools is not None:
+        twice = (unbraid.ToolCall("f", "{}", "abcdefghi"),) * 2
+        message, _ = run(format, [unbraid.render(format, Message(twice))], prompt="")
+        assert len({call.id for call in message.tool_calls}) == 2
 
 
 @every_format
@@ -260,6 +272,7 @@ def test_9_linear(format: Format, strand: str) -> None:
         parser.feed(long)
         if count in (50, 4_999):
             sizes.append(len(json.dumps(parser.snapshot())))
+            assert len(parser._machine.buffer) < 20 * len(long)
     assert abs(sizes[1] - sizes[0]) < 200
 
 
