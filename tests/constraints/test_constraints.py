@@ -50,6 +50,17 @@ from .walks import constraint_accepts, walk
 UNKNOWN = (schema_grammar._UNICODE, schema_grammar._EXPONENT)
 
 
+def whole_turn(format: str | Format, output: str | list[int], **options: Any) -> Message:
+    """What a constraint accepts is a whole turn: nothing cuts it off."""
+    parser = unbraid.Parser(format, **options)
+    if isinstance(output, str):
+        parser.feed(output)
+    else:
+        parser.feed_tokens(output)
+    parser.finish(end_of_turn=True)
+    return parser.message
+
+
 def tool(name: str, strict: bool, **schema: Any) -> dict[str, Any]:
     return {
         "type": "function",
@@ -283,7 +294,7 @@ def test_11_agreement(name: str) -> None:
             ids = walk(constraint.masks(ends(words)), ends(words), ways, chance, size=chance.choice([0, 20, 60]))
             assert ids is not None, kind
             tools = request.get("tools")
-            message = unbraid.parse(name, ids, tools=tools, tokenizer=tokenizer, prompt=request.get("prompt"))
+            message = whole_turn(name, ids, tools=tools, tokenizer=tokenizer, prompt=request.get("prompt"))
             check_message(message, request, constraint)
             done += 1
     assert done >= most
@@ -314,7 +325,7 @@ def test_every_dialect_accepts_all_of_the_language(format: Format) -> None:
         texts = [text for text in (derivation.text() for _ in range(8)) if text is not None and len(text) < 2_000]
         valid = []
         for text in texts:
-            message = unbraid.parse(format, text, tools=request.get("tools"), prompt=request.get("prompt"))
+            message = whole_turn(format, text, tools=request.get("tools"), prompt=request.get("prompt"))
             if check_message(message, request, constraint, "gbnf"):
                 valid.append(text)
         lark = LlguidanceGrammar(to_lark(constraint._language, all_escapes=True).grammar)
@@ -338,7 +349,7 @@ def walks_over_text(name: str, kind: str, count: int) -> tuple[Constraint, list[
         ids = walk(masks, ends(words), closers(format, tokenizer), chance, size=chance.choice([0, 15, 30]))
         assert ids is not None
         text = b"".join(words.token_bytes(token) or b"" for token in ids).decode()
-        message = unbraid.parse(name, text, tools=request.get("tools"), prompt=request.get("prompt"))
+        message = whole_turn(name, text, tools=request.get("tools"), prompt=request.get("prompt"))
         check_message(message, request, constraint)
         texts.append(text)
     return constraint, texts
