@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidSchema, InvalidTools, about
-from ..schema.repair import Repair, repair, warn
-from ..schema.types import read_type
+
+if TYPE_CHECKING:
+    from ..schema.repair import Repair
 
 
 class Tools(Mapping[str, Mapping[str, Any]]):
@@ -39,6 +40,8 @@ class Tools(Mapping[str, Mapping[str, Any]]):
             if strict:
                 self._strict.add(name)
         if repairs:
+            from ..schema.repair import warn
+
             warn(repairs)
         self.repairs = tuple(repairs)
         """What was changed in the schemas, so that it could be read."""
@@ -97,6 +100,9 @@ def _function(index: int, definition: object, repairs: list[Repair]) -> tuple[st
 
 def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mapping[str, Any]:
     """The schema of all arguments together, which are always one object."""
+    from ..schema.repair import Repair, repair  # loaded with the first tool, so that importing stays fast
+    from ..schema.types import read_type
+
     if parameters is None:
         return {}
     if not isinstance(parameters, Mapping):

@@ -17,7 +17,7 @@ from ...errors import InvalidFormat
 Role = Literal["open", "close", "answer", "header", "end"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Marker:
     """A marker as the parser looks for it."""
 
