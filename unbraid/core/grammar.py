@@ -10,10 +10,12 @@ tag in a marker (`<…>`, `[…]`) that is one of its tokens is that token and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from .records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Between:
     """Text of a strand of its own, from one marker to another."""
 
@@ -23,7 +25,7 @@ class Between:
     """Other spellings of both that models use; the renderer does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpeechMarkup:
     """Spoken text with audio codes strewn into it. The codes are out of band: a marker or a character of the text may
     have codes between its parts. With a tokenizer the codes, like `open` and `close`, are tokens and nothing else."""
@@ -38,7 +40,7 @@ class SpeechMarkup:
     """What fills up where the text or the audio is the shorter of the two. It means nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TranscriptMarkup:
     """What was heard. Tags in it tell the language and the times; they are out of band, as audio codes are. With a
     tokenizer they are tokens and nothing else, and the times are read off their ids: few tokenizers spell them."""
@@ -61,7 +63,7 @@ class TranscriptMarkup:
         return self.tag.format(f"{number * self.step:.2f}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """The name of the function."""
 
@@ -69,12 +71,12 @@ class Name:
     """Whether models may write that of a namespace before it, and a dot."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallId:
     """The id that the model gave the call."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NameInId:
     """The id that the model gives the call, with the function's name in it."""
 
@@ -83,7 +85,7 @@ class NameInId:
     """What stands around the name; the number of the call comes last. Both may be missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ordinal:
     """The number of the call, which says nothing."""
 
@@ -96,7 +98,7 @@ class Notation:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Maybe:
     """A marker, and what comes with it, that may be missing. `written` says whether the renderer writes it."""
 
@@ -109,14 +111,14 @@ CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe
 """A part of a call; a `str` is literal text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call: its parts in order, whitespace between them as it comes."""
 
     parts: tuple[CallPart, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallList:
     """Calls as a list. Without a separator they follow each other; without `close` the list ends where no other call
     comes."""
@@ -127,7 +129,7 @@ class CallList:
     close: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Either:
     """`first` where the text begins with the words of `opening`, otherwise `second`. The renderer writes `second`."""
 
@@ -139,7 +141,7 @@ class Either:
 CallsBody = Call | CallList | Either
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calls:
     """Where calls stand: after `open`, up to `close` where there is one."""
 
@@ -161,7 +163,7 @@ class Calls:
         return (self.close, *self.also_close) if self.close else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Headers:
     """The output is messages, each with a header that says what it is. Models write headers in many ways; so they are
     read up to their end, and then told by patterns. How headers are written is in the format's other fields, whose
@@ -183,7 +185,7 @@ class Headers:
     """What may come where the prompt has begun a header, besides `opens` and `closes`; anything, if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallIds:
     """How ids look that the model did not give."""
 
@@ -191,7 +193,7 @@ class CallIds:
     length: int = 24
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """What one model family writes. Everything else is derived from this value."""
 

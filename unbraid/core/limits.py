@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     depth: int = 512
     """How deep arguments may nest and still be checked. (Python's own `json` gives up somewhere before 1,000.)"""

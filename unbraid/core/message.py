@@ -21,9 +21,10 @@ from .events import (
     ToolCallStart,
     audio_text,
 )
+from .records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A stretch of content or reasoning."""
 
@@ -31,7 +32,7 @@ class Text:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     name: str
     arguments: str
@@ -47,7 +48,7 @@ class ToolCall:
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speech:
     """What is spoken in one speech section, as text and as audio codes. A tool call inside a section cuts it into two
     parts with the same number."""
@@ -57,7 +58,7 @@ class Speech:
     section: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tag:
     """What a transcript says about the text: its language, or a time in seconds."""
 

@@ -23,6 +23,7 @@ from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json_text import Number, decode, escape, is_number, may_become_number, members, quote
 from .object_writer import ObjectWriter
@@ -52,7 +53,7 @@ def _unquoted(key: str) -> str:
     return key[1:-1] if len(key) > 1 and key[0] == key[-1] and key[0] in _OTHER_QUOTES else key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BareArguments(CallNotation):
     """The arguments as one object whose keys stand bare, and whose strings stand raw between quotes of their own:
     `{key:<quote>text<quote>,n:1}`."""

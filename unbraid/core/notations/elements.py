@@ -21,6 +21,7 @@ from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation
 from ..machine.words import space_end
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json_text import as_json, decode, members, quote
 from .object_writer import ObjectWriter
@@ -36,7 +37,7 @@ def is_element_name(key: str) -> bool:
     return bool(_name.fullmatch(key))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ElementArguments(CallNotation):
     """The arguments as elements that have their names. An object holds an element for each of its members, an array one
     for each item; a string is its bare characters, anything else JSON. An empty array or object is an empty element."""

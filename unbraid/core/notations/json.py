@@ -24,6 +24,7 @@ from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json_scanner import JsonScanner
 
@@ -33,7 +34,7 @@ _partial_escape = lazily(lambda: re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arguments(CallNotation):
     """The arguments as one JSON object, passed through as they are."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
@@ -20,6 +19,7 @@ from ..machine.markers import Markers
 from ..machine.pending_call import MARKUP, NAME
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json import ValueFrame, push_arguments
 
@@ -27,7 +27,7 @@ _string_so_far = lazily(lambda: re.compile(r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])
 _decode = json.JSONDecoder(strict=False).decode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonCall(CallNotation):
     """The whole call as one JSON object, its keys in any order."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from .. import diagnostics
@@ -21,6 +20,7 @@ from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json_text import escape, members, quote
 from .object_writer import ObjectWriter
@@ -39,7 +39,7 @@ _scalar_end = run_of(r"[\w.+-]*")
 _unescaped = re.compile(r"""[^"'\\]*""").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonArguments(CallNotation):
     """The arguments as a Python call has them: `key=value, …`, the values Python's literals."""
 

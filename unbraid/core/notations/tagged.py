@@ -29,6 +29,7 @@ from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from ..machine.words import after_words, run_of
 from ..message import ToolCall
+from ..records import frozen
 from .base import CallNotation, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
@@ -49,7 +50,7 @@ _ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaggedArguments(CallNotation):
     """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON, or as
     Python's literals where the tool's schema leaves no string."""

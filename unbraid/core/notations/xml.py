@@ -6,7 +6,6 @@ Entities and CDATA sections are read as they arrive; only an unfinished one wait
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar
 
 from .. import diagnostics
@@ -15,6 +14,7 @@ from ..machine.machine import Machine
 from ..machine.markers import Marker, Markers
 from ..machine.pending_call import MARKUP, PENDING
 from ..machine.steps import BeginNotation
+from ..records import frozen
 from .base import Place
 from .json_scanner import JsonScanner
 from .tagged import TaggedArguments, TaggedArgumentsFrame, TaggedValueFrame, ValueRule, tag_rule
@@ -23,7 +23,7 @@ from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, encode, en
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class XmlArguments(TaggedArguments):
     """Arguments between tags, with entities and CDATA sections in them."""
 
