@@ -49,6 +49,8 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     other = Path(sys.argv[1]).resolve()
+    if not (other / "unbraid").is_dir():
+        sys.exit(f"{other} is no checkout of unbraid")
     sides: dict[Path, dict[str, float]] = {HERE: {}, other: {}}
     for _ in range(TURNS):
         for root, best in sides.items():

@@ -37,6 +37,8 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     other = Path(sys.argv[1]).resolve()
+    if not (other / "unbraid").is_dir():
+        sys.exit(f"{other} is no checkout of unbraid")
     best = {HERE: 9.0, other: 9.0}
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(TURNS):
