@@ -269,8 +269,8 @@ def test_length(local: Local) -> None:
 def test_several_at_once(local: Local) -> None:
     async def all_of_them() -> list[Transcript]:
         transcriber = Transcriber(local.engine)
-        options = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
-        work = [transcriber.transcribe([one.samples], options) for one in recordings() for options in options]
+        both = [TranscriptionOptions(temperature=0.0), TranscriptionOptions(timestamps=True, temperature=0.0)]
+        work = [transcriber.transcribe([one.samples], options) for one in recordings() for options in both]
         return await asyncio.gather(*work)
 
     together = local.run(all_of_them())
