@@ -42,6 +42,8 @@ class Parser:
     prompt: what the model was given, as text or ids. Its end says where the output begins, so the last part will do,
         such as the template's generation prompt.
     separate_reasoning: False leaves the reasoning in the content, with its markers.
+    calls_in_reasoning: whether a call inside the reasoning is a call (True) or text of the reasoning (False). None for
+        what suits the model: most call where they stand, some only draft calls there.
     keep_message: False when you only want the events. Memory then does not grow with the output.
     markup: True to get `Markup` events too.
     limits: bounds on what the parser holds back.
@@ -59,6 +61,7 @@ class Parser:
         tokenizer: object | None = None,
         prompt: str | Sequence[int] | None = None,
         separate_reasoning: bool = True,
+        calls_in_reasoning: bool | None = None,
         keep_message: bool = True,
         markup: bool = False,
         limits: Limits | None = None,
@@ -74,6 +77,7 @@ class Parser:
             vocabulary=None if tokenizer is None else vocabulary(tokenizer),
             prompt=prompt,
             separate_reasoning=separate_reasoning,
+            calls_in_reasoning=calls_in_reasoning,
             keep_raw=keep_message,
             markup=markup,
             limits=limits or Limits(),

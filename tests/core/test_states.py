@@ -26,7 +26,7 @@ CITY = [{"name": "f", "parameters": {"properties": {"a": {"type": "array"}}}}]
 EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("start", "scope"): ("qwen3", "", ""),
     ("start", "header"): ("harmony", "<|start|>assistant", ""),
-    ("start", "repeated_opener"): ("qwen3", "<think>\n", ""),
+    ("start", "leading_marker"): ("qwen3", "<think>\n", ""),
     ("scope", "scope"): ("qwen3", "", "<think>"),
     ("scope", "header"): ("harmony", "x", "<|start|>"),
     ("scope", "calls"): ("qwen3", "", "<tool_call>"),

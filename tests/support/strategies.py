@@ -137,7 +137,7 @@ def calls(format: Format) -> st.SearchStrategy[ToolCall]:
 def messages(draw: st.DrawFn, format: Format) -> Message:
     """A message that the format can say, with everything in any order."""
     strands = ["content"]
-    strands += ["reasoning"] * (format.reasoning is not None)
+    strands += ["reasoning"] * (format.reasoning is not None and not format.reasoning_in_content)
     strands += ["call"] * 2 * (format.tools is not None)
     strands += ["speech"] * 2 * (format.speech is not None)
     strands += ["tag"] * 2 * (format.transcript is not None)
@@ -267,8 +267,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 both = format.reasoning.open, format.reasoning.close
                 open, close = draw(st.sampled_from([both, *format.reasoning.also]))
                 written.append(marker(open))
-                # Without a marker, there are no calls in reasoning.
-                no_calls = format.tools is not None and format.tools.bare
+                # Without a marker, there are no calls in reasoning; and not where models only draft them.
+                no_calls = not format.calls_in_reasoning or (format.tools is not None and format.tools.bare)
                 pieces([k for k in kinds if k in inside and not (k == "calls" and no_calls)], 2)
                 written.append(marker(close))
             elif kind == "answer":

@@ -209,7 +209,9 @@ class Format:
     speech: SpeechMarkup | None = None
     transcript: TranscriptMarkup | None = None
     reasoning_in_content: bool = False
-    """There is reasoning, and its place is the content."""
+    """The reasoning's place is the content, with its markers; with the opening one too, where the prompt wrote it."""
+    calls_in_reasoning: bool = True
+    """Whether a call inside the reasoning is a call. False for models that only draft calls there."""
     ignored: tuple[str, ...] = ()
     """Markers in the content that say nothing."""
     ends: tuple[str, ...] = ()
@@ -229,7 +231,8 @@ class Format:
                     chosen = format
         return chosen
 
-    def without_reasoning(self) -> Format:
-        """The same format, with the reasoning left in the content."""
-        versions = tuple((since, format.without_reasoning()) for since, format in self.versions)
-        return replace(self, reasoning=None, prompt="", versions=versions)
+    def with_calls_in_reasoning(self, admitted: bool | None) -> Format:
+        """The same format, where a call inside the reasoning is one, or is text; None for what the format says."""
+        if admitted is None or admitted == self.calls_in_reasoning:
+            return self
+        return replace(self, calls_in_reasoning=admitted)

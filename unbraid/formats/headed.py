@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core.grammar import Between, Call, CallList, Calls, Format, Headers, Maybe, Name, Ordinal
 from ..core.notations import Arguments, JsonCall, TaggedArguments
 from ..schema.kinds import STRING
+from .shapes import lone
 
 # The prompt ends with `<|start|>assistant`. The recipient stands before the channel or after it.
 HARMONY = Format(
@@ -132,32 +133,35 @@ FUNCTIONARY_32 = Format(
 )
 
 _KINDS = tuple((kind, (kind,)) for kind in (STRING, "number", "boolean", "object", "array", "null"))
+_K3_CALLS = Calls(
+    "<|open|>tools<|sep|>",
+    CallList(
+        Call(
+            (
+                "<|open|>call tool=",
+                '"',
+                Name(),
+                '"',
+                Maybe(' index="', (Ordinal(1), '"')),
+                "<|sep|>",
+                TaggedArguments(
+                    open='<|open|>argument key="{key}"{kind}<|sep|>',
+                    close="<|close|>argument<|sep|>",
+                    kind=' type="{}"',
+                    kinds=_KINDS,
+                ),
+                "<|close|>call<|sep|>",
+            )
+        )
+    ),
+    "<|close|>tools<|sep|>",
+)
 KIMI_K3 = Format(
     "kimi-k3",
     reasoning=Between("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     answer=Between("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
-    tools=Calls(
-        "<|open|>tools<|sep|>",
-        CallList(
-            Call(
-                (
-                    '<|open|>call tool="',
-                    Name(),
-                    '"',
-                    Maybe(' index="', (Ordinal(1), '"')),
-                    "<|sep|>",
-                    TaggedArguments(
-                        open='<|open|>argument key="{key}"{kind}<|sep|>',
-                        close="<|close|>argument<|sep|>",
-                        kind=' type="{}"',
-                        kinds=_KINDS,
-                    ),
-                    "<|close|>call<|sep|>",
-                )
-            )
-        ),
-        "<|close|>tools<|sep|>",
-    ),
+    tools=_K3_CALLS,
+    other_tools=(lone(_K3_CALLS),),
     ignored=("<|close|>message<|sep|>", '<|open|>message role="assistant"<|sep|>'),
     ends=("<|end_of_msg|>", "[EOS]", "[EOT]"),
 )

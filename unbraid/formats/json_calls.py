@@ -17,6 +17,7 @@ LONGCAT = Format(
     reasoning=Between("<longcat_think>\n", "\n</longcat_think>\n"),
     tools=Calls("<longcat_tool_call>\n", _ONE, "\n</longcat_tool_call>\n"),
     ends=("</longcat_s>",),
+    calls_in_reasoning=False,
 )
 
 # Granite 3: a list after a marker, and nothing at its end.
@@ -31,6 +32,7 @@ GRANITE_3 = Format(
     tools=Calls("<|tool_call|>", json_list(), also=("<tool_call>",)),
     ignored=("<response>", "</response>"),
     ends=("<|end_of_text|>",),
+    calls_in_reasoning=False,
 )
 GRANITE_4 = Format("granite-4", tools=TOOL_CALL_TAGS, ends=("<|end_of_text|>",))
 GRANITE_20B = Format("granite-20b-fc", tools=Calls("<function_call> ", _ONE), ends=("<|endoftext|>",))
@@ -42,6 +44,7 @@ ERNIE_45 = Format(
     tools=TOOL_CALL_TAGS,
     ends=("</s>",),
     prompt="<think>\n",
+    calls_in_reasoning=False,
 )
 
 JAMBA = Format("jamba", tools=Calls("<tool_calls>", json_list(), "</tool_calls>"), ends=("<|eom|>",))
@@ -51,6 +54,7 @@ HUNYUAN_A13B = Format(
     answer=Between("<answer>\n", "\n</answer>"),
     tools=Calls("<tool_calls>", json_list(), "</tool_calls>"),
     ends=("<|eos|>",),
+    calls_in_reasoning=False,
 )
 APRIEL = Format("apriel", tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"), ends=("<|end|>",))
 MINIMAX_M1 = Format(
@@ -58,12 +62,14 @@ MINIMAX_M1 = Format(
     reasoning=THINK_TAGS,
     tools=Calls("<tool_calls>\n", CallList(_ONE, separator="\n"), "\n</tool_calls>"),
     ends=("<end_of_sentence>",),
+    calls_in_reasoning=False,
 )
 NEMOTRON_NANO_2 = Format(
     "nemotron-nano-v2",
     reasoning=THINK_TAGS,
     tools=Calls("\n<TOOLCALL>", json_list(), "</TOOLCALL>"),
     ends=("<SPECIAL_12>",),
+    calls_in_reasoning=False,
 )
 
 INTERNLM = Format(
@@ -76,6 +82,7 @@ INTERNLM = Format(
         also=("<|action_start|> <|plugin|>\n",),
     ),
     ends=("<|im_end|>",),
+    calls_in_reasoning=False,
 )
 
 # The call is a message of its own: the one before it ends, and its role is `function call`.
@@ -120,6 +127,7 @@ _COHERE = Format(
     ),
     ends=("<|END_OF_TURN_TOKEN|>",),
     call_ids=CallIds(prefix="", length=9),
+    calls_in_reasoning=False,
 )
 _RESPONSE, _TEXT = ("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>")
 COHERE_COMMAND_3 = replace(_COHERE, name="cohere-command-3", answer=Between(*_RESPONSE, also=(_TEXT,)))
@@ -149,8 +157,10 @@ XLAM = Format(
     other_tools=(
         Calls("```json", replace(json_list(), close="]\n```")),
         Calls("<tool_call>", Either("[", json_list(), _ONE), "</tool_call>"),
+        Calls("[TOOL_CALLS]", Either("[", json_list(), _ONE)),
     ),
     ends=("<|eot_id|>", "<|im_end|>"),
+    calls_in_reasoning=False,
 )
 FIREFUNCTION_2 = Format("firefunction-v2", tools=Calls(" functools", json_list()), ends=("<|eot_id|>",))
 FUNCTIONARY_31 = Format(
@@ -158,4 +168,4 @@ FUNCTIONARY_31 = Format(
     tools=Calls("<function=", Call((Name(), ">", Arguments())), "</function>"),
     ends=("<|eom_id|>", "<|eot_id|>"),
 )
-TRINITY = replace(HERMES, name="trinity", reasoning=THINK_TAGS)
+TRINITY = replace(HERMES, name="trinity", reasoning=THINK_TAGS, calls_in_reasoning=False)

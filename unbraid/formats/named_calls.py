@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
 from ..core.notations import Arguments
+from .shapes import lone
 from .think import THINK_TAGS
 
 _KIMI_CALL = Call(
@@ -17,16 +18,18 @@ _KIMI_CALL = Call(
         "<|tool_call_end|>",
     )
 )
+_KIMI = Calls(
+    "<|tool_calls_section_begin|>",
+    CallList(_KIMI_CALL),
+    "<|tool_calls_section_end|>",
+    also=("<|tool_call_section_begin|>",),
+    also_close=("<|tool_call_section_end|>",),
+)
 KIMI_K2 = Format(
     "kimi-k2",
     reasoning=Between("<think>", "</think>"),
-    tools=Calls(
-        "<|tool_calls_section_begin|>",
-        CallList(_KIMI_CALL),
-        "<|tool_calls_section_end|>",
-        also=("<|tool_call_section_begin|>",),
-        also_close=("<|tool_call_section_end|>",),
-    ),
+    tools=_KIMI,
+    other_tools=(lone(_KIMI),),
     ends=("<|im_end|>",),
 )
 
@@ -45,43 +48,49 @@ _FENCED = Call(
     )
 )
 _NAMED = Call(("<｜tool▁call▁begin｜>", Name(), "<｜tool▁sep｜>", Arguments(), "<｜tool▁call▁end｜>"))
+_DEEPSEEK_SECTION = Calls("<｜tool▁calls▁begin｜>", CallList(_FENCED, separator="\n"), "<｜tool▁calls▁end｜>")
 DEEPSEEK_V3 = Format(
     "deepseek-v3",
     reasoning=THINK_TAGS,
-    tools=Calls("<｜tool▁calls▁begin｜>", CallList(_FENCED, separator="\n"), "<｜tool▁calls▁end｜>"),
+    tools=_DEEPSEEK_SECTION,
+    other_tools=(lone(_DEEPSEEK_SECTION),),
     ends=_DEEPSEEK_ENDS,
 )
+_DEEPSEEK_NAMED = replace(_DEEPSEEK_SECTION, body=CallList(_NAMED))
 DEEPSEEK_V31 = Format(
     "deepseek-v3.1",
     reasoning=Between("<think>", "</think>"),
-    tools=Calls("<｜tool▁calls▁begin｜>", CallList(_NAMED), "<｜tool▁calls▁end｜>"),
+    tools=_DEEPSEEK_NAMED,
+    other_tools=(lone(_DEEPSEEK_NAMED),),
     ends=_DEEPSEEK_ENDS,
 )
 # R1 reasons always: its template opens the reasoning in the prompt, and older ones left that to the model.
-DEEPSEEK_R1 = replace(DEEPSEEK_V3, name="deepseek-r1", prompt="<think>\n")
+DEEPSEEK_R1 = replace(DEEPSEEK_V3, name="deepseek-r1", prompt="<think>\n", calls_in_reasoning=False)
 
+_PLAMO = Calls(
+    "<|plamo:begin_tool_requests:plamo|>",
+    CallList(
+        Call(
+            (
+                "<|plamo:begin_tool_request:plamo|>",
+                "<|plamo:begin_tool_name:plamo|>",
+                Name(),
+                "<|plamo:end_tool_name:plamo|>",
+                "<|plamo:begin_tool_arguments:plamo|>",
+                Maybe("<|plamo:constrain|>json"),
+                Maybe("<|plamo:msg|>"),
+                Arguments(),
+                "<|plamo:end_tool_arguments:plamo|>",
+                "<|plamo:end_tool_request:plamo|>",
+            )
+        )
+    ),
+    "<|plamo:end_tool_requests:plamo|>",
+)
 PLAMO_3 = Format(
     "plamo-3",
     reasoning=Between("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-    tools=Calls(
-        "<|plamo:begin_tool_requests:plamo|>",
-        CallList(
-            Call(
-                (
-                    "<|plamo:begin_tool_request:plamo|>",
-                    "<|plamo:begin_tool_name:plamo|>",
-                    Name(),
-                    "<|plamo:end_tool_name:plamo|>",
-                    "<|plamo:begin_tool_arguments:plamo|>",
-                    Maybe("<|plamo:constrain|>json"),
-                    Maybe("<|plamo:msg|>"),
-                    Arguments(),
-                    "<|plamo:end_tool_arguments:plamo|>",
-                    "<|plamo:end_tool_request:plamo|>",
-                )
-            )
-        ),
-        "<|plamo:end_tool_requests:plamo|>",
-    ),
+    tools=_PLAMO,
+    other_tools=(lone(_PLAMO),),
     ends=("<|plamo:tag|>",),
 )

@@ -25,6 +25,7 @@ OLMO_3 = Format(
     reasoning=THINK_TAGS,
     tools=Calls("<function_calls>", CallList(_CALL, separator="\n"), "</function_calls>"),
     ends=("<|im_end|>", "<|endoftext|>"),
+    calls_in_reasoning=False,
 )
 LFM2 = Format(
     "lfm2",

@@ -80,7 +80,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
         if name is None:
             continue
         source = find(name)
-        if getattr(source, strand) is None and not (strand == "reasoning" and source.reasoning_in_content):
+        if getattr(source, strand) is None:
             raise UnbraidError(f"the format {name!r} has no {strand}; it cannot serve as the parser for that")
         ends.update(dict.fromkeys(source.ends))
         # What stands around the strands, too.
@@ -92,7 +92,13 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
         )
         if strand == "reasoning":
-            format = replace(format, reasoning=source.reasoning, prompt=source.prompt)
+            format = replace(
+                format,
+                reasoning=source.reasoning,
+                prompt=source.prompt,
+                reasoning_in_content=source.reasoning_in_content,
+                calls_in_reasoning=source.calls_in_reasoning,
+            )
         elif strand == "tools":
             format = replace(format, tools=source.tools, other_tools=source.other_tools)
             format = replace(format, call_ids=source.call_ids, versions=source.versions)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList
+from ..core.grammar import Call, CallList, Calls
 from ..core.notations import JsonCall
 
 NAMED_OBJECT = JsonCall(arguments=("arguments", "parameters"))
 """`{"name": …, "arguments": {…}}`."""
 PARAMETERS_OBJECT = JsonCall(arguments=("parameters", "arguments"))
 """The same, with the arguments called `parameters`."""
+
+
+def lone(calls: Calls) -> Calls:
+    """The same calls where a model forgets the section around them, or only what opens it."""
+    body = calls.body
+    assert isinstance(body, Call | CallList)
+    first, *parts = (body.call if isinstance(body, CallList) else body).parts
+    assert isinstance(first, str)
+    lead = calls.open[: -len(calls.open.lstrip())][-1:] or (body.separator if isinstance(body, CallList) else "")
+    return Calls(lead + first, Call(tuple(parts)), calls.close, close_written=False, also_close=calls.also_close)
 
 
 def json_list(call: JsonCall = NAMED_OBJECT) -> CallList:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name
 from ..core.notations import ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
-from .shapes import NAMED_OBJECT
+from .shapes import NAMED_OBJECT, lone
 from .think import THINK_TAGS
 
 _TIGHT_THINK = Between("<think>", "</think>")
@@ -24,30 +24,24 @@ _LINES = TaggedArguments(open="<parameter={key}>\n", close="\n</parameter>\n")
 _TIGHT = TaggedArguments(open="<parameter={key}>", close="</parameter>\n")
 
 
-def _lone_function(close: str, tags: TaggedArguments) -> Calls:
-    """The same where models forget the outer tag, or only that it opens."""
-    return Calls("\n<function=", Call((Name(), ">\n", tags, "</function>")), f"\n{close}\n", close_written=False)
-
+_QWEN_CALLS = _function("<tool_call>", "</tool_call>", _LINES)
+_MIMO_CALLS = _function("<tool_call>", "</tool_call>", _TIGHT)
+_SEED_CALLS = _function("<seed:tool_call>", "</seed:tool_call>", _TIGHT)
 
 QWEN_3_CODER = Format(
     "qwen3-coder",
     reasoning=THINK_TAGS,
-    tools=_function("<tool_call>", "</tool_call>", _LINES),
-    other_tools=(_lone_function("</tool_call>", _LINES),),
+    tools=_QWEN_CALLS,
+    other_tools=(lone(_QWEN_CALLS),),
     ends=_CHATML_ENDS,
 )
-MIMO = replace(
-    QWEN_3_CODER,
-    name="mimo",
-    tools=_function("<tool_call>", "</tool_call>", _TIGHT),
-    other_tools=(_lone_function("</tool_call>", _TIGHT),),
-)
+MIMO = replace(QWEN_3_CODER, name="mimo", tools=_MIMO_CALLS, other_tools=(lone(_MIMO_CALLS),))
 STEP_35 = replace(QWEN_3_CODER, name="step-3.5", prompt="<think>\n")
 SEED_OSS = Format(
     "seed-oss",
     reasoning=Between("<seed:think>", "</seed:think>\n"),
-    tools=_function("<seed:tool_call>", "</seed:tool_call>", _TIGHT),
-    other_tools=(_lone_function("</seed:tool_call>", _TIGHT),),
+    tools=_SEED_CALLS,
+    other_tools=(lone(_SEED_CALLS),),
     ends=("<seed:eos>",),
 )
 
@@ -76,25 +70,27 @@ IQUEST = replace(
     name="iquest-q1",
     tools=Calls("<iquest_tool_call>", Call((Name(), _TIGHT_PAIRS)), "</iquest_tool_call>"),
     ends=_CHATML_ENDS,
+    calls_in_reasoning=False,
 )
 
 
 # Tencent's Hunyuan from Hy3 on. A checkpoint may have a suffix to its tags: `hunyuan-3:opensource`.
+_HY3_CALLS = Calls(
+    "<tool_calls>\n",
+    CallList(Call(("<tool_call>", Name(), "<tool_sep>\n", _PAIRS, "</tool_call>")), separator="\n"),
+    "\n</tool_calls>",
+)
+_HY4_CALLS = Calls(
+    "<tool_calls>", CallList(Call(("<tool_call>", Name(), _TIGHT_PAIRS, "</tool_call>"))), "</tool_calls>"
+)
 HUNYUAN_3 = Format(
     "hunyuan-3",
     reasoning=_TIGHT_THINK,
-    tools=Calls(
-        "<tool_calls>\n",
-        CallList(Call(("<tool_call>", Name(), "<tool_sep>\n", _PAIRS, "</tool_call>")), separator="\n"),
-        "\n</tool_calls>",
-    ),
+    tools=_HY3_CALLS,
+    other_tools=(lone(_HY3_CALLS),),
     ends=("<|eos|>",),
 )
-HUNYUAN_4 = replace(
-    HUNYUAN_3,
-    name="hunyuan-4",
-    tools=Calls("<tool_calls>", CallList(Call(("<tool_call>", Name(), _TIGHT_PAIRS, "</tool_call>"))), "</tool_calls>"),
-)
+HUNYUAN_4 = replace(HUNYUAN_3, name="hunyuan-4", tools=_HY4_CALLS, other_tools=(lone(_HY4_CALLS),))
 
 # K2 Horizon: a type may stand between key and value, and the body may be JSON.
 _IFM_KINDS = (
@@ -112,15 +108,9 @@ _IFM = TaggedArguments(
 
 def _invokes(mark: str, section: str, tags: TaggedArguments, lead: str = "\n") -> Calls:
     """`<invoke name="…">` with parameters in it, any number of them in a section. `mark` stands before each name."""
+    # The quote stands apart: in a marker it would be the one that ends a string of a JSON answer.
     call = Call((f"<{mark}invoke name=", '"', Name(), '">\n', tags, f"</{mark}invoke>"))
     return Calls(f"{lead}<{mark}{section}>\n", CallList(call, separator="\n"), f"\n</{mark}{section}>")
-
-
-def _lone_invoke(mark: str, section: str, tags: TaggedArguments) -> Calls:
-    """The same where models forget the section, or only that it begins."""
-    call = Call(('"', Name(), '">\n', tags, f"</{mark}invoke>"))
-    # No quote in the marker: it would be the one that ends a string of a JSON answer.
-    return Calls(f"\n<{mark}invoke name=", call, f"\n</{mark}{section}>", close_written=False)
 
 
 def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
@@ -135,32 +125,29 @@ def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
     )
 
 
+_MINIMAX_CALLS = _invokes("", "minimax:tool_call", _parameters(""))
 MINIMAX_M2 = Format(
     "minimax-m2",
     reasoning=THINK_TAGS,
-    tools=_invokes("", "minimax:tool_call", _parameters("")),
-    other_tools=(_lone_invoke("", "minimax:tool_call", _parameters("")),),
+    tools=_MINIMAX_CALLS,
+    other_tools=(lone(_MINIMAX_CALLS),),
     ends=("[e~[",),
     prompt="<think>\n",
 )
 # For those who want the reasoning where the model wrote it.
-MINIMAX_M2_APPEND_THINK = replace(
-    MINIMAX_M2, name="minimax-m2-append-think", reasoning=None, reasoning_in_content=True, prompt=""
-)
+MINIMAX_M2_APPEND_THINK = replace(MINIMAX_M2, name="minimax-m2-append-think", reasoning_in_content=True)
 
 # MiniMax from M3 on: a token of its own before every tag, and the arguments are elements.
 _MARK = "]<]minimax[>["
+_M3_CALL = Call((f"{_MARK}<invoke name=", '"', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>"))
+_M3_CALLS = Calls(f"{_MARK}<tool_call>\n", CallList(_M3_CALL, separator="\n"), f"\n{_MARK}</tool_call>")
 MINIMAX_M3 = Format(
     "minimax-m3",
     reasoning=Between("<mm:think>", "</mm:think>"),
-    tools=Calls(
-        f"{_MARK}<tool_call>\n",
-        CallList(
-            Call((f'{_MARK}<invoke name="', Name(), '">', ElementArguments(_MARK), f"{_MARK}</invoke>")), separator="\n"
-        ),
-        f"\n{_MARK}</tool_call>",
-    ),
+    tools=_M3_CALLS,
+    other_tools=(lone(_M3_CALLS),),
     ends=("[e~[",),
+    calls_in_reasoning=False,
 )
 
 # MiniCPM 5 writes real XML. The parameters may stand in an element of their own.
@@ -182,6 +169,7 @@ MINICPM_5 = Format(
         "</function>",
     ),
     ends=_CHATML_ENDS,
+    calls_in_reasoning=False,
 )
 
 
@@ -192,8 +180,7 @@ def _dsml(name: str, mark: str, section: str, *ends: str, also: tuple[str, ...] 
         also=tuple(f"<{mark}{other}>\n" for other in also),
         also_close=tuple(f"\n</{mark}{other}>" for other in also),
     )
-    lone = replace(_lone_invoke(mark, section, parameters), also_close=tools.also_close)
-    return Format(name, reasoning=_TIGHT_THINK, tools=tools, other_tools=(lone,), ends=ends)
+    return Format(name, reasoning=_TIGHT_THINK, tools=tools, other_tools=(lone(tools),), ends=ends)
 
 
 _DEEPSEEK_END = "<｜end▁of▁sentence｜>"
@@ -201,7 +188,10 @@ DEEPSEEK_V32 = _dsml("deepseek-v3.2", "｜DSML｜", "function_calls", _DEEPSEEK_
 DEEPSEEK_V4 = _dsml("deepseek-v4", "｜DSML｜", "tool_calls", _DEEPSEEK_END, also=("toolcalls", "tool"))
 DEEPSEEK_V41 = _dsml("deepseek-v4.1", "｜DSML｜ ", "calls", _DEEPSEEK_END)
 GIGACHAT_35 = replace(
-    _dsml("gigachat-3.5", "｜GCML｜", "tool_calls", "</s>"), ignored=("<|message_sep|>",), prompt="<think>\n"
+    _dsml("gigachat-3.5", "｜GCML｜", "tool_calls", "</s>"),
+    ignored=("<|message_sep|>",),
+    prompt="<think>\n",
+    calls_in_reasoning=False,
 )
 
 _STEP_CALL = Call(
@@ -217,12 +207,15 @@ _STEP_CALL = Call(
         "<｜tool_call_end｜>",
     )
 )
+_STEP_CALLS = Calls("<｜tool_calls_begin｜>\n", CallList(_STEP_CALL, separator="\n"), "\n<｜tool_calls_end｜>")
 STEP_3 = Format(
     "step-3",
     reasoning=THINK_TAGS,
-    tools=Calls("<｜tool_calls_begin｜>\n", CallList(_STEP_CALL, separator="\n"), "\n<｜tool_calls_end｜>"),
+    tools=_STEP_CALLS,
+    other_tools=(lone(_STEP_CALLS),),
     ends=("<|EOT|>", "</s>"),
     prompt="<think>\n",
+    calls_in_reasoning=False,
 )
 
 _DOTS = _invokes("", "dots_function_call", _parameters(""))
@@ -230,8 +223,9 @@ DOTS = Format(
     "dots",
     reasoning=THINK_TAGS,
     tools=replace(_DOTS, body=Either("{", Call((NAMED_OBJECT,)), _DOTS.body)),
-    other_tools=(_lone_invoke("", "dots_function_call", _parameters("")),),
+    other_tools=(lone(_DOTS),),
     ends=("<|endofassistant|>", "<|endoftext|>"),
+    calls_in_reasoning=False,
 )
 K2_HORIZON = Format(
     "k2-horizon",
@@ -249,7 +243,18 @@ K2_HORIZON = Format(
         ),
         "\n</ifm|tool_calls>",
     ),
-    other_tools=(Calls("<ifm|tool_call>", Call((NAMED_OBJECT,)), "</ifm|tool_call>"),),
+    other_tools=(
+        Calls(
+            "\n<ifm|tool_call>",
+            Either(
+                "{",
+                Call((NAMED_OBJECT, "</ifm|tool_call>")),
+                Call((Name(), "\n", _IFM, "</ifm|tool_call>")),
+            ),
+            "\n</ifm|tool_calls>",
+            close_written=False,
+        ),
+    ),
     ends=("<|im_end|>",),
     prompt="<ifm|think>",
 )

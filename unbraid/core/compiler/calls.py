@@ -33,7 +33,15 @@ class CallSteps:
         """and what it begins with."""
         self.lasts: list[str] = []
         """What a call ends with, after arguments that are JSON."""
+        self._marked = bool(node.open) and not node.bare
+        self._empty_lists: list[steps.EmptyList] = []
+        if self._marked and node.close:
+            self.steps.append(steps.Empty())
         self._body(node.body)
+        for step in self._empty_lists:
+            step.at = len(self.steps)
+        if self._empty_lists:
+            self.steps.append(steps.Empty())
         self.steps.append(steps.Close())
 
     def _body(self, body: grammar.CallsBody) -> None:
@@ -57,11 +65,14 @@ class CallSteps:
             return
         if node.open.strip():
             self.steps.append(steps.Literal(node.open.strip()))
-        again = len(self.steps)
-        self._call(node.call)
         first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
         # A bracket, and what may come after it on a line of its own: ``]```.
         closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
+        if self._marked and close:
+            self._empty_lists.append(steps.EmptyList(tuple(filter(None, closes))))
+            self.steps.append(self._empty_lists[-1])
+        again = len(self.steps)
+        self._call(node.call)
         begins = first.begins if isinstance(first, CallNotation) else ""
         if isinstance(first, str):
             begins = self._key(first.strip())

@@ -30,6 +30,8 @@ _FIRST_PLACEHOLDER = 0xD800
 _tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match)
 _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
+_is_control = lazily(lambda: re.compile(r"[|｜◁\ud800-\udfff]|\[/?[A-Z_]+\]").search)
+"""Whether a marker is a token, or spelled as only such tokens are."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
 
@@ -116,9 +118,13 @@ class _Builder:
         """The scope of the last of `strands`, inside the others."""
         format = self.format
         openers = [open for name, (opens, _) in pairs.items() if name not in strands for open in opens]
+        drafts: list[Marker] = []
         if "reasoning" in strands:
             # There models try out what they will say: without a marker, nothing shows that they say it.
             openers = [open for open in openers if open.strand not in self.calls or not self._bare(open)]
+            if not format.calls_in_reasoning:
+                drafts = [open for open in openers if open.strand in self.calls]
+                openers = [open for open in openers if open.strand not in self.calls]
         ends = list(self.ends)
         if self.program.headers is not None and format.headers is not None:
             ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
@@ -133,20 +139,28 @@ class _Builder:
         own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
         admitted = [*ends, *openers, *own]
         known = {marker.key for marker in admitted}
-        others = [close for name, (_, closes) in pairs.items() if name not in strands for close in closes]
-        strays = [replace(close, lead="") for close in others if close.key not in known]
+        others = [
+            replace(close, lead="", trail="")
+            for name, (_, closes) in pairs.items()
+            for close in closes
+            if name not in strands and close.key not in known and not (drafts and name in self.calls)
+        ]
+        markup = [replace(close, role="stray") for close in others if strands[-1] == "speech" or _is_control(close.key)]
+        strays = [replace(open, lead="") for open in drafts]
+        strays += [close for close in others if not _is_control(close.key)] if strands[-1] != "speech" else []
         # In the middle of a call a bracket is a bracket.
         stops = [marker for marker in admitted if not (marker.strand in self.calls and self._bare(marker))]
         opens, closes = pairs.get(strands[-1], ((), ()))
+        closes_of_reasoning = pairs["reasoning"][1] if "reasoning" in pairs and self.program.headers is None else ()
         inner = [name for name in pairs if name not in strands and name not in self.calls]
         return ScopeRule(
             strand=strands[-1],
-            markers=Markers(admitted),
+            markers=Markers([*admitted, *markup]),
             strays=Markers(strays),
-            all_markers=Markers([*admitted, *strays]),
+            all_markers=Markers([*admitted, *markup, *strays]),
             opens=opens,
             closes=closes,
-            openers=Markers(opens),
+            leading=Markers(closes_of_reasoning if strands == ("content",) else opens),
             # Speech may end with the output; reasoning should have been closed.
             close_required=strands[-1] == "reasoning",
             inner={name: self._scope((*strands, name), pairs) for name in inner},

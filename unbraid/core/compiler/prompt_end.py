@@ -3,13 +3,15 @@
 Templates end a prompt with `<think>` or `<|start|>assistant`, and a client may prefill the beginning of the answer. The
 output then begins inside a strand, or in the middle of a header.
 
-Token ids say for sure which marker was meant. In text, only the markers at the very end count: further up, a user may
-have written them.
+A prompt may also break off in the middle of a strand. Token ids say for sure which marker was meant. In text, a user
+may have written it; but what a user wrote is followed by what ends a turn and begins another. So markers count that
+nothing of that kind follows, and that stand at the beginning of a line or right after another marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import UnbraidError
@@ -18,6 +20,8 @@ from ..machine.headers import HeaderRule
 from ..machine.markers import Marker
 from .program import Program
 
+_TURN = r"<[|｜][^<>]*>|<[^<>\s]*[|｜]>|\[/?[A-Z_]+\]|</?s>|<(?:start|end|begin)_of_\w+>"
+"""What begins or ends a turn in the templates there are."""
 _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
 
@@ -35,11 +39,12 @@ class PromptEnd:
 
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
-    """What `prompt` leaves open. Ids also show that it breaks off in the middle of a strand."""
-    header = _unfinished_header(program, prompt)
+    """What `prompt` leaves open."""
     end = opened_at_end(program, prompt)
-    strands = end.strands if end.strands or isinstance(prompt, str) else _opened_before(program, prompt)
-    return PromptEnd(strands, end.trail, header)
+    if not end.strands and program.headers is None:  # a header has told it
+        markers = _markers_of_turn(program, prompt)
+        return PromptEnd(_opened_before(program, markers), end.trail)
+    return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt))
 
 
 def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
@@ -98,19 +103,40 @@ def _last_tokens(program: Program, prompt: Sequence[int]) -> Sequence[int]:
     return prompt[max(begin - _MARKER_TOKENS, 0) :]
 
 
-def _opened_before(program: Program, prompt: Sequence[int]) -> list[str]:
-    """The strands that a prompt has opened with tokens, in the turn that it has begun, and not closed."""
-    if program.headers is not None:
-        return []  # the header of the last message has told it
-    turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
+def _markers_of_turn(program: Program, prompt: str | Sequence[int]) -> Iterable[str]:
+    """What may open or close a strand, in the turn that a prompt has begun."""
+    if not isinstance(prompt, str):
+        turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
+        return filter(None, map(program.token_placeholders.get, prompt[turn:]))
+    scopes = program.content.inner.values()
+    opens = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.opens)
+    closes = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.closes)
+    ends = "|".join([*map(re.escape, program.format.ends), _TURN])
+    pattern = rf"(?:^|(?<=[\n>\]]))[ \t]*({opens})|({closes})|{ends}"
+    found = [match.group(1) or match.group(2) or "" for match in re.finditer(pattern, prompt)]
+    turn = next((at for at in range(len(found), 0, -1) if not found[at - 1]), 0)
+    return found[turn:]
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern for the longest of them; for nothing at all, if there are none."""
+    return "|".join(map(re.escape, sorted(set(texts), key=len, reverse=True))) or "(?!)"
+
+
+def _opened_before(program: Program, markers: Iterable[str]) -> list[str]:
+    """The strands that these markers open, and do not close."""
     opened: list[str] = []
-    for char in map(program.token_placeholders.get, prompt[turn:]):
-        for strand, scope in program.content.inner.items() if char else ():
-            if strand not in opened and any(marker.key == char for marker in scope.opens):
+    for key in markers:
+        for strand, scope in program.content.inner.items():
+            if strand not in opened and any(key in _spellings(program, marker) for marker in scope.opens):
                 opened.append(strand)
-            elif strand in opened and any(marker.key == char for marker in scope.closes):
+            elif strand in opened and any(key in _spellings(program, marker) for marker in scope.closes):
                 del opened[opened.index(strand) :]
     return opened
+
+
+def _spellings(program: Program, marker: Marker) -> tuple[str, str]:
+    return marker.key, program.spelled(marker.key)
 
 
 def _strand_of_message(program: Program, rule: HeaderRule, prompt: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from .machine import CallsState, Frame, Machine
 from .markers import Marker, Markers
-from .pending_call import MARKUP, TEXT
+from .pending_call import KEPT, MARKUP
 from .scopes import innermost
 
 NEXT, LAST = "next call", "end of a call"
@@ -104,12 +104,12 @@ class CallsFrame(CallsState):
             end = found.start()
         if end > machine.position:
             machine.end_call()
-            machine.take(end - machine.position, TEXT)
+            machine.take(end - machine.position, KEPT)
         marker = None if found is None else markers.which(found)
         if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, found.end() - found.start())
         elif found is not None and marker is not None and marker.strand == LAST:
-            machine.take(found.end() - found.start(), TEXT)
+            machine.take(found.end() - found.start(), KEPT)
         elif marker is not None and marker.strand == NEXT:
             machine.begin_call()
             self.skipping, self.at = False, self.rule.again

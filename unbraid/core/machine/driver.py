@@ -25,7 +25,7 @@ from ..tools import Tools
 from ..vocabulary import Vocabulary
 from .machine import Machine
 from .out_of_band import emit_code, join_audio
-from .scopes import RepeatedOpenerFrame, ScopeFrame, enter, innermost
+from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost
 
 _LIMITS = Limits()
 
@@ -42,6 +42,7 @@ class Driver(Machine):
         vocabulary: Vocabulary | None = None,
         prompt: str | Sequence[int] | None = None,
         separate_reasoning: bool = True,
+        calls_in_reasoning: bool | None = None,
         keep_raw: bool = True,
         markup: bool = False,
         limits: Limits = _LIMITS,
@@ -49,22 +50,25 @@ class Driver(Machine):
     ) -> None:
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
+        format = format.with_calls_in_reasoning(calls_in_reasoning)
         super().__init__(
             call_ids=format.call_ids,
             tools=tools,
             emit_unknown=emit_unknown,
             keep_raw=keep_raw,
             markup=markup,
+            reasoning_apart=separate_reasoning and not format.reasoning_in_content,
             limits=limits,
             seed=seed,
         )
         self._prompt = format.prompt if prompt is None else prompt
-        self._whole_format = format
-        self.format = format if separate_reasoning else format.without_reasoning()
+        self.format = format
         self._vocabulary = vocabulary
         self.code_tail = ""
         """The beginning of what may become a code, in text."""
         self.started = False
+        self._put_back = ""
+        """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
         self.fast_path: Callable[[Machine, str], Event | None] | None = None
         """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
@@ -78,14 +82,12 @@ class Driver(Machine):
         self.sections = 0
         self.stack, self.strands = [], []
         self.push(ScopeFrame(self._program.content))
-        # The prompt may end with a marker of the reasoning even where that is left in the content.
-        same = self.format is self._whole_format
-        self._start(self._program if same else compile_format(self._whole_format, vocabulary))
+        self._start()
         self.choose_fast_path()
 
-    def _start(self, program: Program) -> None:
+    def _start(self) -> None:
         """Begin where the prompt leaves off."""
-        prompt = self._prompt
+        program, prompt = self._program, self._prompt
         inside: list[str] = []
         if not isinstance(prompt, str) and program.vocabulary is None and self._vocabulary is not None:
             # Ids could have come, and text does: then the prompt's markers are text as well.
@@ -98,13 +100,18 @@ class Driver(Machine):
             return
         strands = end.strands or inside
         for strand in strands:
-            scope = innermost(self).rule
-            if strand in scope.inner:
-                enter(self, scope.inner[strand])
-        if not strands or strands[-1] == self.strands[-1]:
-            self.trail = end.trail
-            if strands:
-                self.push(RepeatedOpenerFrame(innermost(self).rule.openers))
+            enter(self, innermost(self).rule.inner[strand])
+        if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
+            self._put_back = program.spelled(innermost(self).rule.opens[0].key)
+        self.trail = end.trail
+        if leading := innermost(self).rule.leading:
+            self.push(LeadingMarkerFrame(leading))
+
+    def _begin(self) -> None:
+        """The first input comes, or the end."""
+        self.started = True
+        if self._put_back:
+            self.out.append(self.text_event(self._put_back, 0, 0))
 
     # --- Input -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +125,8 @@ class Driver(Machine):
             if self.started:
                 raise UnbraidError("this parser has been fed token ids: it cannot go on with text")
             self.set_up(None)
-        self.started = True
+        if not self.started:
+            self._begin()
         if self._program.code_search is None:
             self._push(text)
         else:
@@ -138,7 +146,8 @@ class Driver(Machine):
         placeholders, codes = program.token_placeholders, program.codes
         text: list[str] = []
         for token in ids:
-            self.started = True
+            if not self.started:
+                self._begin()
             if token in codes:
                 self._push("".join(text))
                 text.clear()
@@ -169,6 +178,8 @@ class Driver(Machine):
         """The output is over: emit what is still held back and close what is open."""
         if self.finished:
             self._refuse()
+        if not self.started:
+            self._begin()
         if self.detokenizer is not None:
             self._push(self.detokenizer.flush())
         self._push(self.code_tail)

@@ -94,10 +94,18 @@ class HeaderFrame(Frame):
             self._give_up(machine, f"a header that says nothing known: {header[:80]!r}")
             return True
         machine.pop()
+        back_to_content(machine)
+        if strand == CALLS and strand not in innermost(machine).rule.calls:
+            # Nobody reads calls here: the message is content, and its header says to whom it goes.
+            machine.report(diagnostics.MALFORMED_HEADER, "a tool call, and this format has no tools: kept as text")
+            machine.take(end - start, TEXT)
+            return True
+        if strand == REASONING:
+            machine.take_marker(end - start, strand, "")
         _begin_message(machine, strand)
         if strand == CALLS and found is not None and "name" in found.re.groupindex:
             self._take_named(machine, found, end - start)
-        else:
+        elif strand != REASONING:
             machine.take(end - start, MARKUP)
         return True
 
@@ -143,8 +151,7 @@ class HeaderFrame(Frame):
 
 
 def _begin_message(machine: Machine, strand: str) -> None:
-    """A header says what comes. What came before is over."""
-    back_to_content(machine)
+    """A header says what comes."""
     content = innermost(machine).rule
     if strand in content.calls:
         machine.push(content.calls[strand].frame())

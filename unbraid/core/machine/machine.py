@@ -40,7 +40,7 @@ from ..grammar import CallIds
 from ..limits import Limits
 from ..tools import Tools
 from .markers import Markers
-from .pending_call import ARGUMENTS, MARKUP, NAME, PENDING, TEXT, PendingCall
+from .pending_call import ARGUMENTS, KEPT, MARKUP, NAME, PENDING, TEXT, PendingCall
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
@@ -130,15 +130,19 @@ class Machine:
         emit_unknown: bool,
         keep_raw: bool,
         markup: bool,
+        reasoning_apart: bool,
         limits: Limits,
         seed: int | None,
     ) -> None:
-        """keep_raw: whether a call that does not become complete is reported with its raw text."""
+        """keep_raw: whether a call that does not become complete is reported with its raw text.
+        reasoning_apart: False leaves the reasoning, and its markers, in the strand around it.
+        """
         self.limits = limits
         self.keep_raw = keep_raw
         self.tools = tools
         self._emit_unknown = emit_unknown
         self.show_markup = markup
+        self.reasoning_apart = reasoning_apart
         self.ids = IdSource(call_ids, seed)
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
@@ -257,7 +261,7 @@ class Machine:
         if self.reading_call:
             call = self.call
             if call.rejected:
-                role, value = TEXT, text
+                role, value = KEPT, text
             elif not call.accepted:
                 call.held.append((role, text, value, start, end))
                 call.held_size += len(text)
@@ -274,7 +278,7 @@ class Machine:
                     call.pending.append(text)
                     return
         elif role == MARKUP and self.calls is not None and not self.calls.accepted:
-            role = TEXT
+            role = KEPT
         self._say(role, value, start, end)
 
     def _say(self, role: int, text: str, start: int, end: int) -> None:
@@ -285,6 +289,10 @@ class Machine:
             out.append(ToolCallArguments(self.call.index, text, start, end))
         elif role == NAME:
             out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
+        elif role == KEPT:
+            # Speech is played: markup in it is not.
+            event = Content if self.strands[-1] == "speech" else self.text_event
+            out.append(event(text, start, end))
         elif self.show_markup:
             out.append(Markup(text, start, end, self.calls is not None))
 
@@ -308,10 +316,21 @@ class Machine:
 
     def _choose_text_event(self) -> None:
         strand = self.strands[-1]
+        if strand == "reasoning" and not self.reasoning_apart:
+            strand = next(strand for strand in reversed(self.strands) if strand != "reasoning")
         if strand == "content":
             self.text_event = Content
         else:
             self.text_event = Reasoning if strand == "reasoning" else self._speech_text
+
+    def take_marker(self, size: int, strand: str, trail: str) -> None:
+        """Take a marker that opens or closes a strand, with the whitespace after it that belongs to it. It is text
+        where it marks the reasoning and that is left where it stands."""
+        if strand == "reasoning" and not self.reasoning_apart:
+            self.take(size, TEXT)
+        else:
+            self.take(size, MARKUP)
+            self.trail = trail
 
     def _speech_text(self, text: str, start: int, end: int) -> Event:
         return SpeechText(text, self.sections - 1, start, end)
@@ -450,4 +469,13 @@ class Machine:
         held, self.call.held = self.call.held, []
         for _, text, _, start, end in held:
             if text:
-                self._say(TEXT, text, start, end)
+                self._say(KEPT, text, start, end)
+
+    def drop_call(self) -> None:
+        """There is nothing where a call should be: what was held is markup."""
+        held, self.call.held = self.call.held, []
+        self.reading_call = False
+        self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=held[0][3])
+        for _, text, _, start, end in held:
+            if text:
+                self._say(MARKUP, text, start, end)

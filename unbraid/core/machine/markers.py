@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...errors import InvalidFormat
 
-Role = Literal["open", "close", "answer", "header", "end"]
+Role = Literal["open", "close", "answer", "header", "end", "stray"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,6 +39,10 @@ def split_whitespace(marker: str) -> tuple[str, str, str]:
     return lead, key, trail
 
 
+_BRACKETS = ("[", "{")
+"""Markers of calls that begin without one. Others may begin with them: `[TOOL_CALLS]`."""
+
+
 class Markers:
     """A set of markers to look for at once."""
 
@@ -56,25 +60,32 @@ class Markers:
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
         spellings = {lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)}
+        begun: dict[str, list[str]] = {}
         for one in self._by_key:
             for other in self._by_key:
-                if one != other and one in other:
+                if one in _BRACKETS and other != one and other.startswith(one):
+                    begun.setdefault(one, []).append(other[len(one) :])
+                elif one != other and one in other:
                     raise InvalidFormat(f"the marker {one!r} is part of another, {other!r}: a stream can't tell")
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
-        pattern = re.compile("|".join(map(re.escape, ordered)) or nothing)
+        alternatives = [re.escape(text) + _not_begun(begun.get(text.lstrip(), [])) for text in ordered]
+        pattern = re.compile("|".join(alternatives) or nothing)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
         self._begin = re.compile(f"[{begins}]" if begins else nothing).search
         prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
         self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
         self._longest = max(map(len, spellings), default=0)
-        self.find_or_sign = re.compile("|".join([*map(re.escape, ordered), r"""(["'\\(){}\[\],])"""])).search
+        self.find_or_sign = re.compile("|".join([*alternatives, r"""(["'\\(){}\[\],])"""])).search
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
         self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
         """The characters that begin a marker as well as a JSON value."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
 
     def find(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
         """The nearest marker, with the whitespace before it that belongs to it."""
@@ -111,6 +122,12 @@ class Markers:
         Only the end of the text is looked at, so that who takes little of it may ask often."""
         found = self._search(text, max(start, len(text) - 2 * self._longest))
         return self.safe_end(text, start) if found is None else found.end()
+
+
+def _not_begun(rests: list[str]) -> str:
+    """A pattern: the text does not end inside of these, which would make one marker another."""
+    ways = "|".join(re.escape(rest[:size]) for rest in rests for size in range(len(rest)))
+    return rf"(?!(?:{ways})\Z)" if rests else ""
 
 
 def _suffixes(lead: str) -> list[str]:

@@ -7,9 +7,9 @@ text.
 
 from __future__ import annotations
 
-TEXT, MARKUP, NAME, ARGUMENTS, PENDING = range(5)
-"""The role of a piece of input: text of the strand around it, markup, a call's name, its arguments; or arguments whose
-meaning is still open, until `Machine.resolve_pending`."""
+TEXT, MARKUP, NAME, ARGUMENTS, PENDING, KEPT = range(6)
+"""The role of a piece of input: text of the strand around it, markup, a call's name, its arguments; arguments whose
+meaning is still open, until `Machine.resolve_pending`; or the text of a call that is none, which nobody speaks."""
 
 Held = tuple[int, str, str, int, int]
 """A piece that waits: its role, its text, the value it stands for, and its span."""

@@ -2,8 +2,9 @@
 
 A scope is a stretch of text in one strand. Its rule says which markers mean something there: the openers of what is not
 open yet, and the closers of what is. The nearest marker decides. So nesting needs no order, an inner scope that was
-never closed ends with the outer one, and the stack cannot grow without bound. All other closers close nothing; they are
-text, and only reported.
+never closed ends with the outer one, and the stack cannot grow without bound. All other closers close nothing, and are
+reported. They are markup where nothing else is spelled like them (`<channel|>`), and text where an answer may well have
+them (`</think>`).
 
 A scope does not know what calls and headers are. Its rule holds something that makes their frame (`Opens`).
 """
@@ -18,7 +19,8 @@ from .. import diagnostics
 from ..events import Event
 from .machine import Frame, Machine
 from .markers import Marker, Markers
-from .pending_call import MARKUP, TEXT
+from .pending_call import KEPT, MARKUP, TEXT
+from .words import space_end
 
 
 class Opens(Protocol):
@@ -38,13 +40,14 @@ class ScopeRule:
     strand: str
     markers: Markers
     strays: Markers
-    """Closers that close nothing here. They are text, and only watched for."""
+    """Closers that close nothing here, and openers of calls where calls are text. They are only watched for."""
     all_markers: Markers
     """Both together."""
     opens: tuple[Marker, ...]
     closes: tuple[Marker, ...]
-    openers: Markers
-    """`opens`, to be looked for."""
+    leading: Markers
+    """What may come before all else here, and says nothing: the opening marker once more, after a prompt that ends
+    with it; in the content, what closes a reasoning that nobody opened."""
     close_required: bool
     """Whether the output should not end without a closer."""
     inner: Mapping[str, ScopeRule]
@@ -68,7 +71,7 @@ class ScopeFrame(Frame):
         self.tail = ""
         """The end of the text so far, as far as it may begin a stray closer."""
         self.orphan_closer = ""
-        """The closer of a call that was no call: text, like the call, and no surprise."""
+        """The closer of a call that was no call: text, like all of the call, and no surprise."""
 
     def entered(self, machine: Machine) -> None:
         machine.open_strand(self.strand)
@@ -85,14 +88,15 @@ class ScopeFrame(Frame):
         else:
             end = len(buffer) if machine.at_end else markers.safe_end(buffer, start)
         if end > start:
-            for key, past in self._strays_in(buffer[start:end]):
-                machine.take(start + past - machine.position, TEXT)
-                if key == self.orphan_closer:
-                    self.orphan_closer = ""
-                else:
-                    machine.report(diagnostics.STRAY_CLOSER, f"'{key}' closes nothing here: kept as text")
+            role = KEPT if self.orphan_closer else TEXT
+            for marker, past in self._strays_in(buffer[start:end]):
+                machine.take(start + past - machine.position, role)
+                if marker.role == "open":
+                    machine.report(diagnostics.CALL_IN_REASONING, f"'{marker.key}' in the reasoning: kept as text")
+                elif not self._is_orphan(marker):
+                    machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here: kept as text")
             if end > machine.position:
-                machine.take(end - machine.position, TEXT)
+                machine.take(end - machine.position, role)
         if found is not None:
             self.tail = ""
             self._on_marker(machine, markers.which(found), found.end() - found.start())
@@ -111,32 +115,45 @@ class ScopeFrame(Frame):
             assert self.rule.header is not None
             machine.push(self.rule.header.frame())
             return
+        if marker.role == "stray":
+            if self._is_orphan(marker):
+                machine.take(size, KEPT)
+            else:
+                machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here")
+                machine.take(size, MARKUP)
+            return
         if marker.role == "answer":
             # What opens the answer ends the reasoning.
             back_to_content(machine)
         elif marker.role == "close":
             while machine.strands[-1] != marker.strand:
                 pop_unclosed(machine)
-        machine.take(size, MARKUP)
-        machine.trail = marker.trail
+        machine.take_marker(size, marker.strand, marker.trail)
         if marker.role == "close":
             machine.pop()
 
     def _open(self, machine: Machine, marker: Marker, size: int) -> None:
+        self.orphan_closer = ""
         calls = self.rule.calls.get(marker.strand)
         if calls is not None:
             machine.push(calls.frame())
             machine.begin_call()
             if calls.bare:
                 return
-        machine.take(size, MARKUP)
+        machine.take_marker(size, marker.strand, marker.trail)
         if calls is None:
             enter(machine, self.rule.inner[marker.strand])
-        machine.trail = marker.trail
 
-    def _strays_in(self, text: str) -> list[tuple[str, int]]:
-        """The closers in `text` that close nothing, and where in it each ends. Nothing is held back for them: one may
-        have begun in text that has already gone out."""
+    def _is_orphan(self, closer: Marker) -> bool:
+        """Whether it closes the call that was no call. That is so once."""
+        if closer.key != self.orphan_closer:
+            return False
+        self.orphan_closer = ""
+        return True
+
+    def _strays_in(self, text: str) -> list[tuple[Marker, int]]:
+        """The markers in `text` that mean nothing here, and where in it each ends. Nothing is held back for them: one
+        may have begun in text that has already gone out."""
         strays = self.rule.strays
         if not self.tail and strays.absent(text):
             return []
@@ -144,12 +161,12 @@ class ScopeFrame(Frame):
         found = []
         while match := strays.find(seen, at):
             at = match.end()
-            found.append((match.group(), at - len(self.tail)))
+            found.append((strays.which(match), at - len(self.tail)))
         self.tail = seen[strays.safe_end(seen, at) :]
         return found
 
     def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.tail or not self.rule.all_markers.absent(text):
+        if self.tail or self.orphan_closer or not self.rule.all_markers.absent(text):
             return None
         start, machine.offset = machine.offset, machine.offset + len(text)
         return machine.text_event(text, start, machine.offset)
@@ -160,28 +177,35 @@ class ScopeFrame(Frame):
         return cls(innermost(machine).rule.inner[saved["strand"]])
 
 
-class RepeatedOpenerFrame(Frame):
-    """At the start of a scope that the prompt opened: the model may write the opening marker once more."""
+class LeadingMarkerFrame(Frame):
+    """At the start of the output. After a prompt that opened the reasoning, models may open it once more. After one
+    that did not, they may close it: templates write `</think>` for a turn without reasoning."""
 
-    kind = "repeated_opener"
-    __slots__ = ("openers",)
+    kind = "leading_marker"
+    __slots__ = ("markers",)
 
-    def __init__(self, openers: Markers) -> None:
-        self.openers = openers
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
 
     def step(self, machine: Machine) -> bool:
-        found = self.openers.at(machine.buffer, machine.position)
+        buffer, start = machine.buffer, machine.position
+        begin = space_end(buffer, start)
+        found = self.markers.at(buffer, begin)
         if found is not None:
-            machine.take(found.end() - found.start(), MARKUP)
-            machine.trail = self.openers.which(found).trail
-        elif not machine.at_end and self.openers.safe_end(machine.buffer, machine.position) == machine.position:
+            machine.take(found.end() - start, MARKUP)
+            machine.trail = self.markers.which(found).trail
+        elif not machine.at_end and begin - start <= machine.limits.name and not self._is_absent(buffer, begin):
             return False
         machine.pop()
         return True
 
+    def _is_absent(self, text: str, at: int) -> bool:
+        """Whether no marker can come there any more."""
+        return at < len(text) and self.markers.safe_end(text, at) > at
+
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        return cls(innermost(machine).rule.openers)
+        return cls(innermost(machine).rule.leading)
 
 
 def innermost(machine: Machine) -> ScopeFrame:
@@ -205,6 +229,6 @@ def back_to_content(machine: Machine) -> None:
 def pop_unclosed(machine: Machine) -> None:
     """The frame on top is over, and no marker has closed it."""
     frame = machine.stack[-1]
-    if isinstance(frame, ScopeFrame) and frame.rule.close_required:
+    if isinstance(frame, ScopeFrame) and frame.rule.close_required and machine.reasoning_apart:
         machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
     machine.pop()

@@ -51,7 +51,7 @@ class State:
     malformed: str
 
 
-START = ("scope", "header", "repeated_opener")
+START = ("scope", "header", "leading_marker")
 """What the driver pushes, by what the prompt ends with."""
 
 STATES = {
@@ -61,8 +61,8 @@ STATES = {
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
         malformed="a closer of something that is not open is text, with a diagnostic",
     ),
-    "repeated_opener": State(
-        reads="the opening marker once more, after a prompt that ends with it",
+    "leading_marker": State(
+        reads="at the start: the opening marker once more, after a prompt that ends with it; or a closing one alone",
         opens=(),
         ends="the marker, or anything else",
         malformed="anything else belongs to the scope below",

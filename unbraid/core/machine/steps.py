@@ -300,6 +300,50 @@ class NextInList:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Empty:
+    """Where the first call should be, or after a list without any: the calls may be closed with nothing in them."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        closers, buffer, start = frame.rule.closers, machine.buffer, machine.position
+        begin = space_end(buffer, start)
+        begun = not machine.reading_call or machine.call.accepted or machine.call.rejected
+        if begun or begin - start > machine.limits.name:
+            frame.at += 1
+        elif found := closers.at(buffer, begin):
+            machine.drop_call()
+            frame.accepted = True
+            frame.close(machine, found.end() - start)
+        elif not machine.at_end and (begin == len(buffer) or closers.safe_end(buffer, begin) == begin):
+            return False
+        elif frame.at and (frame.rule.close is None or not frame.rule.close_required):
+            machine.drop_call()
+            machine.leave_calls()
+        else:
+            frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class EmptyList:
+    """Where the first call of a list should be: the list may be over. Then step `at` comes next."""
+
+    words: tuple[str, ...]
+    """What closes the list."""
+    at: int = 0
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
+        if end is None and not machine.at_end:
+            return False
+        if end is None or end < 0:
+            frame.at += 1
+        else:
+            machine.take(end - machine.position, MARKUP)
+            frame.at = self.at
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Close:
     """The closing marker, where the format has one. The call itself has ended before."""
 
