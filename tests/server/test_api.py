@@ -155,6 +155,31 @@ def test_reasoning_left_in_the_content(api: Scripted, switch: str) -> None:
     same(choice, api.stream(**{switch: False}))
 
 
+def test_whether_a_call_in_the_reasoning_is_a_call_is_a_choice(api: Scripted) -> None:
+    api.say(f"<think>\nHm.{CALLS}\n</think>\n\nHi.<|im_end|>")
+    drafted = api.chat(tools=[WEATHER], calls_in_reasoning=False)
+    assert drafted["finish_reason"] == "stop"
+    assert drafted["message"]["reasoning_content"] == f"Hm.{CALLS}"
+    assert api.chat(tools=[WEATHER], calls_in_reasoning=True)["finish_reason"] == "tool_calls"
+    same(drafted, api.stream(tools=[WEATHER], calls_in_reasoning=False))
+
+
+@pytest.mark.parametrize("blank", ["\n\n", " ", "\n \t"])
+def test_whitespace_before_a_call_is_no_answer(api: Scripted, blank: str) -> None:
+    api.say(f"<think>\nHm.\n</think>\n\n{blank}{CALLS}<|im_end|>")
+    choice = api.chat(tools=[WEATHER])
+    assert choice["message"]["content"] is None
+    assert choice["message"]["tool_calls"]
+    same(choice, api.stream(tools=[WEATHER]))
+
+
+def test_whitespace_alone_is_what_the_model_said(api: Scripted) -> None:
+    api.say("\n\n<|im_end|>")
+    choice = api.chat()
+    assert choice["message"]["content"] == "\n\n"
+    same(choice, api.stream())
+
+
 def test_calls_that_nobody_asked_for_are_text(api: Scripted) -> None:
     api.say(CALLS + "<|im_end|>")
     for asked in ({}, {"tools": [WEATHER], "tool_choice": "none"}):

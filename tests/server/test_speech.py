@@ -134,6 +134,26 @@ def test_the_token_is_appended_to_the_prompt(server: tuple[RunningServer, Replay
         assert by_flag[-1] == vocabulary(step_audio_2()).token_id("<tts_start>")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("tools", [[], [{"type": "function", "function": {"name": "other"}}]], ids=["none", "others"])
+def test_a_call_that_cannot_be_made_is_not_spoken(
+    server: tuple[RunningServer, ReplayEngine], stream: bool, tools: list[Any]
+) -> None:
+    response = ask(server[0], tools=tools, stream=stream)
+    if stream:
+        deltas = [chunk["choices"][0]["delta"] for chunk in chunks_of(response)]
+        spoken = "".join(delta.get("tts_content", {}).get("tts_text", "") for delta in deltas)
+        content = "".join(delta.get("content") or "" for delta in deltas)
+        assert not any("tool_calls" in delta for delta in deltas)
+    else:
+        (choice,) = response.json()["choices"]
+        spoken, content = choice["message"]["tts_content"]["tts_text"], choice["message"]["content"]
+        assert choice["finish_reason"] == "stop"
+    assert spoken == turn().said
+    assert content.startswith("<tool_call>function\nsearch\n")
+    assert content.endswith("</tool_call>")
+
+
 def test_a_vocabulary_without_the_token() -> None:
     tokenizer = qwen3_huggingface()
     engine = ReplayEngine([script("no")], vocabulary=vocabulary(tokenizer))

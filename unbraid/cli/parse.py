@@ -31,6 +31,11 @@ def configure(command: argparse.ArgumentParser) -> None:
         help="a call that is not among the tools: keep it as text, or show it as a call (default: text)",
     )
     request.add_argument("--prompt", metavar="TEXT", help="the end of the prompt, where it opened a section: '<think>'")
+    request.add_argument(
+        "--calls-in-reasoning",
+        action=argparse.BooleanOptionalAction,
+        help="whether a call inside the reasoning is a call (default: as the model was trained)",
+    )
     request.add_argument("--keep-reasoning", action="store_true", help="leave reasoning in the content, with its tags")
     output = command.add_argument_group("output")
     shape = output.add_mutually_exclusive_group()
@@ -52,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         unknown_tools=arguments.unknown_tools,
         prompt=arguments.prompt,
         separate_reasoning=not arguments.keep_reasoning,
+        calls_in_reasoning=arguments.calls_in_reasoning,
         # Only the view can do without: events name the raw text of a broken call, and that is kept with the message.
         keep_message=arguments.json or arguments.events,
     )

@@ -235,4 +235,5 @@ class Format:
         """The same format, where a call inside the reasoning is one, or is text; None for what the format says."""
         if admitted is None or admitted == self.calls_in_reasoning:
             return self
-        return replace(self, calls_in_reasoning=admitted)
+        versions = tuple((since, format.with_calls_in_reasoning(admitted)) for since, format in self.versions)
+        return replace(self, calls_in_reasoning=admitted, versions=versions)

@@ -48,6 +48,7 @@ class ChatTask:
     """Whether the model is to speak, where it can."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     separate_reasoning: bool = True
+    calls_in_reasoning: bool | None = None
     choices: int = 1
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The values of `SAMPLING` that the request sets."""
@@ -70,6 +71,7 @@ class Plan:
     format: Format
     tools: Tools
     separate_reasoning: bool
+    calls_in_reasoning: bool | None
     names: Mapping[str, str]
     """See `ChatTask.names`."""
 
@@ -82,6 +84,7 @@ class Plan:
             tokenizer=service.vocabulary,
             prompt=generation.prompt,
             separate_reasoning=self.separate_reasoning,
+            calls_in_reasoning=self.calls_in_reasoning,
             keep_message=keep_message,
         )
 
@@ -112,7 +115,14 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(choices(asked, task.choices), service.format, called, task.separate_reasoning, task.names)
+    return Plan(
+        choices(asked, task.choices),
+        service.format,
+        called,
+        task.separate_reasoning,
+        task.calls_in_reasoning,
+        task.names,
+    )
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:

@@ -100,6 +100,13 @@ class Settings:
         kind="choice",
         choices=("text", "emit"),
     )
+    calls_in_reasoning: Literal["auto", "yes", "no"] = _setting(
+        "whether a call inside the reasoning is a call; auto: as the model was trained",
+        group="format",
+        default="auto",
+        kind="choice",
+        choices=("auto", "yes", "no"),
+    )
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = _setting(
         "where replies have the reasoning",
         group="format",

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from ..core.events import Diagnostic, Event, SpeechAudio, ToolCallEnd
+from ..core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
 from ..engines import EngineError, EngineFailed, Finish, Generation, TokenLogprob
 from ..parsing import Parser
 from .service import Service
@@ -83,6 +83,8 @@ class Turn:
     names: Mapping[str, str] = field(default_factory=dict)
     """What the client's dialect calls the fields of `generation`, where otherwise."""
     _called: bool = field(default=False, init=False)
+    _blank: list[Event] | None = field(default_factory=list, init=False)
+    """The content so far, while it is only whitespace: beside calls that is no answer. None once there is one."""
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
@@ -96,6 +98,8 @@ class Turn:
                         return
                     clock.token()
                     events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
+                    if self._blank is not None and events:
+                        events = self._without_blank(events, self._blank)
                     if events or output.logprobs:
                         self._note(events)
                         sound = b"" if self.voice is None else await self._sound(self.voice, events)
@@ -113,8 +117,11 @@ class Turn:
         self.usage.add(finish)
         # A stop text of the client's cuts the output off as the limit does. Only the model itself ends its turn.
         own_end = finish.reason == "stop" and not isinstance(finish.stopped_by, str)
-        update = Update(self.choice, self.parser.finish(end_of_turn=own_end))
-        self._note(update.events)
+        events = self.parser.finish(end_of_turn=own_end)
+        if self._blank is not None:
+            events = self._without_blank(events, self._blank)
+        self._note(events)
+        update = Update(self.choice, events if self._called else [*(self._blank or ()), *events])
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
         if finish.reason == "length":
@@ -122,6 +129,19 @@ class Turn:
         else:
             update.end = "tool_calls" if self._called else "stop"
         return update
+
+    def _without_blank(self, events: list[Event], blank: list[Event]) -> list[Event]:
+        """The events, without content that is only whitespace so far. It comes with the first that is more."""
+        passed: list[Event] = []
+        for event in events:
+            if type(event) is not Content or self._blank is None:
+                passed.append(event)
+            elif event.text.isspace():
+                blank.append(event)
+            else:
+                passed += [*blank, event]
+                self._blank = None
+        return passed
 
     def _note(self, events: Sequence[Event]) -> None:
         """Note whether a call was made, and count the diagnostics."""

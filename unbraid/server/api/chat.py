@@ -48,6 +48,7 @@ class ChatRequest(GenerationFields, kw_only=True):
     top_logprobs: Top | None = None
     reasoning_effort: str | None = None
     separate_reasoning: bool | None = None
+    calls_in_reasoning: bool | None = None
     include_reasoning: bool | None = None
     chat_template_kwargs: Object | None = None
     documents: list[Object] | None = None
@@ -96,6 +97,7 @@ def _task(asked: ChatRequest) -> ChatTask:
         speak=bool(asked.tts_output),
         template_kwargs=_template_kwargs(asked),
         separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
+        calls_in_reasoning=asked.calls_in_reasoning,
         choices=asked.n or 1,
         sampling=asked.chosen_sampling(),
         logit_bias=asked.token_bias(),
@@ -176,6 +178,8 @@ def chat_choice(
     written["refusal"] = None
     if not message.parts:
         written["content"] = ""
+    elif message.tool_calls and not message.content.strip():
+        written["content"] = None  # whitespace before a call is no answer
     if sound:
         written["audio"] = {
             "id": f"audio_{head.id[-12:]}",

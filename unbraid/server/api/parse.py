@@ -28,6 +28,7 @@ class ParseRequest(Struct, kw_only=True):
     tools: list[Object] | None = None
     unknown_tools: Literal["text", "emit"] | None = None
     separate_reasoning: bool | None = None
+    calls_in_reasoning: bool | None = None
 
 
 async def parse(service: Service, request: Request) -> Response:
@@ -52,6 +53,7 @@ def _parse(service: Service, asked: ParseRequest) -> dict[str, Any]:
         tokenizer=vocabulary,
         prompt=asked.prompt,
         separate_reasoning=asked.separate_reasoning is not False,
+        calls_in_reasoning=asked.calls_in_reasoning,
     )
     if asked.ids is not None:
         parser.feed_tokens(asked.ids)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CALLS_IN_REASONING = {"auto": None, "yes": True, "no": False}
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
@@ -48,6 +49,7 @@ async def load(settings: Settings) -> Service:
         engine = Recorder(engine, settings.record)
     templates = _templates(settings, files)
     format = _with_ends(_format(settings, templates, files.response_template), files.ends)
+    format = format.with_calls_in_reasoning(_CALLS_IN_REASONING[settings.calls_in_reasoning])
     if not templates and settings.replay is not None:
         templates = {"default": built_in("step-audio-2" if format.speech is not None else "chatml")}
     texts = None if files.tokenizer is None else encoder(files.tokenizer)
