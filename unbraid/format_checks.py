@@ -100,7 +100,8 @@ def _check_derived(format: Format) -> None:
 def _messages(format: Format) -> Iterator[tuple[Part, ...]]:
     """Messages that a format must be able to say."""
     answer = Text("content", "It rains.\n\nTake an umbrella.")
-    before: tuple[Part, ...] = () if format.reasoning is None else (Text("reasoning", "Where is it?\nIn Paris."),)
+    apart = format.reasoning is not None and not format.reasoning_in_content
+    before: tuple[Part, ...] = (Text("reasoning", "Where is it?\nIn Paris."),) if apart else ()
     if format.transcript is not None:
         language, time = format.transcript.languages[0], format.transcript.step
         yield (Tag(language), Tag(0.0), Text("content", " It rains."), Tag(round(100 * time, 2)))

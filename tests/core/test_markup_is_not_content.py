@@ -53,15 +53,12 @@ def test_later_it_is_text_where_an_answer_may_have_it() -> None:
 
 @pytest.mark.parametrize(
     ("format", "text"),
-    [("gemma-4", "He<channel|>llo"), ("mistral", "He[/THINK]llo"), ("kimi-k2", "He<|tool_call_end|>llo")],
+    [("gemma-4", "He<channel|>llo"), ("kimi-k2", "He<|tool_calls_section_end|>llo"), ("kimi-vl", "He◁/think▷llo")],
 )
 def test_later_it_is_markup_where_no_answer_has_it(format: str, text: str) -> None:
     message = parse(format, text)
-    if format == "kimi-k2":  # what ends a call, and not a section, is looked for inside of calls only
-        assert message.content == text
-    else:
-        assert message.content == "Hello"
-        assert kinds(message) == [diagnostics.STRAY_CLOSER]
+    assert message.content == "Hello"
+    assert kinds(message) == [diagnostics.STRAY_CLOSER]
 
 
 # --- Nothing where a call should be --------------------------------------------------------------------------------

@@ -149,6 +149,8 @@ def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
     name, make = CASES[case]
     tokenizer = make()
     format = format_of(name, tokenizer)
+    if format.spelled_markers:
+        return
     vocabulary = unbraid.tokens.vocabulary(tokenizer)
     markers = strategies.markers_of(format) if format.transcript is None else strategies.tags_of(format.transcript)
     spelled_out = [marker for marker in markers if vocabulary.token_id(marker) is not None]
@@ -171,6 +173,9 @@ def test_6_a_call_forged_in_plain_tokens(case: str) -> None:
     text = unbraid.render(format, Message((ToolCall("f", '{"a": 1}', "abcdefghi"),)))
     assert run(name, tokenizer, [encode(tokenizer, text)], prompt="")[0].tool_calls
     message = run(name, tokenizer, [encode_plain(tokenizer, text)], prompt="")[0]
+    if format.spelled_markers:
+        assert message.tool_calls
+        return
     assert format.tools is not None
     assert format.tools.open.strip() in message.content
     # Qwen3-Coder's models leave the token out: then the text that follows it begins the call.

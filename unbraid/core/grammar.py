@@ -212,6 +212,9 @@ class Format:
     """The reasoning's place is the content, with its markers; with the opening one too, where the prompt wrote it."""
     calls_in_reasoning: bool = True
     """Whether a call inside the reasoning is a call. False for models that only draft calls there."""
+    spelled_markers: bool = False
+    """The model writes markers in several ordinary tokens too, although there are single ones. So they are found in
+    the text that the tokens spell. Otherwise a marker that is one token is that token and nothing else."""
     ignored: tuple[str, ...] = ()
     """Markers in the content that say nothing."""
     ends: tuple[str, ...] = ()

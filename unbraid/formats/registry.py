@@ -90,6 +90,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             headers=format.headers or source.headers,
             prompt=format.prompt or (source.prompt if source.headers is not None else ""),
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
+            spelled_markers=format.spelled_markers or source.spelled_markers,
         )
         if strand == "reasoning":
             format = replace(
@@ -100,7 +101,9 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
                 calls_in_reasoning=source.calls_in_reasoning,
             )
         elif strand == "tools":
-            format = replace(format, tools=source.tools, other_tools=source.other_tools)
+            # Headers are read by their patterns. Without them, one way to write calls is left.
+            headed = source.headers is not None and format.headers != source.headers
+            format = replace(format, tools=source.tools, other_tools=() if headed else source.other_tools)
             format = replace(format, call_ids=source.call_ids, versions=source.versions)
         else:
             format = replace(format, speech=source.speech)

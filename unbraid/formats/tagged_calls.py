@@ -146,6 +146,7 @@ MINIMAX_M3 = Format(
     reasoning=Between("<mm:think>", "</mm:think>"),
     tools=_M3_CALLS,
     other_tools=(lone(_M3_CALLS),),
+    spelled_markers=True,
     ends=("[e~[",),
     calls_in_reasoning=False,
 )

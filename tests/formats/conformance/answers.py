@@ -108,6 +108,7 @@ NO_CALL = "the grammar: without markup, all is content"
 FENCE = "the grammar: the fence may be missing"
 HEADER = "the grammar: a header may lack its beginning, where the prompt has written it"
 NO_OUTER_TAG = "the grammar: models forget the outer tag, or only that it opens"
+STRAY = "law 3: what is no call is text; a closing marker that no text has is markup"
 SPACE = "law 3: space before a call is content, and so is text after it"
 FIDELITY = "law 5: arguments byte for byte, other notations by their value"
 ISOLATION = "law 6: markup in a string is data"
@@ -195,7 +196,8 @@ NUMBERS: dict[str, Number] = {
         "The first marker missing",
         all_text(KEPT),
         {
-            **families(_TAGS, answer(NYC, law=NO_OUTER_TAG)),
+            **families(f"{_TAGS} kimi_k2 deepseek_v3 deepseek_v3_1", answer(NYC, law=NO_OUTER_TAG)),
+            "gemma4": Answer(lambda case: (case.text.removesuffix("<tool_call|>"),), STRAY),
             "harmony": answer(NYC, law=HEADER),
         },
     ),
@@ -230,13 +232,19 @@ NUMBERS: dict[str, Number] = {
         "A call without its first marker, then a whole one",
         Answer(_stray_call_then_boston, KEPT),
         {
-            **families("deepseek_v4 minimax_m2 qwen3_coder", answer(NYC, BOSTON, law=NO_OUTER_TAG)),
+            **families("deepseek_v4 kimi_k2 minimax_m2 qwen3_coder", answer(NYC, BOSTON, law=NO_OUTER_TAG)),
+            "gemma4": Answer(lambda case: (case.text.partition("<tool_call|>")[0], BOSTON), STRAY),
         },
     ),
     "5.g": Number(
         "Text, then a call without its first marker",
         all_text(KEPT),
-        families("deepseek_v4 minimax_m2 qwen3_coder", answer("I will check that. ", NYC, law=NO_OUTER_TAG)),
+        {
+            **families(
+                "deepseek_v4 kimi_k2 minimax_m2 qwen3_coder", answer("I will check that. ", NYC, law=NO_OUTER_TAG)
+            ),
+            "gemma4": Answer(lambda case: (case.text.removesuffix("<tool_call|>"),), STRAY),
+        },
     ),
     "6.a": number("No arguments", NOW, law=GRAMMAR),
     "6.b": number("No arguments, with space between", NOW, law=GRAMMAR),

@@ -30,7 +30,7 @@ _FIRST_PLACEHOLDER = 0xD800
 _tag = lazily(lambda: re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\]\w+\[>\[|｜[^｜<>\s]+｜|◁[^◁▷\s]+▷").match)
 _is_tag = lazily(lambda: re.compile(r"\w|[\ud800-\udfff]").search)
 """Whether a literal is more than signs that JSON has too."""
-_is_control = lazily(lambda: re.compile(r"[|｜◁\ud800-\udfff]|\[/?[A-Z_]+\]").search)
+_is_control = lazily(lambda: re.compile(r"[|｜◁\ud800-\udfff]").search)
 """Whether a marker is a token, or spelled as only such tokens are."""
 CALLS = "calls"
 """The strand of calls; other ways to write them have a number after it."""
@@ -90,7 +90,8 @@ class _Builder:
             # Whatever ends a message ends what it holds.
             for strand in headed:
                 pairs[strand] = (), tuple(self._marker("close", strand, text) for text in headers.ends)
-            program.headers = self._headers(headers)
+            others = [open for opens, _ in pairs.values() for open in opens]
+            program.headers = self._headers(headers, others)
         keys = [open.key for opens, _ in pairs.values() for open in opens]
         if len(set(keys)) < len(keys):
             raise InvalidFormat(f"format {format.name!r}: one marker cannot open two things")
@@ -171,7 +172,8 @@ class _Builder:
             header=self.program.headers,
         )
 
-    def _headers(self, node: grammar.Headers) -> HeaderRule:
+    def _headers(self, node: grammar.Headers, others: list[Marker]) -> HeaderRule:
+        """others: what opens something without a header, where the format is composed. No header holds that."""
         opens = tuple(self.key(text) for text in node.opens)
         closes = tuple(self.key(text) for text in node.closes)
         patterns = (("calls", node.calls), ("reasoning", node.reasoning), ("content", node.content))
@@ -179,10 +181,11 @@ class _Builder:
             opens,
             closes,
             tuple(self.key(text) for text in node.ends),
-            Markers(self._marker("end", "", text) for text in node.ends),
+            Markers([*(self._marker("end", "", text) for text in node.ends), *others]),
             re.compile(node.inside),
             (*opens, *closes, *node.begins) if node.begins else (),
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
+            names_calls=self.format.tools is not None and not self.format.tools.open.endswith(node.closes),
         )
 
     def _header_markers(self, rule: HeaderRule) -> list[str]:
@@ -221,7 +224,7 @@ class _Builder:
     def key(self, text: str) -> str:
         """What to look for to find `text`: the stand-in of its token, or the text itself, with stand-ins for the tags
         in it that are tokens."""
-        if self.vocabulary is None:
+        if self.vocabulary is None or self.format.spelled_markers:
             return text
         found = pieces(text, lambda tag: self._token(tag) is not None)
         return "".join((is_token and self._token(piece)) or piece for piece, is_token in found)

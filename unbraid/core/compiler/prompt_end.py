@@ -107,7 +107,10 @@ def _markers_of_turn(program: Program, prompt: str | Sequence[int]) -> Iterable[
     """What may open or close a strand, in the turn that a prompt has begun."""
     if not isinstance(prompt, str):
         turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
-        return filter(None, map(program.token_placeholders.get, prompt[turn:]))
+        prompt = prompt[turn:]
+        if not program.format.spelled_markers:
+            return filter(None, map(program.token_placeholders.get, prompt))
+        prompt = _text(program, prompt)
     scopes = program.content.inner.values()
     opens = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.opens)
     closes = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.closes)

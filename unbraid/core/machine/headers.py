@@ -37,13 +37,15 @@ class HeaderRule:
     ends: tuple[str, ...]
     """and what ends the message."""
     breaks: Markers
-    """The same: in a header it shows that there is none."""
+    """The same, and what opens something without a header: in a header it shows that there is none."""
     inside: re.Pattern[str]
     """What may stand between `opens` and `closes`."""
     begins: tuple[str, ...]
     """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
     """Which strand follows, by the first pattern that is found."""
+    names_calls: bool
+    """Whether the function's name stands in the header, and not in the message."""
 
     def frame(self, before: str = "") -> Frame:
         """The state inside a header, of which the prompt has written `before`."""
@@ -103,7 +105,7 @@ class HeaderFrame(Frame):
         if strand == REASONING:
             machine.take_marker(end - start, strand, "")
         _begin_message(machine, strand)
-        if strand == CALLS and found is not None and "name" in found.re.groupindex:
+        if strand == CALLS and rule.names_calls and found is not None and "name" in found.re.groupindex:
             self._take_named(machine, found, end - start)
         elif strand != REASONING:
             machine.take(end - start, MARKUP)

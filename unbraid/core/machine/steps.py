@@ -69,6 +69,9 @@ class Literal:
             machine.take(len(self.key), MARKUP)
             frame.at += 1
         elif self.otherwise >= 0:
+            rest = machine.buffer[machine.position :]
+            if machine.cut_off and rest and self.key.startswith(rest):
+                raise Malformed(diagnostics.UNFINISHED_CALL, "")
             frame.at = self.otherwise
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
