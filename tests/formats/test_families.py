@@ -82,6 +82,16 @@ CALLS = {
     "llama3_json": "; ".join(_OBJECTS).replace("arguments", "parameters"),
     "llama3_json with its tag": "<|python_tag|>" + ";".join(_OBJECTS),
     "nemotron_deci": f"<TOOLCALL>{_LIST}</TOOLCALL>",
+    "nemotron_voicechat": f"<TOOLCALL>{_LIST}</TOOLCALL>",
+    "apriel-1.6": f"\n<tool_calls>{_LIST}</tool_calls>",
+    "cogito-v1": "".join(f"<tool_call>\n{one}\n</tool_call>\n" for one in _OBJECTS),
+    "cogito-v2.1": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+        f"{ARGUMENTS}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{{}}\n```"
+        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    ),
+    "smollm3": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
+    "smollm3 in Python": "<code>\n" + "\n".join(_PYTHON) + "\n</code>",
     "trinity": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
     "plamo3": (
         f"<|plamo:begin_tool_requests:plamo|>{_PLAMO.format('f', ARGUMENTS)}{_PLAMO.format('g', '{}')}"
@@ -137,6 +147,11 @@ CALLS = {
         + "</ifm|tool_call>\n<ifm|tool_call>g</ifm|tool_call>\n</ifm|tool_calls>"
     ),
     "pythonic": f"[{', '.join(_PYTHON)}]",
+    "toolace": f"[{', '.join(_PYTHON)}]",
+    "gemma3_pythonic": f"[{', '.join(_PYTHON)}]",
+    "gemma3 in a fence": "```tool_code\n" + "\n".join(_PYTHON) + "\n```",
+    "gemma3 as a list in a fence": f"```tool_code\n[{', '.join(_PYTHON)}]\n```",
+    "gemma3 printed": "```tool_code\n" + "\n".join(f"print({one})" for one in _PYTHON) + "\n```",
     "llama4_pythonic": f"<|python_start|>[{', '.join(_PYTHON)}]<|python_end|>",
     "olmo3": "<function_calls>" + "\n".join(_PYTHON) + "</function_calls>",
     "lfm2": f"<|tool_call_start|>[{', '.join(_PYTHON)}]<|tool_call_end|>",
@@ -156,6 +171,10 @@ CALLS = {
         f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{ARGUMENTS}}}<|end_message|>'
         '<|message_model|>g<|content_invoke_tool_json|>{"name":"g","args":{}}<|end_message|>'
         "<|content_model_end_sampling|>"
+    ),
+    "solar_open": (
+        f"<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>f<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>"
+        "<|tool_call:begin|>f6g7h8i9j0<|tool_call:name|>g<|tool_call:args|>{}<|tool_call:end|><|calls|>"
     ),
     # The recipient before the channel, after it, and twice; the type as a word, as a token, and missing.
     "harmony, recipient first": (
@@ -324,6 +343,18 @@ def test_what_is_tried_out_in_reasoning_is_no_call() -> None:
     assert (message.reasoning, message.tool_calls) == (f"So {_OBJECTS[0]}.", (G,))
 
 
+CODE = [
+    "<code>\nanswer = f(city='x')\nprint(answer)\n</code>",
+    "Write <code>f</code>, or <code>print(a)</code>.",
+]
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_that_is_more_than_calls_is_text(text: str) -> None:
+    message = parse("smollm3", text, tools=TOOLS)
+    assert (message.content, message.tool_calls) == (text, ())
+
+
 # --- Whitespace without end ----------------------------------------------------------------------------------------
 
 
@@ -364,6 +395,12 @@ STRANDS = {
     "muse": " to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>so<|eot|>",
     "inkling": "<|message_model|><|content_thinking|>hm<|end_message|>"
     "<|message_model|><|content_text|>so<|end_message|>",
+    "apriel in full": "Here are my reasoning steps:\nhm\n[BEGIN FINAL RESPONSE]\nso\n[END FINAL RESPONSE]\n",
+    "apriel-1.6": "hm\n[BEGIN FINAL RESPONSE]\nso",
+    "apriel-1.6 with an end": "hm\n[BEGIN FINAL RESPONSE]\nso\n[END FINAL RESPONSE]\n",
+    "solar_open": "<|think|>hm<|end|><|begin|>assistant<|content|>so<|end|>",
+    "solar_open, flushed": "<|think|>hm<|end|><|begin|>assistant<|content|>so<|flush|>",
+    "cogito": "<think>\nhm\n</think>\n\nso",
     "mistral": "[THINK]hm[/THINK]so",
     "deepseek_r1": "hm\n</think>\n\nso",
     "step3": "hm</think>so",
@@ -373,7 +410,7 @@ STRANDS = {
 
 @pytest.mark.parametrize("name", STRANDS)
 def test_reasoning_and_answer(name: str) -> None:
-    message = parse(name.partition(" ")[0], STRANDS[name])
+    message = parse(name.partition(" ")[0].rstrip(","), STRANDS[name])
     assert (message.reasoning.strip(), message.content.strip()) == ("hm", "so")
 
 

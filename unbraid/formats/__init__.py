@@ -34,9 +34,14 @@ add(json_calls.GRANITE_20B)
 add(json_calls.ERNIE_45)
 add(json_calls.JAMBA)
 add(json_calls.HUNYUAN_A13B)
-add(json_calls.APRIEL)
+add(json_calls.APRIEL, "apriel-1.5", "apriel-1.5-15b-thinker")
+add(json_calls.APRIEL_16, "apriel-1.6-15b-thinker")
 add(json_calls.MINIMAX_M1)
-add(json_calls.NEMOTRON_NANO_2, "nemotron", "nemotron-deci", "nemotron-json")
+add(
+    json_calls.NEMOTRON_NANO_2,
+    *("nemotron", "nemotron-deci", "nemotron-json"),
+    *("nemotron-voicechat", "nemotron-3-voicechat", "nemotronlabs-voicechat", "nemotronlabs-voicechat-11b"),
+)
 add(json_calls.INTERNLM, "interns1", "internlm2")
 add(json_calls.GIGACHAT_3)
 add(json_calls.PHI_4_MINI, "phi4-mini-json", "phi4")
@@ -54,12 +59,13 @@ add(named_calls.KIMI_K2)
 add(named_calls.DEEPSEEK_V3)
 add(named_calls.DEEPSEEK_V31)
 add(named_calls.DEEPSEEK_R1, "r1")
+add(named_calls.COGITO, "cogito-v1", "cogito-v1-preview", "cogito-v2", "cogito-v2-preview", "cogito-v2.1")
 add(named_calls.PLAMO_3)
 
 add(
     tagged_calls.QWEN_3_CODER,
     *("qwen3-xml", "qwen3-coder-xml", "nanbeige", "nemotron-v3", "nemotron-3", "nemotron-nano"),
-    *("granite-4.2", "granite-thinking-parser"),
+    *("granite-4.2", "granite-thinking-parser", "interns2", "interns2-preview"),
 )
 add(tagged_calls.STEP_35, "step3p5")
 add(tagged_calls.MIMO)
@@ -87,15 +93,18 @@ add(tagged_calls.K2_HORIZON)
 add(gemma.GEMMA_4)
 add(gemma.FUNCTION_GEMMA)
 
-add(python_calls.PYTHONIC)
+add(python_calls.PYTHONIC, "llama-3.2-pythonic", "toolace", "toolace-8b")
+add(python_calls.GEMMA_3, "gemma-3-pythonic")
 add(python_calls.LLAMA_4_PYTHONIC)
 add(python_calls.OLMO_3)
+add(python_calls.SMOLLM_3)
 add(python_calls.LFM2, "lfm2.5")
 
 add(headed.HARMONY, "gpt-oss", "openai", "openai-gptoss")
 add(headed.BEAM)
-add(headed.MUSE, "muse-glimmer")
+add(headed.MUSE, "muse-glimmer", "muse-spark")
 add(headed.INKLING)
+add(headed.SOLAR_OPEN, "solar-open-100b")
 add(headed.FUNCTIONARY_32)
 add(headed.KIMI_K3)
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Between, Call, CallList, Calls, Format, Headers, Maybe, Name, Ordinal
+from ..core.grammar import (
+    Between,
+    Call,
+    CallId,
+    CallIds,
+    CallList,
+    Calls,
+    Either,
+    Format,
+    Headers,
+    Maybe,
+    Name,
+    Ordinal,
+)
 from ..core.notations import Arguments, JsonCall, TaggedArguments
 from ..schema.kinds import STRING
 
@@ -111,6 +124,36 @@ INKLING = Format(
         content="",
     ),
     ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
+)
+
+_SOLAR_CALL = Call(
+    (
+        "<|tool_call:begin|>",
+        CallId(),
+        "<|tool_call:name|>",
+        Name(),
+        "<|tool_call:args|>",
+        Arguments(),
+        "<|tool_call:end|>",
+    )
+)
+SOLAR_OPEN = Format(
+    "solar-open",
+    reasoning=Between("<|begin|>assistant<|think|>", "<|end|>"),
+    answer=Between("<|begin|>assistant<|content|>", "<|end|>"),
+    tools=Calls("<|begin|>assistant<|tool_calls|>", CallList(_SOLAR_CALL), "<|calls|>"),
+    headers=Headers(
+        opens=("<|begin|>",),
+        closes=("<|think|>", "<|content|>", "<|tool_calls|>"),
+        ends=("<|calls|>", "<|end|>", "<|flush|>"),
+        calls=r"<\|tool_calls\|>$",
+        reasoning=r"<\|think\|>$",
+        content="",
+        begins=("assistant",),
+    ),
+    ends=("<|calls|>", "<|flush|>", "<|endoftext|>"),
+    prompt="<|begin|>assistant",
+    call_ids=CallIds(prefix="", length=10),
 )
 
 # `>>>all` speaks to the user, `>>>name` to a function. The prompt ends with `>>>`.

@@ -52,7 +52,17 @@ HUNYUAN_A13B = Format(
     tools=Calls("<tool_calls>", json_list(), "</tool_calls>"),
     ends=("<|eos|>",),
 )
-APRIEL = Format("apriel", tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"), ends=("<|end|>",))
+APRIEL = Format(
+    "apriel",
+    reasoning=Between(
+        "Here are my reasoning steps:\n", "\n[BEGIN FINAL RESPONSE]\n", also=(("<thinking>", "</thinking>"),)
+    ),
+    tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"),
+    ignored=("\n[END FINAL RESPONSE]\n",),
+    ends=("<|end|>",),
+)
+# From 1.6 on, the prompt ends with the sentence that opens the reasoning.
+APRIEL_16 = replace(APRIEL, name="apriel-1.6", prompt="Here are my reasoning steps:\n")
 MINIMAX_M1 = Format(
     "minimax-m1",
     reasoning=THINK_TAGS,

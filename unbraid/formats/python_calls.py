@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList, Calls, Either, Format, Name
+from dataclasses import replace
+
+from ..core.grammar import Call, CallList, Calls, Either, Format, Maybe, Name
 from ..core.notations import PythonArguments
+from .hermes import TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
 from .think import THINK_TAGS
 
@@ -14,6 +17,19 @@ _LLAMA_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 
 # The list has no marker around it.
 PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), ends=_LLAMA_ENDS)
+# Gemma 3, as its vendor shows it: in a fence, and printed. The fence is part of the list, as in Command R's.
+_PRINTED = Call((Maybe("print(", written=False), Name(), "(", PythonArguments(), ")", Maybe(")", written=False)))
+GEMMA_3 = Format(
+    "gemma-3",
+    tools=Calls("[", _LIST, bare=True),
+    other_tools=(
+        Calls(
+            "```tool_code\n",
+            Either("[", replace(_LIST, close="]\n```"), CallList(_PRINTED, separator="\n", close="\n```")),
+        ),
+    ),
+    ends=("<end_of_turn>", "<eos>"),
+)
 LLAMA_4_PYTHONIC = Format(
     "llama-4-pythonic",
     tools=Calls("[", _LIST, bare=True),
@@ -25,6 +41,14 @@ OLMO_3 = Format(
     reasoning=THINK_TAGS,
     tools=Calls("<function_calls>", CallList(_CALL, separator="\n"), "</function_calls>"),
     ends=("<|im_end|>", "<|endoftext|>"),
+)
+# SmolLM3 has tools of two kinds: JSON in tags, and Python between tags of its own. Code that is more than calls is text.
+SMOLLM_3 = Format(
+    "smollm-3",
+    reasoning=THINK_TAGS,
+    tools=TOOL_CALL_TAGS,
+    other_tools=(Calls("\n<code>\n", CallList(_CALL, separator="\n"), "\n</code>\n"),),
+    ends=("<|im_end|>", "<|end_of_text|>"),
 )
 LFM2 = Format(
     "lfm2",
