@@ -39,6 +39,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("calls", "xml"): ("minicpm-5", "", '<function name="f"><param'),
     ("calls", "elements"): ("minimax-m3", "", ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">'),
     ("calls", "python"): ("pythonic", "", "[f("),
+    ("calls", "python_dict"): ("sarashina", "", "<|tool_calls|>[{'name': 'f', 'arguments': {"),
     ("calls", "bare"): ("gemma-4", "", "<|tool_call>call:f{"),
     ("json_call", "value"): ("hermes", "", '<tool_call>{"name": "f", "arguments": {'),
     ("json_call", "quoted"): ("hermes", "", '<tool_call>{"name": "f", "arguments": "'),

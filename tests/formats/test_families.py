@@ -34,6 +34,8 @@ _OBJECTS = (f'{{"name": "f", "arguments": {ARGUMENTS}}}', '{"name": "g", "argume
 _LIST = f"[{', '.join(_OBJECTS)}]"
 _PYTHON = ("f(city='São \"P\"', days=3, tags=[1, 'x'], dry=True)", "g()")
 
+_DICTS = str([{"name": "f", "arguments": json.loads(ARGUMENTS)}, {"name": "g", "arguments": {}}])
+
 
 def _tags(open: str, close: str) -> str:
     values = {"city": 'São "P"', "days": "3", "tags": '[1, "x"]', "dry": "true"}
@@ -154,6 +156,9 @@ CALLS = {
     "gemma3 printed": "```tool_code\n" + "\n".join(f"print({one})" for one in _PYTHON) + "\n```",
     "llama4_pythonic": f"<|python_start|>[{', '.join(_PYTHON)}]<|python_end|>",
     "olmo3": "<function_calls>" + "\n".join(_PYTHON) + "</function_calls>",
+    "sarashina": f"<|tool_calls|>{_DICTS}",
+    "sarashina without its marker": _DICTS,
+    "sarashina as JSON": f"<|tool_calls|>{_LIST}",
     "lfm2": f"<|tool_call_start|>[{', '.join(_PYTHON)}]<|tool_call_end|>",
     "lfm2 as JSON": f"<|tool_call_start|>{_LIST}<|tool_call_end|>",
     "beam": (

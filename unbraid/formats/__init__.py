@@ -99,6 +99,7 @@ add(python_calls.LLAMA_4_PYTHONIC)
 add(python_calls.OLMO_3)
 add(python_calls.SMOLLM_3)
 add(python_calls.LFM2, "lfm2.5")
+add(python_calls.SARASHINA, "sarashina-2.2")
 
 add(headed.HARMONY, "gpt-oss", "openai", "openai-gptoss")
 add(headed.BEAM)

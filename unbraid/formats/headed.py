@@ -9,7 +9,6 @@ from ..core.grammar import (
     CallIds,
     CallList,
     Calls,
-    Either,
     Format,
     Headers,
     Maybe,

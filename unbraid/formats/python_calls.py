@@ -1,11 +1,11 @@
-"""Families whose calls are calls in Python."""
+"""Families whose calls are calls in Python, or dicts of Python's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ..core.grammar import Call, CallList, Calls, Either, Format, Maybe, Name
-from ..core.notations import PythonArguments
+from ..core.notations import PythonArguments, PythonDict
 from .hermes import TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
 from .think import THINK_TAGS
@@ -42,7 +42,7 @@ OLMO_3 = Format(
     tools=Calls("<function_calls>", CallList(_CALL, separator="\n"), "</function_calls>"),
     ends=("<|im_end|>", "<|endoftext|>"),
 )
-# SmolLM3 has tools of two kinds: JSON in tags, and Python between tags of its own. Code that is more than calls is text.
+# SmolLM3 has two kinds of tools: JSON in tags, and Python in tags of its own. Code that is more than calls is text.
 SMOLLM_3 = Format(
     "smollm-3",
     reasoning=THINK_TAGS,
@@ -59,4 +59,14 @@ LFM2 = Format(
         "<|tool_call_end|>",
     ),
     ends=("<|im_end|>", "<|endoftext|>"),
+)
+
+# Sarashina prints the list of calls as Python does. Where special tokens are skipped, its marker is missing.
+_DICT = Call(("{", "'name'", ": ", "'", Name(), "'", ", ", "'arguments'", ": ", PythonDict(), "}"))
+_DICTS = Either('[ { "', json_list(), CallList(_DICT, open="[", separator=", ", close="]"))
+SARASHINA = Format(
+    "sarashina",
+    tools=Calls("<|tool_calls|>", _DICTS),
+    other_tools=(Calls("[", _DICTS, bare=True),),
+    ends=("</s>",),
 )

@@ -75,7 +75,7 @@ STATES = {
     ),
     "calls": State(
         reads="calls between their markers, step by step",
-        opens=("value", "quoted", "json_call", "tagged", "xml", "elements", "python", "bare"),
+        opens=("value", "quoted", "json_call", "tagged", "xml", "elements", "python", "python_dict", "bare"),
         ends="the closing marker, or where no further call comes",
         malformed="text up to the nearest marker; in a list, the next call is read",
     ),
@@ -150,6 +150,12 @@ STATES = {
         opens=(),
         ends="the bracket that closes the call",
         malformed="brackets and quotes are followed to that bracket, or to the nearest marker",
+    ),
+    "python_dict": State(
+        reads="arguments as a dict of Python's",
+        opens=(),
+        ends="its closing bracket",
+        malformed="brackets and quotes are followed to its end, or to the nearest marker",
     ),
     "bare": State(
         reads="an object with bare keys",
