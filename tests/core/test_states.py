@@ -29,6 +29,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("start", "repeated_opener"): ("qwen3", "<think>\n", ""),
     ("scope", "scope"): ("qwen3", "", "<think>"),
     ("scope", "header"): ("harmony", "x", "<|start|>"),
+    ("scope", "citation"): ("command-r", "", "x <co: 0"),
     ("scope", "calls"): ("qwen3", "", "<tool_call>"),
     ("header", "scope"): ("harmony", "", "<|channel|>analysis<|message|>"),
     ("header", "calls"): ("harmony", "", "<|channel|>commentary to=functions.f<|message|>"),

@@ -227,6 +227,12 @@ _FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>\n", "\n</parameter>\n") +
 _TIGHT_FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>", "</parameter>\n") + "</function>"
 _FUNCTION_G = "<function=g>\n</function>"
 
+_ATEM = (
+    '<atem:function_calls>\n<atem:invoke name="f">\n'
+    + _tags('<atem:parameter name="{}">', "</atem:parameter>\n")
+    + '</atem:invoke>\n<atem:invoke name="g">\n</atem:invoke>\n</atem:function_calls>'
+)
+
 # What models write that is not quite their format, as it is reported of them; all of it can be read.
 NEARLY = {
     "qwen3_coder, only closed": f"{_FUNCTION_F}\n</tool_call>\n{_FUNCTION_G}\n</tool_call>",
@@ -269,6 +275,9 @@ NEARLY = {
         f"Action:\n```json\n{_LIST.replace('name', 'tool_name').replace('arguments', 'parameters')}\n```"
     ),
     "xlam, the fence on the same line": f"```json\n{_LIST}```",
+    "muse, without special tokens": f" to=f{_ATEM}",
+    "muse-spark, without a header": _ATEM,
+    "muse-spark, without a section": f" to=f<|message|>{_ATEM.partition('>')[2].rpartition('</')[0]}<|eot|>",
     "muse, in namespaces": (
         ' to=f<|message|><atem:function_calls>\n<atem:invoke name="f.f">\n'
         + _tags('<atem:parameter name="{}">', "</atem:parameter>\n")
@@ -417,6 +426,37 @@ STRANDS = {
 def test_reasoning_and_answer(name: str) -> None:
     message = parse(name.partition(" ")[0].rstrip(","), STRANDS[name])
     assert (message.reasoning.strip(), message.content.strip()) == ("hm", "so")
+
+
+CITED = {
+    "command-r": "It is <co: 0,2>warm</co: 0,2>.",
+    "command-r7b": "<|START_RESPONSE|>It is <co>warm</co: 0:[1, 2],1:[0]>.<|END_RESPONSE|>",
+    "command-a": "<|START_THINKING|>It <co>is</co: 0:[1]> so.<|END_THINKING|><|START_RESPONSE|>It is <co>warm</co>.",
+    "cohere_command4": "<|START_TEXT|>It is <co>warm</co: 1:[3]>.<|END_TEXT|>",
+}
+
+
+@pytest.mark.parametrize("name", CITED)
+def test_citations_are_markup_and_what_they_cite_is_text(name: str) -> None:
+    message = parse(name, CITED[name])
+    assert (message.content, message.diagnostics) == ("It is warm.", ())
+    assert message.reasoning in ("", "It is so.")
+    parser = unbraid.parser(name, markup=True)
+    events = [*parser.feed(CITED[name]), *parser.finish()]
+    tags = [event.text for event in events if isinstance(event, unbraid.Markup) and "co" in event.text]
+    assert all(tag in CITED[name] for tag in tags)
+    assert len(tags) == CITED[name].count("<co") + CITED[name].count("</co")
+
+
+@pytest.mark.parametrize("text", ["<code>x</code>", "<co: x>", "<co: 0", "</co: [", "<co", "a <co:\n0 b"])
+def test_what_only_begins_like_a_citation_is_text(text: str) -> None:
+    assert parse("command-r", text).content == text
+
+
+def test_a_citation_in_an_argument_is_data() -> None:
+    call = '{"tool_call_id": "0", "tool_name": "f", "parameters": {"city": "<co: 0>x</co: 0>"}}'
+    message = parse("command-r7b", f"<|START_ACTION|>[{call}]<|END_ACTION|>", tools=TOOLS)
+    assert message.tool_calls == (ToolCall("f", '{"city": "<co: 0>x</co: 0>"}'),)
 
 
 def test_a_suffix_to_every_tag() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.grammar import (
     Between,
     Call,
@@ -9,6 +11,7 @@ from ..core.grammar import (
     CallIds,
     CallList,
     Calls,
+    Either,
     Format,
     Headers,
     Maybe,
@@ -77,7 +80,8 @@ BEAM = Format(
 # The prompt shows each tool as a namespace with one function in it: models write `name.name`.
 _ATEM_CALL = Call(
     (
-        '<atem:invoke name="',
+        "<atem:invoke",
+        ' name="',
         Name(namespaced=True),
         '">\n',
         TaggedArguments(open='<atem:parameter name="{key}">', close="</atem:parameter>\n"),
@@ -85,19 +89,24 @@ _ATEM_CALL = Call(
     )
 )
 _ATEM_CALLS = CallList(_ATEM_CALL, open="<atem:function_calls>\n", separator="\n", close="\n</atem:function_calls>")
+# Where special tokens are skipped, what opens the calls is the end of the header, or all that is left of it.
 MUSE = Format(
     "muse",
     reasoning=Between("<|start|>assistant to=self<|message|>", "<|eom|>"),
     answer=Between("<|start|>assistant to=user<|message|>", "<|eom|>"),
-    tools=Calls("<|start|>assistant to=tools<|message|>", _ATEM_CALLS, "<|eom|>"),
+    tools=Calls(
+        "<|start|>assistant to=tools<|message|>",
+        Either("<atem:invoke", replace(_ATEM_CALLS, open=""), _ATEM_CALLS),
+        "<|eom|>",
+    ),
     headers=Headers(
         opens=("<|start|>",),
-        closes=("<|message|>",),
+        closes=("<|message|>", "<atem:function_calls>"),
         ends=("<|eom|>", "<|eot|>"),
-        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]",
+        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|assistant\s*<atem:function_calls>$",
         reasoning=r"to=self\b",
-        content="",
-        begins=("to=", "assistant"),
+        content=r"<\|message\|>$",
+        begins=("to=", "assistant", "<atem:function_calls>"),
     ),
     ends=("<|eot|>", "<|end_of_text|>"),
     prompt="<|start|>assistant",

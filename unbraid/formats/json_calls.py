@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallIds, CallList, Calls, Either, Format, Name
+from ..core.grammar import Between, Call, CallIds, CallList, Calls, Citations, Either, Format, Name
 from ..core.notations import Arguments, JsonCall
 from .hermes import HERMES, TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
@@ -115,6 +115,8 @@ APERTUS = Format(
     ends=("<|assistant_end|>",),
 )
 
+# Cohere's older models name the documents at both ends, the newer ones calls and their results where it closes.
+_CITATIONS = Citations(tags=("<co>", "</co>"), opens=("<co:", "</co:"), close=">", inside=r"[\s\d,:\[\]]*")
 _COHERE_CALL = JsonCall(name="tool_name", arguments=("parameters", "arguments"), id="tool_call_id", id_first=True)
 _COHERE = Format(
     "",
@@ -128,6 +130,7 @@ _COHERE = Format(
         ),
         "<|END_ACTION|>",
     ),
+    citations=_CITATIONS,
     ends=("<|END_OF_TURN_TOKEN|>",),
     call_ids=CallIds(prefix="", length=9),
 )
@@ -141,6 +144,7 @@ COMMAND_R = Format(
         "\nAction:\n```json\n",
         replace(json_list(JsonCall(name="tool_name", arguments=("parameters",))), close="\n]```"),
     ),
+    citations=_CITATIONS,
     ends=("<|END_OF_TURN_TOKEN|>",),
 )
 

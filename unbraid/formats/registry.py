@@ -90,6 +90,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             headers=format.headers or source.headers,
             prompt=format.prompt or (source.prompt if source.headers is not None else ""),
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
+            citations=format.citations or source.citations,
         )
         if strand == "reasoning":
             format = replace(format, reasoning=source.reasoning, prompt=source.prompt)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...errors import InvalidFormat
 
-Role = Literal["open", "close", "answer", "header", "end"]
+Role = Literal["open", "close", "answer", "header", "citation", "end"]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -53,6 +53,8 @@ class ScopeRule:
     """The calls that can begin in it, likewise."""
     header: Opens | None
     """The header that can."""
+    citation: Opens | None
+    """The tag that can."""
 
 
 class ScopeFrame(Frame):
@@ -110,6 +112,10 @@ class ScopeFrame(Frame):
         if marker.role == "header":
             assert self.rule.header is not None
             machine.push(self.rule.header.frame())
+            return
+        if marker.role == "citation":
+            assert self.rule.citation is not None
+            machine.push(self.rule.citation.frame())
             return
         if marker.role == "answer":
             # What opens the answer ends the reasoning.

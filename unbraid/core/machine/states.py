@@ -57,7 +57,7 @@ START = ("scope", "header", "repeated_opener")
 STATES = {
     "scope": State(
         reads="text of one strand: content, reasoning or speech",
-        opens=("scope", "header", "calls"),
+        opens=("scope", "header", "citation", "calls"),
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
         malformed="a closer of something that is not open is text, with a diagnostic",
     ),
@@ -72,6 +72,12 @@ STATES = {
         opens=("scope", "calls"),
         ends="one of the format's ends of a header; then what it announces begins",
         malformed="its first character is text, and another header may begin after it",
+    ),
+    "citation": State(
+        reads="a tag that says where the text comes from",
+        opens=(),
+        ends="its end",
+        malformed="what it begins with is text",
     ),
     "calls": State(
         reads="calls between their markers, step by step",
