@@ -490,8 +490,15 @@ step3 step3p5 inkling apertus2509 beam deepseek-r1 deepseek-v3 dots hunyuan gpt-
 minimax-append-think minimax-m3 nanbeige nemotron_3 interns1 gigachat35 iquest_q1 step-audio2
 """
 
+# Those of other engines: Ollama, mlx-lm, SMG.
+_OTHER_PARSERS = """
+qwen3 qwen3-thinking qwen3.5 ornith qwen3-coder qwen3-vl-thinking ministral harmony cogito olmo3 olmo3-think
+nemotron-3-nano nemotron-3.5-nano functiongemma function_gemma glm-4.7 gemma4 lfm2 lfm2-thinking laguna poolside-v1
+cohere glimmer muse_spark sarashina pythonic longcat minicpm5 kimi_k3 minimax_m2
+"""
 
-@pytest.mark.parametrize("name", _TOOL_PARSERS.split())
+
+@pytest.mark.parametrize("name", [*_TOOL_PARSERS.split(), *_OTHER_PARSERS.split()])
 def test_names_of_tool_parsers(name: str) -> None:
     assert unbraid.compose(tools=name).tools is not None
 
