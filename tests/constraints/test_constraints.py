@@ -363,8 +363,8 @@ def test_the_same_texts_are_accepted_by_llama_cpp(name: str, kind: str) -> None:
     pytest.importorskip("xllamacpp")
     constraint, texts = walks_over_text(name, kind, 40 if LONG else 2)
     grammar = LlamaCppGrammar(constraint.to_gbnf())
-    # The vocabulary that it is tried with lacks a few control characters.
-    known = [text for text in texts if not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text)]
+    # The vocabulary that it is tried with lacks a few control characters, and bytes of planes that nobody uses.
+    known = [text for text in texts if not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\U00040000-\U000effff]", text)]
     assert [text for text in known if not grammar.accepts(text)] == []
 
 

@@ -34,6 +34,8 @@ _OBJECTS = (f'{{"name": "f", "arguments": {ARGUMENTS}}}', '{"name": "g", "argume
 _LIST = f"[{', '.join(_OBJECTS)}]"
 _PYTHON = ("f(city='São \"P\"', days=3, tags=[1, 'x'], dry=True)", "g()")
 
+_DICTS = str([{"name": "f", "arguments": json.loads(ARGUMENTS)}, {"name": "g", "arguments": {}}])
+
 
 def _tags(open: str, close: str) -> str:
     values = {"city": 'São "P"', "days": "3", "tags": '[1, "x"]', "dry": "true"}
@@ -82,6 +84,16 @@ CALLS = {
     "llama3_json": "; ".join(_OBJECTS).replace("arguments", "parameters"),
     "llama3_json with its tag": "<|python_tag|>" + ";".join(_OBJECTS),
     "nemotron_deci": f"<TOOLCALL>{_LIST}</TOOLCALL>",
+    "nemotron_voicechat": f"<TOOLCALL>{_LIST}</TOOLCALL>",
+    "apriel-1.6": f"\n<tool_calls>{_LIST}</tool_calls>",
+    "cogito-v1": "".join(f"<tool_call>\n{one}\n</tool_call>\n" for one in _OBJECTS),
+    "cogito-v2.1": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+        f"{ARGUMENTS}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{{}}\n```"
+        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    ),
+    "smollm3": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
+    "smollm3 in Python": "<code>\n" + "\n".join(_PYTHON) + "\n</code>",
     "trinity": "\n".join(f"<tool_call>\n{one}\n</tool_call>" for one in _OBJECTS),
     "plamo3": (
         f"<|plamo:begin_tool_requests:plamo|>{_PLAMO.format('f', ARGUMENTS)}{_PLAMO.format('g', '{}')}"
@@ -137,8 +149,16 @@ CALLS = {
         + "</ifm|tool_call>\n<ifm|tool_call>g</ifm|tool_call>\n</ifm|tool_calls>"
     ),
     "pythonic": f"[{', '.join(_PYTHON)}]",
+    "toolace": f"[{', '.join(_PYTHON)}]",
+    "gemma3_pythonic": f"[{', '.join(_PYTHON)}]",
+    "gemma3 in a fence": "```tool_code\n" + "\n".join(_PYTHON) + "\n```",
+    "gemma3 as a list in a fence": f"```tool_code\n[{', '.join(_PYTHON)}]\n```",
+    "gemma3 printed": "```tool_code\n" + "\n".join(f"print({one})" for one in _PYTHON) + "\n```",
     "llama4_pythonic": f"<|python_start|>[{', '.join(_PYTHON)}]<|python_end|>",
     "olmo3": "<function_calls>" + "\n".join(_PYTHON) + "</function_calls>",
+    "sarashina": f"<|tool_calls|>{_DICTS}",
+    "sarashina without its marker": _DICTS,
+    "sarashina as JSON": f"<|tool_calls|>{_LIST}",
     "lfm2": f"<|tool_call_start|>[{', '.join(_PYTHON)}]<|tool_call_end|>",
     "lfm2 as JSON": f"<|tool_call_start|>{_LIST}<|tool_call_end|>",
     "beam": (
@@ -156,6 +176,10 @@ CALLS = {
         f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{ARGUMENTS}}}<|end_message|>'
         '<|message_model|>g<|content_invoke_tool_json|>{"name":"g","args":{}}<|end_message|>'
         "<|content_model_end_sampling|>"
+    ),
+    "solar_open": (
+        f"<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>f<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>"
+        "<|tool_call:begin|>f6g7h8i9j0<|tool_call:name|>g<|tool_call:args|>{}<|tool_call:end|><|calls|>"
     ),
     # The recipient before the channel, after it, and twice; the type as a word, as a token, and missing.
     "harmony, recipient first": (
@@ -203,6 +227,12 @@ _FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>\n", "\n</parameter>\n") +
 _TIGHT_FUNCTION_F = "<function=f>\n" + _tags("<parameter={}>", "</parameter>\n") + "</function>"
 _FUNCTION_G = "<function=g>\n</function>"
 
+_ATEM = (
+    '<atem:function_calls>\n<atem:invoke name="f">\n'
+    + _tags('<atem:parameter name="{}">', "</atem:parameter>\n")
+    + '</atem:invoke>\n<atem:invoke name="g">\n</atem:invoke>\n</atem:function_calls>'
+)
+
 # What models write that is not quite their format, as it is reported of them; all of it can be read.
 NEARLY = {
     "qwen3_coder, only closed": f"{_FUNCTION_F}\n</tool_call>\n{_FUNCTION_G}\n</tool_call>",
@@ -245,6 +275,9 @@ NEARLY = {
         f"Action:\n```json\n{_LIST.replace('name', 'tool_name').replace('arguments', 'parameters')}\n```"
     ),
     "xlam, the fence on the same line": f"```json\n{_LIST}```",
+    "muse, without special tokens": f" to=f{_ATEM}",
+    "muse-spark, without a header": _ATEM,
+    "muse-spark, without a section": f" to=f<|message|>{_ATEM.partition('>')[2].rpartition('</')[0]}<|eot|>",
     "muse, in namespaces": (
         ' to=f<|message|><atem:function_calls>\n<atem:invoke name="f.f">\n'
         + _tags('<atem:parameter name="{}">', "</atem:parameter>\n")
@@ -324,6 +357,18 @@ def test_what_is_tried_out_in_reasoning_is_no_call() -> None:
     assert (message.reasoning, message.tool_calls) == (f"So {_OBJECTS[0]}.", (G,))
 
 
+CODE = [
+    "<code>\nanswer = f(city='x')\nprint(answer)\n</code>",
+    "Write <code>f</code>, or <code>print(a)</code>.",
+]
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_that_is_more_than_calls_is_text(text: str) -> None:
+    message = parse("smollm3", text, tools=TOOLS)
+    assert (message.content, message.tool_calls) == (text, ())
+
+
 # --- Whitespace without end ----------------------------------------------------------------------------------------
 
 
@@ -364,6 +409,12 @@ STRANDS = {
     "muse": " to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>so<|eot|>",
     "inkling": "<|message_model|><|content_thinking|>hm<|end_message|>"
     "<|message_model|><|content_text|>so<|end_message|>",
+    "apriel in full": "Here are my reasoning steps:\nhm\n[BEGIN FINAL RESPONSE]\nso\n[END FINAL RESPONSE]\n",
+    "apriel-1.6": "hm\n[BEGIN FINAL RESPONSE]\nso",
+    "apriel-1.6 with an end": "hm\n[BEGIN FINAL RESPONSE]\nso\n[END FINAL RESPONSE]\n",
+    "solar_open": "<|think|>hm<|end|><|begin|>assistant<|content|>so<|end|>",
+    "solar_open, flushed": "<|think|>hm<|end|><|begin|>assistant<|content|>so<|flush|>",
+    "cogito": "<think>\nhm\n</think>\n\nso",
     "mistral": "[THINK]hm[/THINK]so",
     "deepseek_r1": "hm\n</think>\n\nso",
     "step3": "hm</think>so",
@@ -373,8 +424,39 @@ STRANDS = {
 
 @pytest.mark.parametrize("name", STRANDS)
 def test_reasoning_and_answer(name: str) -> None:
-    message = parse(name.partition(" ")[0], STRANDS[name])
+    message = parse(name.partition(" ")[0].rstrip(","), STRANDS[name])
     assert (message.reasoning.strip(), message.content.strip()) == ("hm", "so")
+
+
+CITED = {
+    "command-r": "It is <co: 0,2>warm</co: 0,2>.",
+    "command-r7b": "<|START_RESPONSE|>It is <co>warm</co: 0:[1, 2],1:[0]>.<|END_RESPONSE|>",
+    "command-a": "<|START_THINKING|>It <co>is</co: 0:[1]> so.<|END_THINKING|><|START_RESPONSE|>It is <co>warm</co>.",
+    "cohere_command4": "<|START_TEXT|>It is <co>warm</co: 1:[3]>.<|END_TEXT|>",
+}
+
+
+@pytest.mark.parametrize("name", CITED)
+def test_citations_are_markup_and_what_they_cite_is_text(name: str) -> None:
+    message = parse(name, CITED[name])
+    assert (message.content, message.diagnostics) == ("It is warm.", ())
+    assert message.reasoning in ("", "It is so.")
+    parser = unbraid.parser(name, markup=True)
+    events = [*parser.feed(CITED[name]), *parser.finish()]
+    tags = [event.text for event in events if isinstance(event, unbraid.Markup) and "co" in event.text]
+    assert all(tag in CITED[name] for tag in tags)
+    assert len(tags) == CITED[name].count("<co") + CITED[name].count("</co")
+
+
+@pytest.mark.parametrize("text", ["<code>x</code>", "<co: x>", "<co: 0", "</co: [", "<co", "a <co:\n0 b"])
+def test_what_only_begins_like_a_citation_is_text(text: str) -> None:
+    assert parse("command-r", text).content == text
+
+
+def test_a_citation_in_an_argument_is_data() -> None:
+    call = '{"tool_call_id": "0", "tool_name": "f", "parameters": {"city": "<co: 0>x</co: 0>"}}'
+    message = parse("command-r7b", f"<|START_ACTION|>[{call}]<|END_ACTION|>", tools=TOOLS)
+    assert message.tool_calls == (ToolCall("f", '{"city": "<co: 0>x</co: 0>"}'),)
 
 
 def test_a_suffix_to_every_tag() -> None:
@@ -408,8 +490,15 @@ step3 step3p5 inkling apertus2509 beam deepseek-r1 deepseek-v3 dots hunyuan gpt-
 minimax-append-think minimax-m3 nanbeige nemotron_3 interns1 gigachat35 iquest_q1 step-audio2
 """
 
+# Those of other engines: Ollama, mlx-lm, SMG.
+_OTHER_PARSERS = """
+qwen3 qwen3-thinking qwen3.5 ornith qwen3-coder qwen3-vl-thinking ministral harmony cogito olmo3 olmo3-think
+nemotron-3-nano nemotron-3.5-nano functiongemma function_gemma glm-4.7 gemma4 lfm2 lfm2-thinking laguna poolside-v1
+cohere glimmer muse_spark sarashina pythonic longcat minicpm5 kimi_k3 minimax_m2
+"""
 
-@pytest.mark.parametrize("name", _TOOL_PARSERS.split())
+
+@pytest.mark.parametrize("name", [*_TOOL_PARSERS.split(), *_OTHER_PARSERS.split()])
 def test_names_of_tool_parsers(name: str) -> None:
     assert unbraid.compose(tools=name).tools is not None
 

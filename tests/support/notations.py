@@ -268,6 +268,20 @@ class Python(Generator[notations.PythonArguments]):
         return 1
 
 
+class PythonDict(Generator[notations.PythonDict]):
+    def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
+        return draw(python_literals(json.loads(call.arguments)))
+
+    @property
+    def hostile(self) -> list[str]:
+        bits = ["'", '"""', "\\x4", "\\\n", "True", "nan", "1_0", "0x", "(", ")", "}", "{'a': ", "{1: ", "[1, ", "(2,)"]
+        return [*bits, "'a", "b'", ", ", "'a': '", ": "]
+
+    @property
+    def longest_wait(self) -> int:
+        return 1
+
+
 @st.composite
 def python_literals(draw: st.DrawFn, value: Any) -> str:
     """A value as Python may write it."""
@@ -344,6 +358,7 @@ GENERATORS: dict[type, type[Generator[Any]]] = {
     notations.XmlArguments: Xml,
     notations.ElementArguments: Elements,
     notations.PythonArguments: Python,
+    notations.PythonDict: PythonDict,
     notations.BareArguments: Bare,
 }
 """To test a notation of your own, add its generator here. The laws find it by the formats that use it."""

@@ -60,6 +60,11 @@ def literals_of(format: Format) -> list[str]:
         found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
     if format.transcript is not None:
         found += tags_of(format.transcript)
+    if (cited := format.citations) is not None:
+        found += [
+            *cited.tags,
+            *(open + said + cited.close for open in cited.opens for said in ("", " 0", " 0:[1,2],1:[0]")),
+        ]
     return list(dict.fromkeys([*markers_of(format), *found]))
 
 
@@ -110,8 +115,17 @@ def texts(format: Format) -> st.SearchStrategy[str]:
     hostile = st.sampled_from(["\n", "\n\n", " ", *cut, *near, "<", "[", "{", "}", "é", "天", "😀", "Hello"])
     whole = st.lists(hostile | st.text(max_size=5), min_size=1, max_size=5).map("".join)
     begun = tuple(completed_by(format, markers))
+    cited = format.citations
+    tag = (
+        f"(?:{'|'.join(map(re.escape, cited.opens))}){cited.inside}(?:{re.escape(cited.close)}|$)" if cited else "(?!)"
+    )
     return whole.filter(
-        lambda text: text != "" and not text.endswith(begun) and not any(marker in text for marker in markers)
+        lambda text: (
+            text != ""
+            and not text.endswith(begun)
+            and not any(marker in text for marker in markers)
+            and not re.search(tag, text)
+        )
     )
 
 

@@ -49,7 +49,10 @@ class Markup:
 
     def json_answer(self, schema: Schema, where: str) -> Node:
         """An answer in JSON. In the content, a marker that is no token is a marker, even inside a JSON string."""
-        return Json(schema, where, without=tuple(marker for marker in self.markers if marker not in self.tokens))
+        without = [marker for marker in self.markers if marker not in self.tokens]
+        if (citations := self.format.citations) is not None:
+            without += [*citations.tags, *citations.opens]
+        return Json(schema, where, without=tuple(without))
 
 
 def trailing_space(close: str) -> Node:

@@ -186,6 +186,20 @@ class Headers:
 
 
 @frozen
+class Citations:
+    """Tags in the text, around what they give the sources of. They are markup; what stands between them is text."""
+
+    tags: tuple[str, ...]
+    """Those that name no source,"""
+    opens: tuple[str, ...]
+    """and what the others begin with,"""
+    close: str
+    """and end with."""
+    inside: str
+    """A pattern for what stands between the two, and for every beginning of that."""
+
+
+@frozen
 class CallIds:
     """How ids look that the model did not give."""
 
@@ -217,6 +231,8 @@ class Format:
     the text that the tokens spell. Otherwise a marker that is one token is that token and nothing else."""
     ignored: tuple[str, ...] = ()
     """Markers in the content that say nothing."""
+    citations: Citations | None = None
+    """Tags in the content and in the reasoning that say where it is from."""
     ends: tuple[str, ...] = ()
     """Tokens that end the turn. Only as tokens: spelled out as text they are text."""
     prompt: str = ""

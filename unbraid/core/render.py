@@ -125,6 +125,11 @@ class _Renderer:
             if tools.close_written:
                 self._close(tools.close)
 
+    def _number(self) -> str:
+        """The id of a call that has none: its number, as long as an id."""
+        ids = self.format.call_ids
+        return f"{ids.prefix}{self.count:0{ids.length}}"
+
     def _call(self, parts: tuple[grammar.CallPart, ...], call: ToolCall) -> str:
         written: list[str] = []
         for part in parts:
@@ -133,7 +138,7 @@ class _Renderer:
             elif isinstance(part, grammar.Name):
                 written.append(call.name)
             elif isinstance(part, grammar.CallId):
-                written.append(call.id)
+                written.append(call.id or self._number())
             elif isinstance(part, grammar.NameInId):
                 before, after = f"{part.before}{call.name}{part.after}", call.id.rpartition(part.after)[2]
                 written.append(call.id if call.id == before + after else f"{before}{self.count}")

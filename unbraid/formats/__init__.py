@@ -7,7 +7,7 @@ The names are those of the model families, and those that vLLM and SGLang know t
 from __future__ import annotations
 
 from . import gemma, headed, json_calls, named_calls, python_calls, tagged_calls
-from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING
+from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING, REKA_EDGE
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import add, all_formats, compose, find, resolve
 from .step_audio import STEP_AUDIO_2
@@ -18,11 +18,12 @@ add(STEP_AUDIO_2, "step-audio-2-mini", "step-audio-2-tts-ta4")
 add(MISTRAL)
 add(MISTRAL_V3, "mistral-v1", "mistral-v2", "mistral-v7", "mistral-nemo")
 add(MISTRAL_V11, "mistral-small-3.2")
-add(MISTRAL_V13, "magistral", "devstral")
+add(MISTRAL_V13, "magistral", "devstral", "ministral", "ministral-3")
 add(HERMES, "hermes-2-pro", "hermes-3", "nous-hermes")
 add(QWEN_2_5, "qwen", "qwen2")
-add(QWEN_3, "qwen3-json", "minicpmv", "holo2")
-add(QWEN_3_THINKING, "qwq", "qwen3-2507-thinking")
+add(QWEN_3, "qwen3-json", "qwen3-vl", "minicpmv", "holo2", "mimo-vl", "bielik", "bielik-v3")
+add(QWEN_3_THINKING, "qwq", "qwen3-2507-thinking", "qwen3-vl-thinking")
+add(REKA_EDGE)
 add(THINK)
 add(KIMI_VL, "kimi")
 add(WHISPER)
@@ -34,15 +35,20 @@ add(json_calls.GRANITE_20B)
 add(json_calls.ERNIE_45)
 add(json_calls.JAMBA)
 add(json_calls.HUNYUAN_A13B)
-add(json_calls.APRIEL)
+add(json_calls.APRIEL, "apriel-1.5", "apriel-1.5-15b-thinker")
+add(json_calls.APRIEL_16, "apriel-1.6-15b-thinker")
 add(json_calls.MINIMAX_M1)
-add(json_calls.NEMOTRON_NANO_2, "nemotron", "nemotron-deci", "nemotron-json")
+add(
+    json_calls.NEMOTRON_NANO_2,
+    *("nemotron", "nemotron-deci", "nemotron-json"),
+    *("nemotron-voicechat", "nemotron-3-voicechat", "nemotronlabs-voicechat", "nemotronlabs-voicechat-11b"),
+)
 add(json_calls.INTERNLM, "interns1", "internlm2")
 add(json_calls.GIGACHAT_3)
 add(json_calls.PHI_4_MINI, "phi4-mini-json", "phi4")
 add(json_calls.APERTUS, "apertus2509")
 add(json_calls.COHERE_COMMAND_3, "command-r7b", "command-a")
-add(json_calls.COHERE_COMMAND_4)
+add(json_calls.COHERE_COMMAND_4, "cohere")
 add(json_calls.COMMAND_R, "command-r-plus")
 add(json_calls.LLAMA_3, "llama3-json", "llama4-json")
 add(json_calls.XLAM)
@@ -50,22 +56,24 @@ add(json_calls.FIREFUNCTION_2, "firefunction")
 add(json_calls.FUNCTIONARY_31)
 add(json_calls.TRINITY)
 
-add(named_calls.KIMI_K2)
+add(named_calls.KIMI_K2, "kimi-k2-thinking")
 add(named_calls.DEEPSEEK_V3)
 add(named_calls.DEEPSEEK_V31)
 add(named_calls.DEEPSEEK_R1, "r1")
+add(named_calls.COGITO, "cogito-v1", "cogito-v1-preview", "cogito-v2", "cogito-v2-preview", "cogito-v2.1")
 add(named_calls.PLAMO_3)
 
 add(
     tagged_calls.QWEN_3_CODER,
-    *("qwen3-xml", "qwen3-coder-xml", "nanbeige", "nemotron-v3", "nemotron-3", "nemotron-nano"),
-    *("granite-4.2", "granite-thinking-parser"),
+    *("qwen3-xml", "qwen3-coder-xml", "qwen3.5", "qwen3.8", "ornith", "nanbeige"),
+    *("nemotron-v3", "nemotron-3", "nemotron-nano", "nemotron-3-nano", "nemotron-3.5-nano"),
+    *("granite-4.2", "granite-thinking-parser", "interns2", "interns2-preview"),
 )
 add(tagged_calls.STEP_35, "step3p5")
 add(tagged_calls.MIMO)
 add(tagged_calls.SEED_OSS)
 add(tagged_calls.GLM_45, "glm", "glm-4.6")
-add(tagged_calls.GLM_47)
+add(tagged_calls.GLM_47, "glm-5")
 add(tagged_calls.LING_3)
 add(tagged_calls.POOLSIDE, "laguna")
 add(tagged_calls.SPARK_25)
@@ -87,15 +95,19 @@ add(tagged_calls.K2_HORIZON)
 add(gemma.GEMMA_4)
 add(gemma.FUNCTION_GEMMA)
 
-add(python_calls.PYTHONIC)
+add(python_calls.PYTHONIC, "llama-3.2-pythonic", "toolace", "toolace-8b")
+add(python_calls.GEMMA_3, "gemma-3-pythonic")
 add(python_calls.LLAMA_4_PYTHONIC)
-add(python_calls.OLMO_3)
-add(python_calls.LFM2, "lfm2.5")
+add(python_calls.OLMO_3, "olmo-3-think")
+add(python_calls.SMOLLM_3)
+add(python_calls.LFM2, "lfm2.5", "lfm2-thinking")
+add(python_calls.SARASHINA, "sarashina-2.2")
 
 add(headed.HARMONY, "gpt-oss", "openai", "openai-gptoss")
 add(headed.BEAM)
-add(headed.MUSE, "muse-glimmer")
+add(headed.MUSE, "muse-glimmer", "muse-spark", "glimmer")
 add(headed.INKLING)
+add(headed.SOLAR_OPEN, "solar-open-100b")
 add(headed.FUNCTIONARY_32)
 add(headed.KIMI_K3)
 

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Between, Call, CallList, Calls, Format, Headers, Maybe, Name, Ordinal
+from dataclasses import replace
+
+from ..core.grammar import (
+    Between,
+    Call,
+    CallId,
+    CallIds,
+    CallList,
+    Calls,
+    Either,
+    Format,
+    Headers,
+    Maybe,
+    Name,
+    Ordinal,
+)
 from ..core.notations import Arguments, JsonCall, TaggedArguments
 from ..schema.kinds import STRING
 from .shapes import lone
@@ -66,7 +81,8 @@ BEAM = Format(
 # The prompt shows each tool as a namespace with one function in it: models write `name.name`.
 _ATEM_CALL = Call(
     (
-        '<atem:invoke name="',
+        "<atem:invoke",
+        ' name="',
         Name(namespaced=True),
         '">\n',
         TaggedArguments(open='<atem:parameter name="{key}">', close="</atem:parameter>\n"),
@@ -74,19 +90,24 @@ _ATEM_CALL = Call(
     )
 )
 _ATEM_CALLS = CallList(_ATEM_CALL, open="<atem:function_calls>\n", separator="\n", close="\n</atem:function_calls>")
+# Where special tokens are skipped, what opens the calls is the end of the header, or all that is left of it.
 MUSE = Format(
     "muse",
     reasoning=Between("<|start|>assistant to=self<|message|>", "<|eom|>"),
     answer=Between("<|start|>assistant to=user<|message|>", "<|eom|>"),
-    tools=Calls("<|start|>assistant to=tools<|message|>", _ATEM_CALLS, "<|eom|>"),
+    tools=Calls(
+        "<|start|>assistant to=tools<|message|>",
+        Either("<atem:invoke", replace(_ATEM_CALLS, open=""), _ATEM_CALLS),
+        "<|eom|>",
+    ),
     headers=Headers(
         opens=("<|start|>",),
-        closes=("<|message|>",),
+        closes=("<|message|>", "<atem:function_calls>"),
         ends=("<|eom|>", "<|eot|>"),
-        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]",
+        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|assistant\s*<atem:function_calls>$",
         reasoning=r"to=self\b",
-        content="",
-        begins=("to=", "assistant"),
+        content=r"<\|message\|>$",
+        begins=("to=", "assistant", "<atem:function_calls>"),
     ),
     ends=("<|eot|>", "<|end_of_text|>"),
     prompt="<|start|>assistant",
@@ -112,6 +133,36 @@ INKLING = Format(
         content="",
     ),
     ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
+)
+
+_SOLAR_CALL = Call(
+    (
+        "<|tool_call:begin|>",
+        CallId(),
+        "<|tool_call:name|>",
+        Name(),
+        "<|tool_call:args|>",
+        Arguments(),
+        "<|tool_call:end|>",
+    )
+)
+SOLAR_OPEN = Format(
+    "solar-open",
+    reasoning=Between("<|begin|>assistant<|think|>", "<|end|>"),
+    answer=Between("<|begin|>assistant<|content|>", "<|end|>"),
+    tools=Calls("<|begin|>assistant<|tool_calls|>", CallList(_SOLAR_CALL), "<|calls|>"),
+    headers=Headers(
+        opens=("<|begin|>",),
+        closes=("<|think|>", "<|content|>", "<|tool_calls|>"),
+        ends=("<|calls|>", "<|end|>", "<|flush|>"),
+        calls=r"<\|tool_calls\|>$",
+        reasoning=r"<\|think\|>$",
+        content="",
+        begins=("assistant",),
+    ),
+    ends=("<|calls|>", "<|flush|>", "<|endoftext|>"),
+    prompt="<|begin|>assistant",
+    call_ids=CallIds(prefix="", length=10),
 )
 
 # `>>>all` speaks to the user, `>>>name` to a function. The prompt ends with `>>>`.

@@ -20,3 +20,4 @@ QWEN_2_5 = Format("qwen2.5", tools=TOOL_CALL_TAGS, ends=_ENDS)
 QWEN_3 = Format("qwen3", reasoning=THINK_TAGS, tools=TOOL_CALL_TAGS, ends=_ENDS)
 # The models that always reason: their templates end the prompt with `<think>\n`.
 QWEN_3_THINKING = replace(QWEN_3, name="qwen3-thinking", prompt="<think>\n")
+REKA_EDGE = replace(QWEN_3, name="reka-edge", ends=("<sep>",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallIds, CallList, Calls, Either, Format, Name
+from ..core.grammar import Between, Call, CallIds, CallList, Calls, Citations, Either, Format, Name
 from ..core.notations import Arguments, JsonCall
 from .hermes import HERMES, TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
@@ -56,7 +56,17 @@ HUNYUAN_A13B = Format(
     ends=("<|eos|>",),
     calls_in_reasoning=False,
 )
-APRIEL = Format("apriel", tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"), ends=("<|end|>",))
+APRIEL = Format(
+    "apriel",
+    reasoning=Between(
+        "Here are my reasoning steps:\n", "\n[BEGIN FINAL RESPONSE]\n", also=(("<thinking>", "</thinking>"),)
+    ),
+    tools=Calls("\n<tool_calls>", json_list(), "</tool_calls>\n"),
+    ignored=("\n[END FINAL RESPONSE]\n",),
+    ends=("<|end|>",),
+)
+# From 1.6 on, the prompt ends with the sentence that opens the reasoning.
+APRIEL_16 = replace(APRIEL, name="apriel-1.6", prompt="Here are my reasoning steps:\n")
 MINIMAX_M1 = Format(
     "minimax-m1",
     reasoning=THINK_TAGS,
@@ -112,6 +122,8 @@ APERTUS = Format(
     ends=("<|assistant_end|>",),
 )
 
+# Cohere's older models name the documents at both ends, the newer ones calls and their results where it closes.
+_CITATIONS = Citations(tags=("<co>", "</co>"), opens=("<co:", "</co:"), close=">", inside=r"[\s\d,:\[\]]*")
 _COHERE_CALL = JsonCall(name="tool_name", arguments=("parameters", "arguments"), id="tool_call_id", id_first=True)
 _COHERE = Format(
     "",
@@ -125,6 +137,7 @@ _COHERE = Format(
         ),
         "<|END_ACTION|>",
     ),
+    citations=_CITATIONS,
     ends=("<|END_OF_TURN_TOKEN|>",),
     call_ids=CallIds(prefix="", length=9),
     calls_in_reasoning=False,
@@ -139,6 +152,7 @@ COMMAND_R = Format(
         "\nAction:\n```json\n",
         replace(json_list(JsonCall(name="tool_name", arguments=("parameters",))), close="\n]```"),
     ),
+    citations=_CITATIONS,
     ends=("<|END_OF_TURN_TOKEN|>",),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
 from ..core.notations import Arguments
+from .hermes import TOOL_CALL_TAGS
 from .shapes import lone
 from .think import THINK_TAGS
 
@@ -66,6 +67,13 @@ DEEPSEEK_V31 = Format(
 )
 # R1 reasons always: its template opens the reasoning in the prompt, and older ones left that to the model.
 DEEPSEEK_R1 = replace(DEEPSEEK_V3, name="deepseek-r1", prompt="<think>\n", calls_in_reasoning=False)
+# Deep Cogito: from 2.1 on DeepSeek's calls, before that those of Hermes, with the ends of the models it was made from.
+COGITO = replace(
+    DEEPSEEK_V3,
+    name="cogito",
+    other_tools=(*DEEPSEEK_V3.other_tools, TOOL_CALL_TAGS),
+    ends=(*_DEEPSEEK_ENDS, "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|eot|>"),
+)
 
 _PLAMO = Calls(
     "<|plamo:begin_tool_requests:plamo|>",

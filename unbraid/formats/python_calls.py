@@ -1,9 +1,12 @@
-"""Families whose calls are calls in Python."""
+"""Families whose calls are calls in Python, or dicts of Python's."""
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList, Calls, Either, Format, Name
-from ..core.notations import PythonArguments
+from dataclasses import replace
+
+from ..core.grammar import Call, CallList, Calls, Either, Format, Maybe, Name
+from ..core.notations import PythonArguments, PythonDict
+from .hermes import TOOL_CALL_TAGS
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
 from .think import THINK_TAGS
 
@@ -14,6 +17,19 @@ _LLAMA_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 
 # The list has no marker around it.
 PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), ends=_LLAMA_ENDS)
+# Gemma 3, as its vendor shows it: in a fence, and printed. The fence is part of the list, as in Command R's.
+_PRINTED = Call((Maybe("print(", written=False), Name(), "(", PythonArguments(), ")", Maybe(")", written=False)))
+GEMMA_3 = Format(
+    "gemma-3",
+    tools=Calls("[", _LIST, bare=True),
+    other_tools=(
+        Calls(
+            "```tool_code\n",
+            Either("[", replace(_LIST, close="]\n```"), CallList(_PRINTED, separator="\n", close="\n```")),
+        ),
+    ),
+    ends=("<end_of_turn>", "<eos>"),
+)
 LLAMA_4_PYTHONIC = Format(
     "llama-4-pythonic",
     tools=Calls("[", _LIST, bare=True),
@@ -27,6 +43,14 @@ OLMO_3 = Format(
     ends=("<|im_end|>", "<|endoftext|>"),
     calls_in_reasoning=False,
 )
+# SmolLM3 has two kinds of tools: JSON in tags, and Python in tags of its own. Code that is more than calls is text.
+SMOLLM_3 = Format(
+    "smollm-3",
+    reasoning=THINK_TAGS,
+    tools=TOOL_CALL_TAGS,
+    other_tools=(Calls("\n<code>\n", CallList(_CALL, separator="\n"), "\n</code>\n"),),
+    ends=("<|im_end|>", "<|end_of_text|>"),
+)
 LFM2 = Format(
     "lfm2",
     reasoning=THINK_TAGS,
@@ -36,4 +60,14 @@ LFM2 = Format(
         "<|tool_call_end|>",
     ),
     ends=("<|im_end|>", "<|endoftext|>"),
+)
+
+# Sarashina prints the list of calls as Python does. Where special tokens are skipped, its marker is missing.
+_DICT = Call(("{", "'name'", ": ", "'", Name(), "'", ", ", "'arguments'", ": ", PythonDict(), "}"))
+_DICTS = Either('[ { "', json_list(), CallList(_DICT, open="[", separator=", ", close="]"))
+SARASHINA = Format(
+    "sarashina",
+    tools=Calls("<|tool_calls|>", _DICTS),
+    other_tools=(Calls("[", _DICTS, bare=True),),
+    ends=("</s>",),
 )

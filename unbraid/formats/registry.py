@@ -91,6 +91,7 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             prompt=format.prompt or (source.prompt if source.headers is not None else ""),
             ignored=tuple(dict.fromkeys((*format.ignored, *source.ignored))),
             spelled_markers=format.spelled_markers or source.spelled_markers,
+            citations=format.citations or source.citations,
         )
         if strand == "reasoning":
             format = replace(

@@ -32,6 +32,7 @@ NOTATIONS: dict[type, NotationLanguage] = {
     notations.TaggedArguments: NotationLanguage(tagged.arguments),
     notations.XmlArguments: NotationLanguage(xml.arguments),
     notations.PythonArguments: NotationLanguage(python.arguments),
+    notations.PythonDict: NotationLanguage(python.dictionary, reads_kinds=False),
     notations.BareArguments: NotationLanguage(bare.arguments),
     notations.ElementArguments: NotationLanguage(elements.arguments),
 }

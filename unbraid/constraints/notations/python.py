@@ -1,4 +1,4 @@
-"""Arguments as in a Python call: `key=value, …`, the values Python's literals."""
+"""Arguments as in a Python call: `key=value, …`, the values Python's literals; or a dict of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from .context import CallContext
 # Escapes that JSON and Python read alike.
 _CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
 _SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), chars(*"'\\bfnrt")))
+
+
+def dictionary(notation: object, call: CallContext) -> Node:
+    """A dict of Python's, its strings in the quotes that JSON has too."""
+    return sequence(SPACE, replace(call.parameters.json(), python=True))
 
 
 def arguments(notation: object, call: CallContext) -> Node:

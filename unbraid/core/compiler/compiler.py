@@ -17,6 +17,7 @@ from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
 from ..lazily import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
+from ..machine.citations import CitationRule
 from ..machine.headers import HeaderRule
 from ..machine.markers import Marker, Markers, Role, split_whitespace
 from ..machine.out_of_band import Code, CodeSearch
@@ -137,6 +138,9 @@ class _Builder:
                 ends += [self._marker("end", "", close)] if strands == ("content",) else []
         if strands == ("content",):
             ends += [self._marker("end", "", text) for text in format.ignored]
+        if format.citations is not None:
+            ends += [self._marker("end", "", text) for text in format.citations.tags]
+            ends += [self._marker("citation", "", text) for text in format.citations.opens]
         own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
         admitted = [*ends, *openers, *own]
         known = {marker.key for marker in admitted}
@@ -170,7 +174,14 @@ class _Builder:
                 for name, rule in self.calls.items()
             },
             header=self.program.headers,
+            citation=self._citation(),
         )
+
+    def _citation(self) -> CitationRule | None:
+        node = self.format.citations
+        if node is None:
+            return None
+        return CitationRule(tuple(self.key(text) for text in node.opens), node.close, re.compile(node.inside))
 
     def _headers(self, node: grammar.Headers, others: list[Marker]) -> HeaderRule:
         """others: what opens something without a header, where the format is composed. No header holds that."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...errors import InvalidFormat
 
-Role = Literal["open", "close", "answer", "header", "end", "stray"]
+Role = Literal["open", "close", "answer", "header", "citation", "end", "stray"]
 
 
 @dataclass(slots=True, eq=False, repr=False)

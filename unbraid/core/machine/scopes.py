@@ -56,6 +56,8 @@ class ScopeRule:
     """The calls that can begin in it, likewise."""
     header: Opens | None
     """The header that can."""
+    citation: Opens | None
+    """The tag that can."""
 
 
 class ScopeFrame(Frame):
@@ -121,6 +123,10 @@ class ScopeFrame(Frame):
             else:
                 machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here")
                 machine.take(size, MARKUP)
+            return
+        if marker.role == "citation":
+            assert self.rule.citation is not None
+            machine.push(self.rule.citation.frame())
             return
         if marker.role == "answer":
             # What opens the answer ends the reasoning.

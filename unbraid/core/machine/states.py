@@ -57,7 +57,7 @@ START = ("scope", "header", "leading_marker")
 STATES = {
     "scope": State(
         reads="text of one strand: content, reasoning or speech",
-        opens=("scope", "header", "calls"),
+        opens=("scope", "header", "citation", "calls"),
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
         malformed="a closer of something that is not open is text, with a diagnostic",
     ),
@@ -73,9 +73,15 @@ STATES = {
         ends="one of the format's ends of a header; then what it announces begins",
         malformed="its first character is text, and another header may begin after it",
     ),
+    "citation": State(
+        reads="a tag that says where the text comes from",
+        opens=(),
+        ends="its end",
+        malformed="what it begins with is text",
+    ),
     "calls": State(
         reads="calls between their markers, step by step",
-        opens=("value", "quoted", "json_call", "tagged", "xml", "elements", "python", "bare"),
+        opens=("value", "quoted", "json_call", "tagged", "xml", "elements", "python", "python_dict", "bare"),
         ends="the closing marker, or where no further call comes",
         malformed="text up to the nearest marker; in a list, the next call is read",
     ),
@@ -150,6 +156,12 @@ STATES = {
         opens=(),
         ends="the bracket that closes the call",
         malformed="brackets and quotes are followed to that bracket, or to the nearest marker",
+    ),
+    "python_dict": State(
+        reads="arguments as a dict of Python's",
+        opens=(),
+        ends="its closing bracket",
+        malformed="brackets and quotes are followed to its end, or to the nearest marker",
     ),
     "bare": State(
         reads="an object with bare keys",

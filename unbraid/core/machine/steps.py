@@ -254,7 +254,7 @@ class NextInList:
         if size is None:
             return False
         if size:
-            if further:
+            if further and self.separator:
                 machine.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
             machine.take(size, MARKUP)
             frame.at += 1

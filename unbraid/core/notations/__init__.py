@@ -7,7 +7,7 @@
 | `tagged` | `<parameter=city>Paris</parameter>` |
 | `xml` | the same, with entities and CDATA sections |
 | `elements` | `<city>Paris</city>`, nested |
-| `python` | `city="Paris"` |
+| `python` | `city="Paris"`, or `{'city': 'Paris'}` |
 | `bare` | `{city:<|"|>Paris<|"|>}` |
 
 `base.py` says what a notation is. The nodes of the grammar are exported here, for formats to use.
@@ -19,7 +19,7 @@ from .bare import BareArguments
 from .elements import ElementArguments
 from .json import Arguments
 from .json_call import JsonCall
-from .python import PythonArguments
+from .python import PythonArguments, PythonDict
 from .tagged import TaggedArguments
 from .xml import XmlArguments
 
@@ -29,6 +29,7 @@ __all__ = [
     "ElementArguments",
     "JsonCall",
     "PythonArguments",
+    "PythonDict",
     "TaggedArguments",
     "XmlArguments",
 ]

@@ -1,4 +1,5 @@
-"""Python notation: arguments as in a Python call, `key=value, …`, turned into JSON as they arrive.
+"""Python notation: arguments as in a Python call, `key=value, …`, or as a dict of Python's, turned into JSON as they
+arrive.
 
 Python's literals say themselves what they are, so no schema is needed. Where something other than a literal comes, the
 arguments are broken: only brackets and quotes are followed from there on, the text is passed on as it is, and any
@@ -9,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event
-from ..machine.calls import Step
+from ..machine.calls import CallsFrame, Step
 from ..machine.machine import Frame, Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
-from ..machine.steps import BeginNotation
+from ..machine.steps import BeginNotation, ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
@@ -50,11 +52,34 @@ class PythonArguments(CallNotation):
         return ", ".join(f"{key}={as_python(value)}" for key, value in members(call.arguments).items())
 
 
+@frozen
+class PythonDict(CallNotation):
+    """The arguments as a dict of Python's: `{'key': value, …}`."""
+
+    def step(self, place: Place) -> Step:
+        return ReadDict(place.following)
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return as_python(call.arguments)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ReadDict(ReadObject):
+    """Begins the dict."""
+
+    opens: ClassVar = ("{",)
+
+    def begin(self, machine: Machine, frame: CallsFrame) -> None:
+        machine.push(PythonDictFrame(frame.markers))
+
+
 class PythonArgumentsFrame(Frame):
     """`key=value, …`. Where something else than a literal comes, only brackets and quotes are followed any more, and
     any marker ends it."""
 
     kind = "python"
+    own_bracket: ClassVar = False
+    """Whether the last bracket to close is of the arguments, and not of the call."""
     saved = ("depth", "escaped", "in_key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
     __slots__ = (*saved, "markers")
 
@@ -214,7 +239,7 @@ class PythonArgumentsFrame(Frame):
         if self.lead:
             machine.add_arguments(self.lead)
         machine.call.flawed = self.lenient = True
-        self.depth = len(self.open) - 1
+        self.depth = len(self.open) - (not self.own_bracket)
         return True
 
     def _follow_brackets(self, machine: Machine) -> bool:
@@ -257,6 +282,8 @@ class PythonArgumentsFrame(Frame):
                 return mark.start(), True
             else:
                 self.depth -= 1
+                if self.depth == 0 and self.own_bracket:
+                    return mark.end(), True
             at = mark.end()
         return limit, False
 
@@ -264,3 +291,26 @@ class PythonArgumentsFrame(Frame):
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
         assert machine.calls is not None
         return cast(Self, machine.calls.begun())
+
+
+class PythonDictFrame(PythonArgumentsFrame):
+    """`{'key': value, …}`, its brackets included."""
+
+    kind = "python_dict"
+    own_bracket: ClassVar = True
+    __slots__ = ()
+
+    def __init__(self, markers: Markers) -> None:
+        super().__init__(markers)
+        self.open, self.state = "", VALUE
+
+    def _close(self, machine: Machine, char: str) -> None:
+        super()._close(machine, char)
+        if not self.open:
+            machine.call.has_arguments = True
+            machine.call.complete = not machine.call.flawed
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cls(machine.calls.markers)
