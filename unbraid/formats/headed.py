@@ -45,7 +45,7 @@ HARMONY = Format(
         closes=("<|message|>",),
         ends=("<|call|>", "<|end|>", "<|return|>"),
         # Without the instructions that the vendor's template gives, some write the recipient as a type.
-        calls=r"(?:to=(?:functions\.)?|<\|constrain\|>functions\.)(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
+        calls=r"(?:to=\s*(?:functions\.\s*)?|<\|constrain\|>functions\.)(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis",
         content="",
         begins=("to=", "assistant", "<|constrain|>"),
@@ -69,7 +69,7 @@ BEAM = Format(
         opens=("<|start|>", "<|channel|>"),
         closes=("<|message|>",),
         ends=("<|call|>", "<|end|>", "<|return|>"),
-        calls=r"to=(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
+        calls=r"to=\s*(?P<name>(?!assistant\b|user\b|<)[^\s<]+)",
         reasoning=r"<\|channel\|>\s*analysis",
         content="",
         begins=("to=", "assistant", "<|constrain|>"),

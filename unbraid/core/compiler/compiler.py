@@ -174,8 +174,16 @@ class _Builder:
                 for name, rule in self.calls.items()
             },
             header=self.program.headers,
+            call_end=self._call_end(),
             citation=self._citation(),
         )
+
+    def _call_end(self) -> str:
+        """What ends messages with calls, where it ends no others."""
+        format = self.format
+        close = format.tools.close.strip() if format.tools is not None and format.headers is not None else ""
+        others = [around.close.strip() for around in (format.reasoning, format.answer) if around is not None]
+        return self.key(close) if close and close not in others else ""
 
     def _citation(self) -> CitationRule | None:
         node = self.format.citations

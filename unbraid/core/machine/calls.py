@@ -123,6 +123,7 @@ class CallsFrame(CallsState):
         """Take the closing marker."""
         assert self.rule.close is not None
         machine.take(size, MARKUP)
+        machine.awaits_end = False
         machine.trail = self.rule.close.trail if self.accepted else ""
         machine.leave_calls()
 

@@ -97,6 +97,7 @@ class HeaderFrame(Frame):
             return True
         machine.pop()
         back_to_content(machine)
+        machine.awaits_end = False
         if strand == CALLS and strand not in innermost(machine).rule.calls:
             # Nobody reads calls here: the message is content, and its header says to whom it goes.
             machine.report(diagnostics.MALFORMED_HEADER, "a tool call, and this format has no tools: kept as text")

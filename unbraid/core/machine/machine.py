@@ -175,6 +175,8 @@ class Machine:
         self.call = PendingCall()
         self.reading_call = False
         self.call_count = 0
+        self.awaits_end = False
+        """Whether a call has come, and what ends its message has not."""
         self.out: list[Event] = []
 
     # --- Taking input ----------------------------------------------------------------------------------------------
@@ -377,7 +379,7 @@ class Machine:
     def begin_call(self) -> None:
         self.end_call()
         self.call = PendingCall()
-        self.reading_call = True
+        self.reading_call = self.awaits_end = True
 
     def accept_call(self) -> None:
         """The call's name is known: it starts, or it is no call of this request."""

@@ -56,6 +56,8 @@ class ScopeRule:
     """The calls that can begin in it, likewise."""
     header: Opens | None
     """The header that can."""
+    call_end: str
+    """What ends messages with calls and no others, as it is looked for; empty where there is no such thing."""
     citation: Opens | None
     """The tag that can."""
 
@@ -134,6 +136,10 @@ class ScopeFrame(Frame):
         elif marker.role == "close":
             while machine.strands[-1] != marker.strand:
                 pop_unclosed(machine)
+        if marker.key == self.rule.call_end:
+            if not machine.awaits_end:
+                machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' ends a tool call, and there is none")
+            machine.awaits_end = False
         machine.take_marker(size, marker.strand, marker.trail)
         if marker.role == "close":
             machine.pop()

@@ -20,9 +20,9 @@ from .driver import Driver
 from .machine import Frame
 from .pending_call import PendingCall
 
-_VERSION = 2
+_VERSION = 3
 _STATE = (
-    *("trail", "offset", "gaps", "reading_call", "call_count", "sections", "stray_audio"),
+    *("trail", "offset", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
     *("code_tail", "started", "finished"),
 )
 
