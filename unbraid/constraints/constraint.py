@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.program import Program
-from ..core.compiler.prompt_end import read_end
+from ..core.compiler.prompt_end import read_end, with_speech
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
@@ -191,7 +191,7 @@ def constraint(
     program = compile_format(format, vocabulary)
     before = format.prompt if prompt is None else prompt
     end = read_end(program, before)
-    opened, header = tuple(end.strands), end.header
+    opened, header = tuple(with_speech(program, end.strands)), end.header
     definitions: object = tools
     if not isinstance(tools, list):
         tools = tools if isinstance(tools, Tools) else Tools(tools)
