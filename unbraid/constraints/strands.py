@@ -160,7 +160,7 @@ class Strands:
         out of band, and the next text would complete the marker."""
         if self._markup.audio is None:
             return self._free
-        text = TextExcept(self._markup.markers, clean_end=True)
+        text = TextExcept(self._markup.markers, clean_end=bool(self._markup.markers))
         return sequence(Repeat(sequence(text, Repeat(self._markup.audio, 1))), self._free)
 
     def _spoken_with_calls(self) -> Node:

@@ -81,7 +81,7 @@ class _Renderer:
         speech = self.format.speech
         if part.strand == "content" and speech is not None and speech.implied:
             raise UnbraidError(
-                f"all that a model of the format {self.format.name!r} writes is spoken: give {part.text[:40]!r} as Speech"
+                f"format {self.format.name!r} has no text that is not spoken: give {part.text[:40]!r} as Speech"
             )
         around = self.format.answer if part.strand == "content" else self.format.reasoning
         if around is None and part.strand == "reasoning":

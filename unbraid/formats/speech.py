@@ -1,9 +1,9 @@
 """Models that speak: text and audio braided in one stream.
 
-Three things differ. What opens the speech: a marker in the output (Step-Audio 2, Audex), one in the prompt (MiMo-Audio),
-or nothing but the system message; then all of the turn is spoken. Where the audio codes are: tokens with a text, tokens
-that are known by their ids alone (Covo-Audio), or frames from a head of its own, beside the tokens (`feed_codes`). And
-what stands around them. The ratios are those that the vendors trained with.
+Three things differ. What opens the speech: a marker that the prompt or the model writes, or nothing but the system
+message; then all of the turn is spoken. Where the audio codes are: tokens with a text, tokens that are known by their
+ids alone (Covo-Audio), or frames from a head of their own, beside the tokens (`feed_codes`). And what stands around
+them. The ratios are those that the vendors trained with.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ COVO_AUDIO = Format(
 )
 BAICHUAN_AUDIO = Format(
     "baichuan-audio",
-    speech=SpeechMarkup(
-        codes=8192, codebooks=8, around=("<audiogen_start_baichuan>", "<audiogen_end_baichuan>")
-    ),
+    speech=SpeechMarkup(codes=8192, codebooks=8, around=("<audiogen_start_baichuan>", "<audiogen_end_baichuan>")),
     ends=("<|endoftext|>",),
 )
 # A section holds codes alone: what is said stands in the prompt.
@@ -69,7 +67,8 @@ AUDEX_TTA = replace(
     name="audex-tta",
     speech=SpeechMarkup("<audiogen_start>", "<audiogen_end>", code="<audiocodec_{}>", codes=4096, codebooks=4),
 )
-# A token is a group of four frames; while it holds audio the text is `<|empty|>`. `<|eot|>` ends the text, not the audio.
+# Each token has a group of four frames beside it. While these hold audio, the text is `<|empty|>`. `<|eot|>` ends the
+# text, not the audio.
 MIMO_AUDIO = Format(
     "mimo-audio",
     reasoning=Between("<think>\n", "\n</think>\n"),
