@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -281,7 +282,7 @@ def braided(format: unbraid.Format, tokenizer: Any, text: str, codes: list[int])
     return turns
 
 
-@pytest.mark.parametrize("format", SPEAKING, ids=lambda format: format.name)
+@pytest.mark.parametrize("format", SPEAKING, ids=attrgetter("name"))
 @examples(3)
 @given(data=st.data())
 def test_braided_speech(format: unbraid.Format, data: st.DataObject) -> None:

@@ -187,7 +187,7 @@ class Driver(Machine):
         given = list(codes)
         if len(given) % speech.codebooks:
             raise UnbraidError(
-                f"feed_codes takes whole frames of {speech.codebooks} codes, one of each codebook, not {len(given)} codes"
+                f"feed_codes takes whole frames of {speech.codebooks} codes, one of each codebook, not {len(given)}"
             )
         for at in range(0, len(given), speech.codebooks):
             if given[at] < speech.codes:
