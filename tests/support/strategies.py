@@ -57,7 +57,7 @@ def literals_of(format: Format) -> list[str]:
     found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
     found = [text.replace("{kind}", "").replace("{}", "a") for text in found]
     if format.speech is not None and format.speech.code:
-        found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
+        found += [format.speech.code.format(n) for n in (0, 5, 17, format.speech.codes - 1, format.speech.codes)]
     if format.transcript is not None:
         found += tags_of(format.transcript)
     if (cited := format.citations) is not None:

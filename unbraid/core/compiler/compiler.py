@@ -256,8 +256,14 @@ class _Builder:
         return program.token_placeholders[token]
 
     def _speech_tokens(self, speech: grammar.SpeechMarkup) -> None:
-        if speech.code and speech.code.count("{}") != 1:
-            raise InvalidFormat(f"the spelling of an audio code needs one '{{}}' for its number: {speech.code!r}")
+        if speech.code and (speech.code.count("{}") != 1 or not all(speech.code.partition("{}"))):
+            raise InvalidFormat(
+                f"the spelling of an audio code needs one '{{}}' for its number, with text around it: {speech.code!r}"
+            )
+        if speech.code and speech.codes % speech.codebooks:
+            raise InvalidFormat(
+                f"{speech.codes} audio codes are no {speech.codebooks} codebooks: they must be of the same size"
+            )
         program, silent = self.program, speech.out_of_band
         if self.vocabulary is None:
             if speech.code or silent:

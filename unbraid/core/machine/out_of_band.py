@@ -29,7 +29,7 @@ class CodeSearch:
         are not listed.
     """
 
-    __slots__ = ("_codes", "_count", "_number", "_partial", "_prefixes", "_starts", "everywhere", "find")
+    __slots__ = ("_codes", "_count", "_digits", "_partial", "_prefixes", "_starts", "everywhere", "find")
 
     def __init__(
         self, codes: Mapping[str, Code], everywhere: bool, *, numbered: tuple[str, int] | None = None, pattern: str = ""
@@ -42,25 +42,27 @@ class CodeSearch:
         # What is listed comes first: padding may be spelled as codes are.
         patterns = [pattern] if pattern else [re.escape(text) for text in sorted(codes, key=len, reverse=True)]
         spelling, self._count = numbered or ("", 0)
-        self._number = self._partial = None
+        self._digits = slice(0)
+        self._partial = None
         if spelling:
             before, _, after = spelling.partition("{}")
             digits = f"(0|[1-9][0-9]{{0,{len(str(self._count)) - 1}}})"
             self._starts.add(before[0])
             self._prefixes |= {before[:n] for n in range(1, len(before) + 1)}
             rest = "|".join(re.escape(after[:n]) for n in range(len(after)))
-            self._number = re.compile(f"{re.escape(before)}{digits}{re.escape(after)}").fullmatch
+            self._digits = slice(len(before), -len(after) or None)
             self._partial = re.compile(f"{re.escape(before)}{digits}(?:{rest})").fullmatch
             patterns.append(f"{re.escape(before)}{digits}{re.escape(after)}")
         self.find = re.compile("|".join(patterns)).search
         """What looks like a code; `code` says whether it is one."""
 
     def code(self, text: str) -> tuple[bool, Code]:
-        """Whether `text` is a code at all, and which one."""
+        """Whether `text`, which looks like a code, is one, and which."""
         if text in self._codes:
             return True, self._codes[text]
-        found = self._number(text) if self._number is not None else None
-        number = self._count if found is None else int(found.group(1))
+        if not self._count:
+            return False, None
+        number = int(text[self._digits])
         return number < self._count, number
 
     def unfinished(self, text: str, start: int) -> int:
