@@ -106,14 +106,20 @@ def _messages(format: Format) -> Iterator[tuple[Part, ...]]:
         language, time = format.transcript.languages[0], format.transcript.step
         yield (Tag(language), Tag(0.0), Text("content", " It rains."), Tag(round(100 * time, 2)))
         return
+    if format.speech is not None:
+        codes = (1, 2, 0) if format.speech.code else ()
+        if format.speech.implied:
+            yield (*before, Speech("It rains.", codes))
+            if format.tools is not None:
+                yield (*before, Speech("It rains.", codes), _WEATHER, Speech("Or not.", codes))
+            return
+        yield (*before, Speech("It rains.", codes), answer)
     if not format.prompt or not before:
         yield (answer,)
     yield (*before, answer)
     if format.tools is not None:
         yield (*before, _WEATHER)
         yield (*before, _WEATHER, _STOP)
-    if format.speech is not None:
-        yield (*before, Speech("It rains.", (1, 2, 0)), answer)
 
 
 def _cuts(text: str) -> Iterator[Sequence[str]]:

@@ -102,6 +102,12 @@ class Parser:
         """Parse the next token ids. Needs a `tokenizer`."""
         return self._kept(self._machine.feed_tokens(ids))
 
+    def feed_codes(self, codes: Iterable[int]) -> list[Event]:
+        """Take audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,
+        `baichuan-audio`): whole frames, one after the other, where they stand among the tokens. A frame that says that
+        there is no audio is left out."""
+        return self._kept(self._machine.feed_codes(codes))
+
     def finish(self, *, end_of_turn: bool = False) -> list[Event]:
         """Say that the output is over: emit what was held back, and close what is open.
 

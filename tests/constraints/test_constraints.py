@@ -27,6 +27,7 @@ from unbraid import (
     Message,
     NotRegular,
     NotTokens,
+    Speech,
     Text,
     ToolCall,
     UnbraidError,
@@ -150,24 +151,27 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "json or calls": {"tools": TOOLS, "response_format": {"type": "json_object"}},
 }
 FORMATS = [format.name for format in unbraid.all_formats()]
-EOS = {"<|im_end|>", "<|endoftext|>", "</s>", "<|EOT|>"}
+EOS = {"<|im_end|>", "<|endoftext|>", "</s>", "<|EOT|>", "<|user|>"}
 
 
 def requests(format: Format) -> dict[str, dict[str, Any]]:
     """The requests that make sense for a format, from wherever a prompt of its may leave it."""
     known = dict(REQUESTS)
     if format.tools is None:
-        sensible = ("none", "json") if format.transcript is None else ("none",)
+        spoken = format.transcript is not None or (format.speech is not None and format.speech.implied)
+        sensible = ("none",) if spoken else ("none", "json")
         known = {name: {**request, "tools": []} for name, request in known.items() if name in sensible}
     elif format.tools.bare:
         del known["json or calls"]  # nobody could tell which of them it is
+    elif format.speech is not None and format.speech.implied:
+        del known["json"], known["json or calls"]  # there is no place for an answer that is not spoken
     prompts: dict[str, dict[str, Any]] = {"": {}}
     if format.reasoning is not None:
         prompts |= {
             " in reasoning": {"prompt": format.reasoning.open},
             " after reasoning": {"reasoning": True, "prompt": ""},
         }
-    if format.speech is not None:
+    if format.speech is not None and format.speech.open:
         prompts[" in speech"] = {"prompt": format.speech.open}
     return {f"{name}{where}": {**request, **more} for name, request in known.items() for where, more in prompts.items()}
 
@@ -305,6 +309,8 @@ COMPOSED = [
     unbraid.compose(reasoning="mistral", tools="qwen3-coder", audio="step-audio-2"),
     unbraid.compose(reasoning="think", tools="mistral", audio="step-audio-2"),
     unbraid.compose(reasoning="think", tools="lfm2"),
+    unbraid.compose(tools="hermes", audio="glm-4-voice"),
+    unbraid.compose(reasoning="think", tools="qwen3-coder", audio="vita-audio"),
 ]
 
 
@@ -517,7 +523,8 @@ def test_what_is_rendered_is_accepted(name: str, data: st.DataObject) -> None:
     if format.reasoning is not None and data.draw(st.booleans()):
         parts.append(Text("reasoning", data.draw(words.map(lambda text: text or "hm"))))
     if text := data.draw(words):
-        parts.append(Text("content", text))
+        spoken = format.speech is not None and format.speech.implied
+        parts.append(Speech(text) if spoken else Text("content", text))
     if format.tools is not None:
         calls = data.draw(st.lists(st.tuples(st.sampled_from(["f", "fn", "search"]), arguments), max_size=3))
         parts += [ToolCall(called, json.dumps(having, ensure_ascii=False)) for called, having in calls]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from ..support import real_tokenizers, strategies
 from ..support.examples import examples
 from ..support.real_tokenizers import encode, encode_plain
 
+SPEAKING = [format for format in unbraid.all_formats() if format.speech is not None and format.name != "step-audio-2"]
 # Format, and a tokenizer of a model that speaks it.
 CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "step-audio-2 tiktoken": ("step-audio-2", lambda: real_tokenizers.step_audio_2("released", "tiktoken")),
@@ -39,9 +42,12 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "mistral v11": ("mistral", lambda: real_tokenizers.mistral(11)),
     "mistral v13": ("mistral", lambda: real_tokenizers.mistral(13)),
     "whisper": ("whisper", real_tokenizers.whisper),
+    **{format.name: (format.name, partial(real_tokenizers.speaking, format.name)) for format in SPEAKING},
 }
 every_case = pytest.mark.parametrize("case", CASES)
-every_case_with_calls = pytest.mark.parametrize("case", [case for case in CASES if case != "whisper"])
+every_case_with_calls = pytest.mark.parametrize(
+    "case", [case for case, (name, _) in CASES.items() if unbraid.find(name).tools is not None]
+)
 
 
 def grouped(ids: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
@@ -153,11 +159,16 @@ def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
         return
     vocabulary = unbraid.tokens.vocabulary(tokenizer)
     markers = strategies.markers_of(format) if format.transcript is None else strategies.tags_of(format.transcript)
+    if format.speech is not None and format.speech.code:
+        markers.append(format.speech.code.format(7))
     spelled_out = [marker for marker in markers if vocabulary.token_id(marker) is not None]
-    assert spelled_out
+    assert spelled_out or not markers
     text = data.draw(st.lists(st.sampled_from([*spelled_out, "Hello", '{"name": "f"}']), max_size=4).map(" ".join))
     ids = encode_plain(tokenizer, text)
     message, _ = run(name, tokenizer, grouped(ids, [1]), prompt="")
+    if format.speech is not None and format.speech.implied:
+        assert message.parts == ((Speech(text),) if text else ())
+        return
     assert message.content == text
     assert not message.tool_calls
     assert not message.reasoning
@@ -243,6 +254,119 @@ def test_interleaved_speech(case: str, data: st.DataObject) -> None:
         assert message.content == ""
         assert message.diagnostics == ()
         assert all(found == ToolCall("search", '{"query": "北京天气"}') for found in message.tool_calls)
+
+
+# --- Other models that speak: text and audio interleaved in other ways --------------------------------------------
+
+
+def braided(format: unbraid.Format, tokenizer: Any, text: str, codes: list[int]) -> list[list[int] | tuple[int, ...]]:
+    """Text and audio in turn as the model was trained, or drifted from it: ids in lists, codes from a head of their own
+    in tuples. Padding and what stands around codes is there where the tokenizer has it."""
+    speech = format.speech
+    assert speech is not None
+    words, at = encode_plain(tokenizer, text), 0
+    texts, audios = speech.ratio or (3, 4)
+    turns: list[list[int] | tuple[int, ...]] = []
+    while words or at < len(codes):
+        turns.append(words[:texts])
+        words = words[texts:]
+        some = codes[at : at + audios * speech.codebooks]
+        at += len(some)
+        if speech.first_token is not None:
+            turns.append([speech.first_token + code for code in some])
+        elif speech.code:
+            turns.append(encode(tokenizer, "".join(speech.code.format(code) for code in some).join(speech.around)))
+        else:
+            turns += [encode(tokenizer, speech.around[0]), tuple(some), encode(tokenizer, speech.around[1])]
+            turns.append(encode(tokenizer, "".join(speech.padding)))
+    return turns
+
+
+@pytest.mark.parametrize("format", SPEAKING, ids=attrgetter("name"))
+@examples(3)
+@given(data=st.data())
+def test_braided_speech(format: unbraid.Format, data: st.DataObject) -> None:
+    """Whatever the ratio, with or without delimiters: characters that audio cuts in two come out whole."""
+    tokenizer, speech = real_tokenizers.speaking(format.name), format.speech
+    assert speech is not None
+    text = data.draw(st.text(st.sampled_from("Hello, wörld! 天气预报😀\U00020bb7é\n"), max_size=12))
+    frames = data.draw(st.lists(st.integers(0, speech.codes - 1), max_size=30))
+    codes = [code for code in frames for _ in range(speech.codebooks)]
+    turns = braided(format, tokenizer, text, codes)
+    end = encode(tokenizer, format.ends[0])
+    for size in (1, 3, 1000):
+        parser = unbraid.Parser(format, tokenizer=tokenizer, prompt=speech.open or None)
+        for turn in [*turns, end]:
+            if isinstance(turn, tuple):
+                parser.feed_codes(turn)
+            else:
+                for group in grouped(turn, [size]):
+                    parser.feed_tokens(group)
+        parser.finish()
+        assert parser.message.parts == ((Speech(text, tuple(codes)),) if text or codes else ())
+        assert parser.message.diagnostics == ()
+
+
+def test_frames_without_audio_are_left_out() -> None:
+    """A head of its own says for every token whether there is audio beside it."""
+    tokenizer = real_tokenizers.speaking("mimo-audio")
+    parser = unbraid.Parser("mimo-audio", tokenizer=tokenizer, prompt="<|im_start|>assistant\n<|sostm|>")
+    silence = [1024, 1024, *[128] * 6]
+    for token in encode_plain(tokenizer, "天气很好"):
+        parser.feed_tokens([token])
+        assert parser.feed_codes(silence * 4) == []
+    for frame in range(5):
+        parser.feed_tokens(encode(tokenizer, "<|empty|>"))
+        parser.feed_codes([frame] * 32)
+    parser.feed_tokens(encode(tokenizer, "<|eot|><|empty|><|eostm|>"))
+    parser.feed_codes(silence)
+    parser.feed_tokens(encode(tokenizer, "<|im_end|>"))
+    codes = tuple(frame for frame in range(5) for _ in range(32))
+    assert parser.message.parts == (Speech("天气很好", codes),)
+    with pytest.raises(unbraid.UnbraidError, match="whole frames of 8 codes"):
+        parser.feed_codes([1, 2, 3])
+    with pytest.raises(unbraid.UnbraidError, match="'qwen3' has no audio codes beside"):
+        unbraid.Parser("qwen3").feed_codes([1])
+
+
+def test_codes_from_a_head_of_their_own_come_at_once() -> None:
+    """Even inside a marker and a character, and inside a string, where a token would be data."""
+    tokenizer = real_tokenizers.speaking("lfm2-audio")
+    format = unbraid.compose(reasoning="think", tools="hermes", audio="lfm2-audio")
+    text = '<think>\nhm\n</think>\n\nHi<tool_call>\n{"name": "f", "arguments": {"a": "天气"}}\n</tool_call>'
+    ids = encode_plain(tokenizer, text.partition("<tool_call>")[0]) + encode(
+        tokenizer, text[text.index("<tool_call>") :]
+    )
+    parser = unbraid.Parser(format, tokenizer=tokenizer, markup=True)
+    events: list[Event] = []
+    for at, token in enumerate(ids):
+        events += parser.feed_tokens([token])
+        audio = parser.feed_codes([at] * 8)
+        assert [event.codes for event in audio if isinstance(event, unbraid.SpeechAudio)] == [(at,) * 8]
+        events += audio
+    events += parser.finish()
+    message = parser.message
+    assert (message.reasoning, message.tool_calls) == ("hm", (ToolCall("f", '{"a": "天气"}'),))
+    assert [part.text for part in message.speech] == ["Hi"]
+    assert message.diagnostics == ()
+    at = 0
+    for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
+        assert start == at, "a gap, or an overlap"
+        at = end
+
+
+def test_a_turn_that_is_not_spoken() -> None:
+    """Where no marker says that the model speaks, the caller does."""
+    format = unbraid.find("glm-4-voice")
+    assert unbraid.parse(format, "Hi<|audio_3|>!").parts == (Speech("Hi!", (3,)),)
+    silent = format.silent()
+    assert unbraid.parse(silent, "Hi!").parts == (Text("content", "Hi!"),)
+    tokenizer = real_tokenizers.speaking("glm-4-voice")
+    for output in ("Hi<|audio_3|>!", encode(tokenizer, "Hi<|audio_3|>!<|user|>")):
+        message = unbraid.parse(silent, output, tokenizer=tokenizer)
+        assert (message.content, message.speech) == ("Hi!", (Speech("", (3,)),))
+        assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.STRAY_AUDIO]
+    assert unbraid.find("step-audio-2").silent() is unbraid.find("step-audio-2")
 
 
 @pytest.mark.parametrize("case", STEP)

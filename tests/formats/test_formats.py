@@ -399,8 +399,13 @@ def test_a_name_that_is_taken(aliases: tuple[str, ...]) -> None:
         Format("bad", reasoning=Between("", "</a>")),
         Format("bad", reasoning=Between("<a", "</a>"), tools=Calls("<ab", Call((Name(), Arguments())))),
         Format("bad", speech=unbraid.core.grammar.SpeechMarkup("<s>", "</s>", code="<audio>", codes=5)),
+        Format("bad", speech=unbraid.core.grammar.SpeechMarkup("<s>", "</s>", code="<audio_{}", codes=5)),
+        Format("bad", speech=unbraid.core.grammar.SpeechMarkup("<s>", "</s>", code="<a{}>", codes=5, codebooks=2)),
     ],
-    ids=["closed by whitespace", "opened by nothing", "one marker begins another", "codes without a number"],
+    ids=[
+        *("closed by whitespace", "opened by nothing", "one marker begins another"),
+        *("codes without a number", "codes without an end", "codebooks of different sizes"),
+    ],
 )
 def test_a_grammar_that_contradicts_itself(format: Format) -> None:
     with pytest.raises(unbraid.InvalidFormat):

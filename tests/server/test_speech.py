@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
+from unbraid.engines.replay.recording import read_recording
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
 from ..support import patient_http
-from ..support.real_tokenizers import qwen3_huggingface, step_audio_2
+from ..support.places import ROOT
+from ..support.real_tokenizers import encode, qwen3_huggingface, speaking, step_audio_2
 from ..support.running_server import RunningServer, folded, service_of, serving
 from ..support.spoken_turn import SpokenTurn, spoken_turn
 
@@ -162,3 +164,56 @@ def test_a_vocabulary_without_the_token() -> None:
     assert response.status_code == 400
     assert "'<tts_start>'" in response.json()["error"]["message"]
     assert response.json()["error"]["param"] == "tts_output"
+
+
+# --- Other models ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["ids", "text"])
+def test_where_no_marker_opens_speech_the_request_does(by: str) -> None:
+    """Text that is spoken is `tts_text`, as with Step-Audio 2. A client that asks for no speech reads it as content."""
+    tokenizer = speaking("glm-4-voice") if by == "ids" else None
+    spoken, written = "Hi,<|audio_5|><|audio_6|> there<|audio_16383|>", "Hi there"
+    outputs = [spoken, spoken, written]
+    if tokenizer is not None:
+        scripts = [script(encode(tokenizer, f"{output}<|user|>")) for output in outputs]
+    else:
+        scripts = [script(output, chunks=4) for output in outputs]
+    engine = ReplayEngine(scripts, vocabulary=None if tokenizer is None else vocabulary(tokenizer))
+    with serving(service_of(engine, "glm-4-voice", tokenizer=tokenizer)) as running:
+        (choice,) = ask(running, tools=None).json()["choices"]
+        streamed = folded(chunks_of(ask(running, tools=None, stream=True)))[0]
+        (silent,) = ask(running, tools=None, tts_output=False).json()["choices"]
+    for message in (choice["message"], streamed):
+        assert message["tts_content"] == {"tts_text": "Hi, there", "tts_audio": "<audio_5><audio_6><audio_16383>"}
+        assert not message.get("content")
+    assert silent["message"]["content"] == "Hi there"
+    assert "tts_content" not in silent["message"]
+
+
+def test_json_is_no_speech() -> None:
+    engine = ReplayEngine([script('{"a": 1}')])
+    asked = {"tools": None, "response_format": {"type": "json_object"}}
+    with serving(service_of(engine, "glm-4-voice")) as running:
+        refused = ask(running, **asked)
+        (choice,) = ask(running, **asked, tts_output=False).json()["choices"]
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "response_format"
+    assert choice["message"]["content"] == '{"a": 1}'
+
+
+def test_the_recorded_example_has_a_call_in_speech_and_one_without() -> None:
+    recording = read_recording(ROOT / "examples" / "step-audio-2.jsonl")
+    engine = ReplayEngine(recording.scripts, speed=float("inf"))
+    service = service_of(engine, "step-audio-2", template=built_in("step-audio-2"))
+    with serving(service) as running:
+        spoken, silent = (folded(chunks_of(ask(running, stream=True, tts_output=speak)))[0] for speak in (True, False))
+    assert spoken["tts_content"]["tts_text"].startswith("Sure, let me look that up.")
+    assert spoken["tts_content"]["tts_audio"].count("<audio_") == 20
+    assert "tts_content" not in silent
+    for message in (spoken, silent):
+        assert not message.get("content")
+        assert message["finish_reason"] == "tool_calls"
+        assert [call["function"] for call in message["tool_calls"]] == [
+            {"name": "search", "arguments": '{"query": "今天北京天气"}'}
+        ]

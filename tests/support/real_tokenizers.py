@@ -33,6 +33,8 @@ from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
 from mistral_common.tokens.tokenizers.tekken import SpecialTokenInfo, Tekkenizer
 
+import unbraid
+
 from .places import CACHE
 
 Table = Literal["released", "shifted"]
@@ -156,6 +158,20 @@ def _step_audio_2(table: Table, kind: Kind) -> tiktoken.Encoding | tokenizers.To
         for text, token in sorted(added.items(), key=lambda item: item[1])
     ]
     return tokenizers.Tokenizer.from_str(json.dumps(whole))
+
+
+@cache
+def speaking(name: str) -> tiktoken.Encoding:
+    """Qwen's vocabulary with the tokens of a format that speaks, whose own is in no package."""
+    ranks, pattern = qwen_base()
+    format = unbraid.find(name)
+    speech = format.speech
+    assert speech is not None
+    texts = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *format.ends, speech.open, speech.close]
+    texts += [*speech.out_of_band, "<tool_call>", "</tool_call>"]
+    texts += [speech.code.format(code) for code in range(speech.codes)] if speech.code else []
+    added = {text: QWEN_RANKS + at for at, text in enumerate(dict.fromkeys(text for text in texts if text))}
+    return tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
 
 
 def _qwen_tokenizer_json() -> bytes:

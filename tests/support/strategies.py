@@ -47,7 +47,7 @@ def markers_of(format: Format) -> list[str]:
         if tools is not None:
             found += [tools.open, *tools.also, tools.close]
     if format.speech is not None:
-        found += [format.speech.open, format.speech.close]
+        found += [format.speech.open, format.speech.close, *format.speech.out_of_band]
     return [marker for marker in dict.fromkeys(text.strip() for text in found) if marker]
 
 
@@ -56,8 +56,8 @@ def literals_of(format: Format) -> list[str]:
     nodes = (format.reasoning, format.answer, format.tools, format.other_tools, format.speech)
     found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
     found = [text.replace("{kind}", "").replace("{}", "a") for text in found]
-    if format.speech is not None:
-        found += [format.speech.code.format(n) for n in (0, 17, format.speech.codes - 1, format.speech.codes)]
+    if format.speech is not None and format.speech.code:
+        found += [format.speech.code.format(n) for n in (0, 5, 17, format.speech.codes - 1, format.speech.codes)]
     if format.transcript is not None:
         found += tags_of(format.transcript)
     if (cited := format.citations) is not None:
@@ -155,6 +155,9 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
     strands += ["call"] * 2 * (format.tools is not None)
     strands += ["speech"] * 2 * (format.speech is not None)
     strands += ["tag"] * 2 * (format.transcript is not None)
+    implied = format.speech is not None and format.speech.implied
+    if implied:
+        strands.remove("content")
     parts: list[Part] = []
     section = 0
     ids: set[str] = set()
@@ -175,6 +178,11 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
         if strand != "speech":
             add(strand)
             continue
+        if implied:
+            # Nothing but a call or reasoning cuts the one section in two.
+            if not (parts and isinstance(parts[-1], Speech)):
+                parts.append(draw(speech(format, 0)))
+            continue
         parts.append(draw(speech(format, section)))
         for inner in draw(st.lists(st.sampled_from([s for s in strands if s in ("call", "reasoning")]), max_size=2)):
             add(inner)
@@ -193,8 +201,9 @@ def tags(format: Format) -> st.SearchStrategy[Tag]:
 @st.composite
 def speech(draw: st.DrawFn, format: Format, section: int) -> Speech:
     assert format.speech is not None
-    codes = st.lists(st.integers(0, format.speech.codes - 1), max_size=4).map(tuple)
-    text = draw(st.just("") | texts(format))
+    most = 4 if format.speech.code else 0
+    codes = st.lists(st.integers(0, format.speech.codes - 1), max_size=most).map(tuple)
+    text = draw(st.just("") | texts(format) if most else texts(format))
     return Speech(text, draw(codes.filter(lambda codes: bool(codes or text))), section)
 
 
@@ -209,6 +218,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     kinds = ["text"]
     for kind, node in (("reasoning", format.reasoning), ("speech", format.speech), ("calls", format.tools)):
         kinds += [kind] * (node is not None)
+    if format.speech is not None and format.speech.implied:
+        kinds[kinds.index("speech")] = "audio"
     kinds += ["tag"] * (format.transcript is not None)
     kinds += ["answer"] * (format.answer is not None) + ["ignored"] * bool(format.ignored)
     # Messages that have headers follow each other: there is none inside another.
@@ -267,6 +278,16 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return part.marker + "".join(part_of(inner, call) for inner in part.then)
         return ""
 
+    def audio() -> None:
+        """Codes with what stands around them, or without, and padding."""
+        speech = format.speech
+        assert speech is not None
+        some = [speech.code.format(n) for n in (0, 5, speech.codes - 1)] if speech.code else []
+        if some or speech.padding:
+            some = draw(st.lists(st.sampled_from([*some, *speech.padding]), max_size=4))
+        open, close = draw(st.sampled_from([speech.around, ("", "")]))
+        written.extend([open, *some, close])
+
     def pieces(kinds: list[str], most: int) -> None:
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=most)):
             if kind == "text":
@@ -292,14 +313,15 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 written.append(marker(open))
                 pieces([k for k in kinds if k in inside], 2)
                 written.append(draw(st.sampled_from([marker(close), ""])))
+            elif kind == "audio":
+                audio()
             elif kind == "ignored":
                 written.append(marker(draw(st.sampled_from(format.ignored))))
             else:
                 assert format.speech is not None
                 written.append(marker(format.speech.open))
                 pieces([k for k in kinds if k not in ("speech", "answer", "ignored")], 3)
-                some = [format.speech.code.format(n) for n in (0, 5, format.speech.codes - 1)]
-                written.extend(draw(st.lists(st.sampled_from([*some, *format.speech.padding]), max_size=4)))
+                audio()
                 written.append(draw(st.sampled_from([format.speech.close, ""])) if kinds == [] else format.speech.close)
 
     pieces(kinds, 4)

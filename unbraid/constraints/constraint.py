@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.program import Program
-from ..core.compiler.prompt_end import read_end
+from ..core.compiler.prompt_end import read_end, with_speech
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
@@ -31,7 +31,7 @@ from .dialects.printed import Printed
 from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
-from .language import Json, Language, TextExcept, Unenforced, one_token
+from .language import Json, Language, TextExcept, Token, Unenforced, one_token
 from .request import ToolChoice, read_request
 from .schema_export import locate
 
@@ -151,7 +151,7 @@ class Constraint:
             raise UnbraidError("masks need llguidance: pip install 'unbraid[constraints]'") from error
         vocabulary = cast(WholeVocabulary, self._vocabulary)
         try:
-            return Masks(self._lark, vocabulary, self._ends if ends is None else ends)
+            return Masks(self._lark, vocabulary, self._ends if ends is None else ends, self._beyond)
         except Uncompilable as error:
             raise self._blamed() or error from error
 
@@ -168,6 +168,13 @@ class Constraint:
                     f"{locate(node.schema, fails, node.where)} is too complex to be enforced: simplify it"
                 )
         return None
+
+    @cached_property
+    def _beyond(self) -> int:
+        """The size of the model's vocabulary, where the language has tokens that its tokenizer has not; else 0."""
+        tokens = [node for node in self._language.nodes() if isinstance(node, Token)]
+        size = max((last + 1 for token in tokens for _, last in token.ranges), default=0)
+        return size if size > cast(WholeVocabulary, self._vocabulary).size else 0
 
     @cached_property
     def _lark(self) -> str:
@@ -191,7 +198,7 @@ def constraint(
     program = compile_format(format, vocabulary)
     before = format.prompt if prompt is None else prompt
     end = read_end(program, before)
-    opened, header = tuple(end.strands), end.header
+    opened, header = tuple(with_speech(program, end.strands)), end.header
     definitions: object = tools
     if not isinstance(tools, list):
         tools = tools if isinstance(tools, Tools) else Tools(tools)

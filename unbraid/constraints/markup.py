@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ..core import grammar
 from ..core.compiler.compiler import pieces
 from ..core.compiler.program import Program
-from ..schema.regular import NOTHING, Node, Text, choice, maybe, sequence
+from ..schema.regular import NOTHING, Node, Repeat, Text, choice, maybe, sequence
 from ..schema.types import Schema
 from .language import Json, TextExcept, one_token
 from .schema_grammar import integers
@@ -27,14 +27,15 @@ class Markup:
         format = self.format
         markers = dict.fromkeys(_markers(format))
         if format.speech is not None:
-            markers |= dict.fromkeys((format.speech.code.partition("{}")[0], *format.speech.padding))
+            spelled = (format.speech.code.partition("{}")[0], *format.speech.out_of_band)
+            markers |= dict.fromkeys(text for text in spelled if text)
         if format.transcript is not None:
             markers[format.transcript.tag.partition("{}")[0]] = None
         self.markers = tuple(markers)
         """All that free text must not contain."""
         self.free = TextExcept(self.markers)
-        self.codes = _code_node(program)
-        """An audio code, or padding, where the format has speech."""
+        self.audio = _audio(program)
+        """A frame of audio codes with what stands around it, or padding; None where there is neither."""
 
     def marker(self, text: str) -> Node:
         """A marker without the whitespace around it."""
@@ -76,17 +77,41 @@ def _markers(format: grammar.Format) -> Iterable[str]:
         if tools is not None:
             yield from (text.strip() for text in (tools.open, *tools.also, *tools.closes) if text)
     if format.speech is not None:
-        yield from (format.speech.open.strip(), format.speech.close.strip())
+        yield from (text.strip() for text in (format.speech.open, format.speech.close) if text)
     yield from (text.strip() for text in format.ignored)
 
 
-def _code_node(program: Program) -> Node | None:
-    """One audio code, or padding."""
+def _audio(program: Program) -> Node | None:
+    """What is out of band in speech, one after the other: a run of frames between its markers, or padding."""
     speech = program.format.speech
     if speech is None:
         return None
+    tokens = {text: token for token, (_, text) in program.codes.items() if text}
+
+    def silent(text: str) -> Node:
+        return one_token([tokens[text]], Text(text)) if text in tokens else Text(text)
+
+    frame = sequence(*_frame(program, speech))
+    run: list[Node] = [frame] if frame != NOTHING else []
+    if any(speech.around):
+        open, close = map(silent, speech.around)
+        run = [sequence(open, *(Repeat(frame, 1) for frame in run), close)]
+    items = [*run, *map(silent, speech.padding)]
+    return choice(*items) if items else None
+
+
+def _frame(program: Program, speech: grammar.SpeechMarkup) -> Iterable[Node]:
+    """One code of each codebook. Codes from a head of their own are not in the output."""
+    if not speech.code and (speech.first_token is None or program.vocabulary is None):
+        return
+    size = speech.codes // speech.codebooks
     before, _, after = speech.code.partition("{}")
-    spelled = choice(sequence(Text(before), integers(0, speech.codes - 1), Text(after)), *map(Text, speech.padding))
-    if program.vocabulary is None:
-        return spelled
-    return one_token(program.codes.keys(), spelled)
+    for first in range(0, speech.codes, size):
+        spelled: Node = NOTHING
+        if speech.code:
+            spelled = sequence(Text(before), integers(first, first + size - 1), Text(after))
+        if program.vocabulary is None:
+            yield spelled
+        else:
+            codes = range(first, first + size)
+            yield one_token({token for token, (code, _) in program.codes.items() if code in codes}, spelled)

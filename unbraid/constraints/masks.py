@@ -25,13 +25,14 @@ _SLICES = [r"[^<\[]+", *LLTokenizer.general_slices()]
 class Masks:
     """The tokens that a grammar admits. `allowed` before a token is chosen, `advance` after."""
 
-    def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int]) -> None:
-        """`ends` are the tokens that end the output."""
+    def __init__(self, lark: str, vocabulary: WholeVocabulary, ends: Iterable[int], size: int = 0) -> None:
+        """`ends` are the tokens that end the output. `size` is that of the model's vocabulary, if the tokenizer's is
+        smaller: the tokens beyond it have no text."""
         found = frozenset(ends)
         if not isinstance(vocabulary, Hashable) or not hasattr(vocabulary, "special"):
             raise UnbraidError("masks need a vocabulary that is hashable and knows its `size` and `special` tokens")
-        self._matcher = _compiled(lark, vocabulary, found).deep_copy()
-        self._mask = bytearray((_tokenizer(vocabulary, found).vocab_size + 31) // 32 * 4)
+        self._matcher = _compiled(lark, vocabulary, found, size).deep_copy()
+        self._mask = bytearray((_tokenizer(vocabulary, found, size).vocab_size + 31) // 32 * 4)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._mask))
 
     def allowed(self) -> bytes:
@@ -71,8 +72,8 @@ class Uncompilable(UnbraidError):
 class _Spelled(TokenizerWrapper):
     """A vocabulary as llguidance takes it."""
 
-    def __init__(self, vocabulary: WholeVocabulary, special: frozenset[int], end: int) -> None:
-        self.tokens = [vocabulary.token_bytes(token) or b"" for token in range(vocabulary.size)]
+    def __init__(self, vocabulary: WholeVocabulary, special: frozenset[int], end: int, size: int) -> None:
+        self.tokens = [vocabulary.token_bytes(token) or b"" for token in range(max(vocabulary.size, size))]
         self.special_token_ids = sorted(special)
         self.eos_token_id = end
         self.bos_token_id = None
@@ -83,19 +84,19 @@ class _Spelled(TokenizerWrapper):
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(vocabulary: Hashable, ends: frozenset[int]) -> LLTokenizer:
+def _tokenizer(vocabulary: Hashable, ends: frozenset[int], size: int) -> LLTokenizer:
     if not ends:
         raise UnbraidError("the tokenizer has none of the tokens that end a turn: name one with ends=…")
     whole = cast(WholeVocabulary, vocabulary)
     if not all(isinstance(end, int) and 0 <= end < whole.size for end in ends):
         raise UnbraidError("ends are ids of tokens in the vocabulary")
-    spelled = _Spelled(whole, whole.special | ends, min(ends))
+    spelled = _Spelled(whole, whole.special | ends, min(ends), size)
     return LLTokenizer(spelled, eos_token=sorted(ends), slices=_SLICES)
 
 
 @lru_cache(maxsize=256)
-def _compiled(lark: str, vocabulary: Hashable, ends: frozenset[int]) -> LLMatcher:
-    matcher = LLMatcher(_tokenizer(vocabulary, ends), _OPTIONS + lark, log_level=0)
+def _compiled(lark: str, vocabulary: Hashable, ends: frozenset[int], size: int) -> LLMatcher:
+    matcher = LLMatcher(_tokenizer(vocabulary, ends, size), _OPTIONS + lark, log_level=0)
     if matcher.is_error():
         raise Uncompilable(matcher.get_error())
     # Copies know the first mask, too.

@@ -113,7 +113,7 @@ class Strands:
     def _section(self, calls: Quota) -> list[Node]:
         """The spoken sections that there can be; none where the model does not speak."""
         speech = self._format.speech
-        if speech is None:
+        if speech is None or not speech.open:
             return []
         open, close = self._marker(speech.open), self._marker(speech.close)
         silent = sequence(open, self._spoken(), close)
@@ -125,7 +125,10 @@ class Strands:
     def _rest_of_speech(self) -> Node:
         """The section that the prompt has opened, and what follows it. At the end of the output it need not close."""
         assert self._format.speech is not None
-        request, close, silent = self._request, self._marker(self._format.speech.close), self._spoken()
+        request, silent = self._request, self._spoken()
+        if not self._format.speech.close:
+            return self._spoken_turn()
+        close = self._marker(self._format.speech.close)
         after = sequence(silent, close, self._content())
         if request.answer is not None and request.calls != "required":
             return after
@@ -138,12 +141,27 @@ class Strands:
         quiet = self._written("none" if request.one_call else "any")
         return choice(silent, after, called, sequence(called, close, quiet))
 
+    def _spoken_turn(self) -> Node:
+        """Speech that nothing closes: all of the turn is spoken."""
+        request = self._request
+        if request.answer is not None and request.calls != "required":
+            raise UnbraidError(
+                f"all that a model of the format {self._format.name!r} writes in such a turn is spoken, and no JSON: "
+                "leave `response_format` out, or give `Format.silent()`",
+                field="response_format",
+            )
+        if self._block is None:
+            return self._spoken()
+        called = self._spoken_with_calls()
+        return called if request.calls == "required" else choice(self._spoken(), called)
+
     def _spoken(self) -> Node:
         """Text and codes in turn. A text that ends with the beginning of a marker is not followed by a code: codes are
         out of band, and the next text would complete the marker."""
-        assert self._markup.codes is not None
-        text = TextExcept(self._markup.markers, clean_end=True)
-        return sequence(Repeat(sequence(text, Repeat(self._markup.codes, 1))), self._free)
+        if self._markup.audio is None:
+            return self._free
+        text = TextExcept(self._markup.markers, clean_end=bool(self._markup.markers))
+        return sequence(Repeat(sequence(text, Repeat(self._markup.audio, 1))), self._free)
 
     def _spoken_with_calls(self) -> Node:
         assert self._block is not None

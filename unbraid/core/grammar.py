@@ -30,14 +30,39 @@ class SpeechMarkup:
     """Spoken text with audio codes strewn into it. The codes are out of band: a marker or a character of the text may
     have codes between its parts. With a tokenizer the codes, like `open` and `close`, are tokens and nothing else."""
 
-    open: str
-    close: str
-    code: str
-    """How code N is spelled, with `{}` for N."""
-    codes: int
-    """Codes run from 0 up to, not including, this."""
+    open: str = ""
+    close: str = ""
+    """Without `open`, nothing in the output says that the model speaks: then all of the turn is spoken, and has no
+    other text. (`Format.silent` is for a turn that is not.)"""
+    code: str = ""
+    """How code N is spelled, with `{}` for N. Without it no code stands in the text: it is known by its id
+    (`first_token`), or comes from a head of its own beside the tokens (`Parser.feed_codes`)."""
+    codes: int = 0
+    """Codes run from 0 up to, not including, this. Where a frame comes from a head of its own, these are the codes of
+    its first codebook, and a frame that begins with a higher one holds no audio."""
+    first_token: int | None = None
+    """The id of code 0, where the tokenizer has no text for the codes."""
+    codebooks: int = 1
+    """How many codes make a frame, one of each codebook. Codes with a spelling are numbered through all codebooks."""
+    around: tuple[str, str] = ("", "")
+    """What stands around each run of codes. It is out of band too, and may be missing."""
     padding: tuple[str, ...] = ()
     """What fills up where the text or the audio is the shorter of the two. It means nothing."""
+    ratio: tuple[int, int] | None = None
+    """How many tokens of text, and then of audio, the model was trained to write in turn. Models drift: the parser and
+    the constraint do not depend on it."""
+    spoken: bool = True
+    """False: what no marker opens is not spoken, and its text is content."""
+
+    @property
+    def implied(self) -> bool:
+        """Whether the turn is spoken from its beginning, without a marker that says so."""
+        return self.spoken and not self.open
+
+    @property
+    def out_of_band(self) -> tuple[str, ...]:
+        """What is markup wherever it stands, save codes."""
+        return tuple(text for text in (*self.around, *self.padding) if text)
 
 
 @frozen
@@ -256,3 +281,11 @@ class Format:
             return self
         versions = tuple((since, format.with_calls_in_reasoning(admitted)) for since, format in self.versions)
         return replace(self, calls_in_reasoning=admitted, versions=versions)
+
+    def silent(self) -> Format:
+        """The same format for a turn that is not spoken: its text is content, unless a marker opens speech. Codes that
+        come all the same are speech."""
+        if self.speech is None or not self.speech.implied:
+            return self
+        versions = tuple((since, format.silent()) for since, format in self.versions)
+        return replace(self, speech=replace(self.speech, spoken=False), versions=versions)

@@ -20,6 +20,14 @@ def render(format: grammar.Format, message: Message) -> str:
     return _Renderer(format).message(message)
 
 
+def spell_codes(speech: grammar.SpeechMarkup, codes: tuple[int, ...]) -> str:
+    """A run of audio codes, as the model writes it where it writes them."""
+    if not (codes and speech.code):
+        return ""
+    open, close = speech.around
+    return open + "".join([speech.code.format(code) for code in codes]) + close
+
+
 class _Renderer:
     def __init__(self, format: grammar.Format) -> None:
         self.format = format
@@ -70,6 +78,11 @@ class _Renderer:
         self.after_space = marker.endswith(("\n", " "))
 
     def _text(self, part: Text) -> None:
+        speech = self.format.speech
+        if part.strand == "content" and speech is not None and speech.implied:
+            raise UnbraidError(
+                f"format {self.format.name!r} has no text that is not spoken: give {part.text[:40]!r} as Speech"
+            )
         around = self.format.answer if part.strand == "content" else self.format.reasoning
         if around is None and part.strand == "reasoning":
             raise UnbraidError(f"format {self.format.name!r} has no reasoning to write {part.text[:40]!r} as")
@@ -96,7 +109,7 @@ class _Renderer:
         self._open(speech.open)
         for part in parts:
             if isinstance(part, Speech):
-                self._write(part.text, *(speech.code.format(code) for code in part.codes))
+                self._write(part.text, self._codes(speech, part.codes))
             elif isinstance(part, ToolCall):
                 self._calls([part])
             elif isinstance(part, Text) and part.strand == "reasoning":
@@ -104,6 +117,11 @@ class _Renderer:
             else:
                 raise UnbraidError("content cannot stand inside speech: give the parts sections of their own")
         self._close(speech.close)
+
+    def _codes(self, speech: grammar.SpeechMarkup, codes: tuple[int, ...]) -> str:
+        if codes and not speech.code:
+            raise UnbraidError(f"format {self.format.name!r} has no text for audio codes: leave them out")
+        return spell_codes(speech, codes)
 
     def _calls(self, calls: list[ToolCall]) -> None:
         tools = self.format.tools

@@ -6,15 +6,14 @@ The names are those of the model families, and those that vLLM and SGLang know t
 
 from __future__ import annotations
 
-from . import gemma, headed, json_calls, named_calls, python_calls, tagged_calls
+from . import gemma, headed, json_calls, named_calls, python_calls, speech, tagged_calls
 from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING, REKA_EDGE
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import add, all_formats, compose, find, resolve
-from .step_audio import STEP_AUDIO_2
 from .think import KIMI_VL, THINK
 from .whisper import WHISPER
 
-add(STEP_AUDIO_2, "step-audio-2-mini", "step-audio-2-tts-ta4")
+add(speech.STEP_AUDIO_2, "step-audio-2-mini", "step-audio-2-tts-ta4")
 add(MISTRAL)
 add(MISTRAL_V3, "mistral-v1", "mistral-v2", "mistral-v7", "mistral-nemo")
 add(MISTRAL_V11, "mistral-small-3.2")
@@ -102,6 +101,15 @@ add(python_calls.OLMO_3, "olmo-3-think")
 add(python_calls.SMOLLM_3)
 add(python_calls.LFM2, "lfm2.5", "lfm2-thinking")
 add(python_calls.SARASHINA, "sarashina-2.2")
+
+add(speech.GLM_4_VOICE, "glm-4-voice-9b")
+add(speech.VITA_AUDIO, "vita-audio-boost", "vita-audio-balance", "vita-audio-plus-boost", "vita-audio-plus-vanilla")
+add(speech.COVO_AUDIO, "covo-audio-chat")
+add(speech.BAICHUAN_AUDIO, "baichuan-audio-instruct", "baichuan-omni-1d5")
+add(speech.AUDEX, "nemotron-labs-audex")
+add(speech.AUDEX_TTA)
+add(speech.MIMO_AUDIO, "mimo-audio-7b-instruct")
+add(speech.LFM2_AUDIO, "lfm2.5-audio")
 
 add(headed.HARMONY, "gpt-oss", "openai", "openai-gptoss")
 add(headed.BEAM)

@@ -104,20 +104,22 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         template_kwargs=task.template_kwargs,
     )
     given = prompt.text if prompt.ids is None else prompt.ids
+    # Where no marker says that the model speaks, the request does.
+    format = service.format if task.speak else service.format.silent()
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
         max_tokens=task.max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
-        constraint=_constraint(service, task, tools, given),
+        constraint=_constraint(service, format, task, tools, given),
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
     return Plan(
         choices(asked, task.choices),
-        service.format,
+        format,
         called,
         task.separate_reasoning,
         task.calls_in_reasoning,
@@ -144,12 +146,14 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
     return Sampling(**chosen, logit_bias=logit_bias)
 
 
-def _constraint(service: Service, task: ChatTask, tools: Tools, prompt: str | tuple[int, ...]) -> Constraint | None:
+def _constraint(
+    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: str | tuple[int, ...]
+) -> Constraint | None:
     """What constrains the output. None where the request asks for nothing: an unconstrained model is faster."""
     choice = task.tool_choice or "auto"
-    if tools and choice != "none" and service.format.tools is None:
+    if tools and choice != "none" and format.tools is None:
         raise InvalidTools(
-            f"tools: the model writes {service.format.name!r}, which has no tool calls; leave them out, or start the "
+            f"tools: the model writes {format.name!r}, which has no tool calls; leave them out, or start the "
             "server with --tool-call-parser"
         )
     answers_json = (task.response_format or {}).get("type", "text") != "text"
@@ -164,7 +168,7 @@ def _constraint(service: Service, task: ChatTask, tools: Tools, prompt: str | tu
             param="response_format",
         )
     made = constraint(
-        service.format,
+        format,
         tools=task.tools,
         tool_choice=task.tool_choice,
         parallel_tool_calls=task.parallel_tool_calls,

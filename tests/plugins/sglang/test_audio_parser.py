@@ -14,7 +14,7 @@ from unbraid import MissingTokens, Speech, UnbraidError
 from unbraid.plugins.sglang import AudioParserManager, StepAudio2AudioParser, TtsContent
 from unbraid.tokens import vocabulary
 
-from ...core.test_token_laws import CASES, STEP, grouped, interleaved
+from ...core.test_token_laws import CASES, STEP, braided, grouped, interleaved
 from ...support import real_tokenizers, strategies
 from ...support.examples import examples
 from ...support.real_tokenizers import encode, encode_plain
@@ -90,6 +90,25 @@ def test_interleaved_speech(case: str, data: st.DataObject) -> None:
     assert parser.tts_content(whole) == {"tts_text": text, "tts_audio": "".join(f"<audio_{code}>" for code in codes)}
     assert spelled(tokenizer, whole.other) == f"{thought}{call}Bye"
     assert in_pieces(parser, grouped(ids, data.draw(st.lists(st.integers(1, 6), min_size=1)))) == whole
+
+
+@pytest.mark.parametrize("name", ["glm-4-voice", "vita-audio", "covo-audio", "audex", "audex-tta"])
+def test_other_models_that_speak(name: str) -> None:
+    """Their codes come back as the tokens that they were, whether or not the tokenizer has a text for them."""
+    tokenizer, format = real_tokenizers.speaking(name), unbraid.find(name)
+    text, codes = "Hello, 天气预报\U00020bb7 there!", list(range(0, 400, 7))
+    turns = braided(format, tokenizer, text, codes)
+    ids = [token for turn in turns for token in turn]
+    parser = AudioParserManager.create_parser(name, tokenizer)
+    assert format.speech is not None
+    assert parser.is_tts_output(encode(tokenizer, format.speech.open))
+    whole = parser.extract_tts_content_nonstreaming([*ids, *encode(tokenizer, format.ends[0])], is_tts_ta4_output=True)
+    assert parser.tts_content(whole) == {"tts_text": text, "tts_audio": "".join(f"<audio_{code}>" for code in codes)}
+    assert set(whole.audio) <= set(ids)
+    assert whole.other == []
+    assert in_pieces(parser, grouped(ids, [1, 3])) == whole
+    plain = encode_plain(tokenizer, text)
+    assert parser.extract_tts_content_nonstreaming(plain) == ([], [], plain)
 
 
 def in_pieces(parser: Any, groups: Sequence[Sequence[int]], in_speech: bool = True) -> TtsContent:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from unbraid import Format, all_formats
+from unbraid import Format, all_formats, find
 
 from ...support import real_tokenizers
 
@@ -24,7 +24,7 @@ every_format_with_reasoning = pytest.mark.parametrize("format", WITH_REASONING, 
 def tokenizer_for(format: Format) -> Any:
     """A tokenizer in which turns of the format end with a token. Which of its other markers are tokens differs from
     format to format."""
-    return _tokenizer("step-audio-2" if format.speech is not None else "qwen3")
+    return _tokenizer(format.name if format.speech is not None else "qwen3")
 
 
 def qwen3() -> Any:
@@ -39,7 +39,16 @@ def _tokenizer(name: str) -> Any:
         tokenizer = fast(tokenizer_object=real_tokenizers.qwen3_huggingface(), eos_token="<|im_end|>")
         tokenizer.add_tokens(ends, special_tokens=True)
         return tokenizer
-    return fast(tokenizer_object=real_tokenizers.step_audio_2("released", "huggingface"), eos_token="<|EOT|>")
+    if name == "step-audio-2":
+        return fast(tokenizer_object=real_tokenizers.step_audio_2("released", "huggingface"), eos_token="<|EOT|>")
+    format = find(name)
+    speech = format.speech
+    assert speech is not None
+    # A few of its codes will do.
+    codes = [speech.code.format(code) for code in range(10)] if speech.code else []
+    tokens = [speech.open, speech.close, *speech.out_of_band, *codes, *format.ends]
+    tokenizer = real_tokenizers.qwen3_with(*(text for text in tokens if text))
+    return fast(tokenizer_object=tokenizer, eos_token=format.ends[0])
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:

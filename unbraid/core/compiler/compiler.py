@@ -74,7 +74,11 @@ class _Builder:
         if format.reasoning is not None:
             pairs["reasoning"] = self._pair("reasoning", format.reasoning)
         if format.speech is not None:
-            pairs["speech"] = self._pair("speech", grammar.Between(format.speech.open, format.speech.close))
+            open, close = format.speech.open, format.speech.close
+            pairs["speech"] = (
+                (self._marker("open", "speech", open),) if open else (),
+                (self._marker("close", "speech", close),) if close else (),
+            )
         tools = {CALLS: format.tools} if format.tools is not None else {}
         tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
         headers = format.headers
@@ -260,25 +264,37 @@ class _Builder:
         return program.token_placeholders[token]
 
     def _speech_tokens(self, speech: grammar.SpeechMarkup) -> None:
-        if speech.code.count("{}") != 1:
-            raise InvalidFormat(f"the spelling of an audio code needs one '{{}}' for its number: {speech.code!r}")
-        program = self.program
+        if speech.code and (speech.code.count("{}") != 1 or not all(speech.code.partition("{}"))):
+            raise InvalidFormat(
+                f"the spelling of an audio code needs one '{{}}' for its number, with text around it: {speech.code!r}"
+            )
+        if speech.code and speech.codes % speech.codebooks:
+            raise InvalidFormat(
+                f"{speech.codes} audio codes are no {speech.codebooks} codebooks: they must be of the same size"
+            )
+        program, silent = self.program, speech.out_of_band
         if self.vocabulary is None:
-            codes: dict[str, Code] = {speech.code.format(n): n for n in range(speech.codes)}
-            before, after = map(re.escape, speech.code.split("{}"))
-            padding = "".join(f"|{re.escape(text)}" for text in speech.padding)
-            pattern = f"{before}[0-9]{{1,{len(str(speech.codes))}}}{after}{padding}"
-            program.code_search = CodeSearch(codes | dict.fromkeys(speech.padding), pattern, everywhere=False)
+            if speech.code or silent:
+                numbered = (speech.code, speech.codes) if speech.code else None
+                # What no marker opens has no place of its own either.
+                program.code_search = CodeSearch(dict.fromkeys(silent), not speech.open, numbered=numbered)
             return
-        missing = [text for text in (speech.open.strip(), speech.close.strip()) if self._token(text) is None]
-        spelled: list[tuple[int | None, str]] = [(n, speech.code.format(n)) for n in range(speech.codes)]
+        missing = [text for text in (speech.open.strip(), speech.close.strip()) if text and self._token(text) is None]
+        if speech.first_token is not None:
+            program.codes |= {speech.first_token + n: (n, "") for n in range(speech.codes)}
+        elif speech.code:
+            for n in range(speech.codes):
+                text = speech.code.format(n)
+                token = self.vocabulary.token_id(text)
+                if token is not None:
+                    program.codes[token] = (n, text)
+            if not program.codes:
+                missing.append(speech.code.format(0))
         # Padding comes last, for a table that gives a padding token an id inside the range of the codes.
-        for code, text in [*spelled, *((None, text) for text in speech.padding)]:
+        for text in silent:
             token = self.vocabulary.token_id(text)
             if token is not None:
-                program.codes[token] = (code, text)
-        if all(code is None for code, _ in program.codes.values()):
-            missing.append(speech.code.format(0))
+                program.codes[token] = (None, text)
         if missing:
             raise MissingTokens(
                 f"format {self.format.name!r} needs tokens that this tokenizer does not have: {', '.join(missing)}. "
@@ -295,7 +311,7 @@ class _Builder:
         if self.vocabulary is None:
             before, after = map(re.escape, transcript.tag.split("{}"))
             pattern = f"{before}[0-9a-z.]{{2,{max(map(len, tags))}}}{after}"
-            program.code_search = CodeSearch({**tags, **times}, pattern, everywhere=True)
+            program.code_search = CodeSearch({**tags, **times}, everywhere=True, pattern=pattern)
             return
         for text, code in tags.items():
             token = self.vocabulary.token_id(text)

@@ -47,6 +47,12 @@ def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt))
 
 
+def with_speech(program: Program, strands: list[str]) -> list[str]:
+    """The strands that a prompt leaves open, with the speech that no marker opens."""
+    speech = program.format.speech
+    return ["speech", *strands] if speech is not None and speech.implied else strands
+
+
 def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """The same, by nothing but the markers that the prompt ends with."""
     ids: Sequence[int] = ()

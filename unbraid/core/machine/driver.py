@@ -16,7 +16,7 @@ from ...errors import UnbraidError
 from .. import diagnostics
 from ..compiler.compiler import compile_format
 from ..compiler.program import Program
-from ..compiler.prompt_end import read_end
+from ..compiler.prompt_end import read_end, with_speech
 from ..detokenizer import Detokenizer
 from ..events import Event
 from ..grammar import Format
@@ -98,7 +98,7 @@ class Driver(Machine):
             assert self._program.headers is not None
             self.push(self._program.headers.frame(end.header))
             return
-        strands = end.strands or inside
+        strands = with_speech(self._program, end.strands or inside)
         for strand in strands:
             enter(self, innermost(self).rule.inner[strand])
         if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
@@ -151,10 +151,11 @@ class Driver(Machine):
             if token in codes:
                 self._push("".join(text))
                 text.clear()
-                if self.stack[-1].in_string:
-                    self._push(detokenizer.flush() + codes[token][1])
+                code, spelled = codes[token]
+                if spelled and self.stack[-1].in_string:
+                    self._push(detokenizer.flush() + spelled)
                 else:
-                    emit_code(self, *codes[token])
+                    emit_code(self, code, spelled)
             elif token in placeholders:
                 # A marker ends a character that was cut off; audio does not.
                 text.append(detokenizer.flush())
@@ -172,6 +173,26 @@ class Driver(Machine):
                     piece = detokenizer.flush() + "\ufffd"
                 text.append(piece)
         self._push("".join(text))
+        return self._collect()
+
+    def feed_codes(self, codes: Iterable[int]) -> list[Event]:
+        """Take the next audio codes of a head of their own, frame by frame."""
+        if self.finished:
+            self._refuse()
+        speech = self.format.speech
+        if speech is None or speech.code or speech.first_token is not None:
+            raise UnbraidError(
+                f"the format {self.format.name!r} has no audio codes beside the output: feed_codes takes none"
+            )
+        given = list(codes)
+        if len(given) % speech.codebooks:
+            raise UnbraidError(
+                f"feed_codes takes whole frames of {speech.codebooks} codes, one of each codebook, not {len(given)}"
+            )
+        for at in range(0, len(given), speech.codebooks):
+            if given[at] < speech.codes:
+                for code in given[at : at + speech.codebooks]:
+                    emit_code(self, code, "")
         return self._collect()
 
     def finish(self, end_of_turn: bool = False) -> list[Event]:

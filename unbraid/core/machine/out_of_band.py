@@ -22,27 +22,59 @@ Code = int | str | float | None
 
 
 class CodeSearch:
-    """Finds codes where there is only text: `<audio_17>`, `<|de|>`."""
+    """Finds codes where there is only text: `<audio_17>`, `<|de|>`.
 
-    __slots__ = ("_codes", "_prefixes", "_starts", "everywhere", "find")
+    codes: those that are listed. What looks like one of them may be told by a `pattern`.
+    numbered: how others are spelled, with `{}` for their number, and how many there are. There may be 65,536: so they
+        are not listed.
+    """
 
-    def __init__(self, codes: Mapping[str, Code], pattern: str, everywhere: bool) -> None:
+    __slots__ = ("_codes", "_count", "_digits", "_partial", "_prefixes", "_starts", "everywhere", "find")
+
+    def __init__(
+        self, codes: Mapping[str, Code], everywhere: bool, *, numbered: tuple[str, int] | None = None, pattern: str = ""
+    ) -> None:
         self._codes = codes
         self._prefixes = {text[:n] for text in codes for n in range(1, len(text))}
         self._starts = {text[0] for text in codes}
         self.everywhere = everywhere
         """Not only in speech."""
-        self.find = re.compile(pattern).search
+        # What is listed comes first: padding may be spelled as codes are.
+        patterns = [pattern] if pattern else [re.escape(text) for text in sorted(codes, key=len, reverse=True)]
+        spelling, self._count = numbered or ("", 0)
+        self._digits = slice(0)
+        self._partial = None
+        if spelling:
+            before, _, after = spelling.partition("{}")
+            digits = f"(0|[1-9][0-9]{{0,{len(str(self._count)) - 1}}})"
+            self._starts.add(before[0])
+            self._prefixes |= {before[:n] for n in range(1, len(before) + 1)}
+            rest = "|".join(re.escape(after[:n]) for n in range(len(after)))
+            self._digits = slice(len(before), -len(after) or None)
+            self._partial = re.compile(f"{re.escape(before)}{digits}(?:{rest})").fullmatch
+            patterns.append(f"{re.escape(before)}{digits}{re.escape(after)}")
+        self.find = re.compile("|".join(patterns)).search
         """What looks like a code; `code` says whether it is one."""
 
     def code(self, text: str) -> tuple[bool, Code]:
-        """Whether `text` is a code at all, and which one."""
-        return text in self._codes, self._codes.get(text)
+        """Whether `text`, which looks like a code, is one, and which."""
+        if text in self._codes:
+            return True, self._codes[text]
+        if not self._count:
+            return False, None
+        number = int(text[self._digits])
+        return number < self._count, number
 
     def unfinished(self, text: str, start: int) -> int:
         """Where a code begins that `text` ends inside of; the end of the text if there is none."""
         begin = max(text.rfind(char, start) for char in self._starts)
-        return begin if begin >= 0 and text[begin:] in self._prefixes else len(text)
+        return begin if begin >= 0 and self._may_become(text[begin:]) else len(text)
+
+    def _may_become(self, text: str) -> bool:
+        if text in self._prefixes:
+            return True
+        found = self._partial(text) if self._partial is not None else None
+        return found is not None and int(found.group(1)) < self._count
 
     def admitted(self, machine: Machine) -> bool:
         """Whether a code can come where the machine stands now."""
@@ -59,7 +91,7 @@ def emit_code(machine: Machine, code: Code, text: str) -> None:
         machine.offset = end
     elif gaps and sum(gaps[-1]) == start:
         gaps[-1][1] += len(text)
-    else:
+    elif text:
         gaps.append([start, len(text)])
     if code is None:
         if machine.show_markup:

@@ -15,8 +15,9 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
 from ...core.compiler.compiler import compile_format
-from ...core.compiler.prompt_end import opened_at_end
-from ...core.events import Event, Markup, SpeechAudio, SpeechText
+from ...core.compiler.program import Program
+from ...core.compiler.prompt_end import opened_at_end, with_speech
+from ...core.events import Event, Markup, SpeechAudio, SpeechText, audio_text
 from ...core.grammar import Format
 from ...core.vocabulary import Vocabulary
 from ...engines.retokenize import is_whole, spell
@@ -61,7 +62,7 @@ class AudioParser:
 
     def is_tts_output(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt ends inside speech, so that the output begins with speech."""
-        return "speech" in opened_at_end(self._program, prompt_ids).strands
+        return "speech" in with_speech(self._program, opened_at_end(self._program, prompt_ids).strands)
 
     def extract_tts_content_nonstreaming(
         self, output_token_ids: Iterable[int], is_tts_ta4_output: bool = False
@@ -97,11 +98,13 @@ class AudioParser:
     def tts_content(self, found: TtsContent) -> dict[str, str]:
         """The `tts_content` of a chat completion's message."""
         spoken = b"".join(self._vocabulary.inner.token_bytes(token) or b"" for token in found.text)
-        audio = "".join(map(self._vocabulary.text, found.audio))
+        codes = [self._program.codes[token][0] for token in found.audio]
+        audio = audio_text([code for code in codes if isinstance(code, int)])
         return {"tts_text": spoken.decode("utf-8", "replace"), "tts_audio": audio}
 
     def _new_stream(self, in_speech: bool) -> _Stream:
-        return _Stream(self._format, self._vocabulary, self.audio_start_token if in_speech else "")
+        format = self._format if in_speech else self._format.silent()
+        return _Stream(format, self._program, self.audio_start_token if in_speech else "")
 
 
 class StepAudio2AudioParser(AudioParser):
@@ -140,14 +143,15 @@ class _Token:
 class _Stream:
     """One response: the core's parser says what each character is, and so what its token is."""
 
-    def __init__(self, format: Format, vocabulary: _TokenByToken, prompt: str) -> None:
+    def __init__(self, format: Format, program: Program, prompt: str) -> None:
         assert format.speech is not None
         speech = format.speech
+        self._vocabulary = vocabulary = cast(_TokenByToken, program.vocabulary)
         self._parser = Parser(format, tokenizer=vocabulary, prompt=prompt, keep_message=False, markup=True)
-        self._vocabulary = vocabulary
-        self._code = speech.code
-        dropped = (speech.open.strip(), speech.close.strip(), *speech.padding, *format.ends)
+        self._unspelled = {token for token, (_, text) in program.codes.items() if not text}
+        dropped = (speech.open.strip(), speech.close.strip(), *speech.out_of_band, *format.ends)
         self._dropped = {vocabulary.token_id(text) for text in dropped}
+        self._audio = {code: token for token, (code, _) in program.codes.items()}
         self._size = 0
         self._tokens: deque[_Token] = deque()
         """Tokens of which not every character is known yet."""
@@ -156,6 +160,8 @@ class _Stream:
     def feed(self, ids: Iterable[int]) -> TtsContent:
         ids = list(ids)
         for token in ids:
+            if token in self._unspelled:
+                continue
             self._tokens.append(_Token(token, self._vocabulary.text(token), self._size))
             self._size = self._tokens[-1].end
         return self._sort(self._parser.feed_tokens(ids))
@@ -167,8 +173,7 @@ class _Stream:
         found = TtsContent([], [], [])
         for event in events:
             if isinstance(event, SpeechAudio):  # at once, even if text before it is held back
-                tokens = [self._vocabulary.token_id(self._code.format(code)) for code in event.codes]
-                found.audio.extend(token for token in tokens if token is not None)
+                found.audio.extend(self._audio[code] for code in event.codes)
         for event in self._order.add(events):
             kind = _kind(event)
             while self._tokens and self._tokens[0].start < event.end:

@@ -19,6 +19,7 @@ from ...core.events import (
     audio_text,
 )
 from ...core.grammar import Format
+from ...core.render import spell_codes
 
 
 def as_delta(events: Iterable[Event], format: Format) -> Any:
@@ -42,7 +43,7 @@ def as_delta(events: Iterable[Event], format: Format) -> Any:
             case ToolCallStart(index):
                 starts[index], fragments[index] = event, []
             case SpeechAudio(codes):
-                content.append(audio_text(codes))
+                content.append(_spelled(codes, format))
             case Markup(text) if _is_of_speech(text, format):
                 content.append(text)
     said: dict[str, Any] = {}
@@ -60,6 +61,11 @@ def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:
         return DeltaToolCall(index=index, function=DeltaFunctionCall(arguments=arguments))
     function = DeltaFunctionCall(name=start.name, arguments=arguments)
     return DeltaToolCall(index=index, id=start.id, type="function", function=function)
+
+
+def _spelled(codes: tuple[int, ...], format: Format) -> str:
+    """Audio codes as the model wrote them; as chat APIs carry them where it has no text for them."""
+    return "" if format.speech is None else spell_codes(format.speech, codes) or audio_text(codes)
 
 
 def _is_of_speech(markup: str, format: Format) -> bool:

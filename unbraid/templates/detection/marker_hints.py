@@ -41,7 +41,7 @@ def marker_hints(evidence: Evidence) -> list[MarkerHint]:
         markers = list(dict.fromkeys(_markers(format)))
         there = [marker for marker in markers if marker in source]
         if there and there[0] == markers[0]:
-            speaks = format.speech is None or format.speech.open.strip() in source
+            speaks = format.speech is None or bool(format.speech.open and format.speech.open.strip() in source)
             found.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
     found.sort(key=lambda each: each[:3], reverse=True)
     telling = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...core.grammar import Format
+from ...core.grammar import Format, SpeechMarkup
 from ...errors import InvalidFormat
 from ...formats import all_formats
 from .evidence import Evidence
@@ -55,8 +55,13 @@ def _foreign_strands(format: Format, evidence: Evidence) -> int:
     return (
         (reasoning != (format.reasoning is not None))
         + (evidence.shows_calls != (format.tools is not None))
-        + (format.speech is not None and format.speech.open.strip() not in evidence.template.source)
+        + (format.speech is not None and not _names_speech(format.speech, evidence))
     )
+
+
+def _names_speech(speech: SpeechMarkup, evidence: Evidence) -> bool:
+    """Whether the template mentions the marker that opens speech."""
+    return bool(speech.open) and speech.open.strip() in evidence.template.source
 
 
 def names_reasoning(format: Format, evidence: Evidence) -> bool:

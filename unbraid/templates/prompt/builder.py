@@ -164,8 +164,11 @@ class PromptBuilder:
         return speech.open if speech is not None else "<tts_start>"
 
     def _speech_start(self) -> str:
-        """The marker that makes the model speak, as a token."""
+        """The marker that makes the model speak, as a token. Where there is none, the template or the system message
+        has said so."""
         open = self._speech_open
+        if not open:
+            return ""
         if self.encoder is None:
             if self.format is not None and self.format.speech is None:
                 raise PromptError(f"tts_output: the format {self.format.name!r} has no speech", field="tts_output")
@@ -177,9 +180,10 @@ class PromptBuilder:
     def _as_prefill(self, content: str) -> str:
         """The content of a message that the model continues. The format's markers in it are tokens, as if the model had
         written them. `<tts_start>` at its beginning is the older way to ask for speech."""
-        if not content.startswith(self._speech_open):
+        open = self._speech_open
+        if not open or not content.startswith(open):
             return self._markers.mark(content)
-        return self._speech_start() + self._markers.mark(content.removeprefix(self._speech_open))
+        return self._speech_start() + self._markers.mark(content.removeprefix(open))
 
     @cached_property
     def _markers(self) -> ControlTokens:
