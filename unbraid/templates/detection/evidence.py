@@ -5,6 +5,9 @@ what the model would have written. Templates complicate this: some trim whitespa
 from the conversation, some end a turn only when the next begins. `_output_at` handles the first two; `matching` tries
 several ends for the last.
 
+Each probe is also rendered with reasoning turned on and off, and with another question after it. Where a template then
+writes something else, that is evidence as well (`variants`).
+
 All renderings together have a time limit, in CPU time of this thread, so that a busy machine does not matter.
 """
 
@@ -23,9 +26,10 @@ from ..control_tokens import NO_CONTROL_TOKENS
 from ..errors import TemplateBroken, TemplateError, TemplateTooMuch
 from ..sandbox.budget import TemplateLimits
 from ..template import ChatTemplate, CompiledTemplate
-from .affixes import boundaries, shared_end, shared_length, shared_start
+from .affixes import boundaries, last_tag, shared_end, shared_length, shared_start
 from .errors import DetectionError
-from .probes import TOOLS, TURNS, USER, ProbeTurn
+from .probes import NEXT_USER, TOOLS, TURNS, USER, ProbeCall, ProbeTurn, Strand
+from .ways import UNREAD, messages_with_reasoning, switches
 
 LIMITS = TemplateLimits(source=100_000, output=100_000, items=100_000, steps=200_000, work=10_000_000, seconds=2.0)
 """Tighter than for prompts: probes are short, and so is what a template makes of them."""
@@ -34,8 +38,9 @@ _SECONDS = 4.0
 _LONGEST_TURN = 3_000
 """Characters that a template may write for one probe turn, and after it."""
 _MOST_INVENTED = 8
-_THINKING: tuple[dict[str, Any], ...] = ({}, *({"enable_thinking": on, "thinking": on} for on in (True, False)))
-"""The variables by which templates turn reasoning on and off."""
+STRANDS: tuple[Strand, ...] = ("content", "reasoning", "calls")
+_TURNED_ON, _TURNED_OFF = "with reasoning turned on", "with reasoning turned off"
+_FOLLOWED = "with another question after it"
 
 _undefined = re.compile(r": '(\w+)' is undefined").search
 
@@ -54,6 +59,24 @@ class RenderedTurn:
     """Where the last word of the probe ends in the text."""
     ids: tuple[str, ...]
     """The ids of calls that appear in the text."""
+    circumstance: str = ""
+    """In which way the template was rendered, if it was not the usual one."""
+    ends: tuple[int, ...] = ()
+    """Where the turn may end, if another one follows."""
+
+    @property
+    def label(self) -> str:
+        """The name of the probe in the reasons of a verdict."""
+        return f"{self.turn.label} {self.circumstance}".strip()
+
+    @property
+    def asked(self) -> str:
+        """The end of the prompt, from the user's words on."""
+        return self.prompt[self.prompt.rfind(USER) :]
+
+    def up_to(self, end: int) -> RenderedTurn:
+        """The same turn, if the template ends it here and writes something else after it."""
+        return _rendered_turn(self.turn, self.prompt, self.text[:end], self.ids, self.circumstance)
 
     @property
     def tail(self) -> str:
@@ -70,6 +93,10 @@ class Evidence:
     prompts: tuple[str, ...]
     """The generation prompts: by default, with reasoning turned on, and turned off."""
     rendered: tuple[RenderedTurn, ...]
+    variants: tuple[RenderedTurn, ...]
+    """What the template writes in other circumstances, where that differs."""
+    swapped: tuple[str, ...]
+    """Turns whose content the template writes in the place of reasoning, by label."""
     ending: str
     """The text with which every turn ends."""
     refusals: Mapping[str, str]
@@ -79,12 +106,18 @@ class Evidence:
         return next((each for each in self.rendered if each.turn.label == turn.label), None)
 
     @property
+    def strands(self) -> tuple[Strand, ...]:
+        """The strands that the template writes."""
+        written = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
+        return tuple(strand for strand in STRANDS if strand in written)
+
+    @property
     def shows_calls(self) -> bool:
-        return any(each.turn.calls for each in self.rendered)
+        return "calls" in self.strands
 
     @property
     def shows_reasoning(self) -> bool:
-        return any(each.turn.reasoning for each in self.rendered)
+        return "reasoning" in self.strands
 
     @property
     def describes_tools(self) -> bool:
@@ -100,20 +133,35 @@ def gather(template: ChatTemplate) -> Evidence:
     except TemplateError as error:
         raise DetectionError(str(error)) from error
     capabilities = CapabilityProbe(compiled, template.source).capabilities()
-    conversation = _Conversation(compiled, capabilities)
+    conversation = _Conversation(compiled, capabilities, template.source)
     prompts = conversation.prompts()
     rendered: list[RenderedTurn] = []
+    variants: list[RenderedTurn] = []
     refusals: dict[str, str] = {}
     for turn in TURNS:
         try:
-            rendered.append(conversation.rendered(turn, prompts))
+            found = conversation.rendered(turn, prompts)
         except TemplateError as error:
             refusals[turn.label] = str(error)
+            continue
+        rendered.append(found[0])
+        variants += found[1:]
     lead = _common_start(rendered) if conversation.has_no_generation_prompt(prompts[0]) else ""
     if lead:
         prompts, rendered = [prompts[0] + lead], [_with_longer_prompt(each, lead) for each in rendered]
-    unique = tuple(dict.fromkeys(prompts))
-    return Evidence(template, capabilities, unique, tuple(rendered), _common_end(rendered), refusals)
+        variants = [_with_longer_prompt(each, lead) for each in variants if each.text.startswith(lead)]
+    shown = [*rendered, *variants]
+    swapped = {each.label: other for each in shown if (other := _swapped(each, shown)) is not None}
+    return Evidence(
+        template,
+        capabilities,
+        prompts=tuple(dict.fromkeys(prompts)),
+        rendered=tuple(swapped.get(each.label, each) for each in rendered),
+        variants=tuple(swapped.get(each.label, each) for each in variants),
+        swapped=tuple(swapped),
+        ending=_common_end(rendered),
+        refusals=refusals,
+    )
 
 
 class _TimedTemplate(CompiledTemplate):
@@ -143,11 +191,16 @@ class _TimedTemplate(CompiledTemplate):
 class _Conversation:
     """A question, and a turn of the assistant after it."""
 
-    def __init__(self, compiled: _TimedTemplate, capabilities: TemplateCapabilities) -> None:
+    def __init__(self, compiled: _TimedTemplate, capabilities: TemplateCapabilities, source: str) -> None:
         self._compiled = compiled
         self._capabilities = capabilities
-        self._user = capabilities.adapt({"role": "user", "content": USER})
+        self._source = source
+        self._user, self._next_user = (
+            capabilities.adapt({"role": "user", "content": words}) for words in (USER, NEXT_USER)
+        )
         self._tools: list[dict[str, Any]] | None = TOOLS
+        self._circumstances: dict[str, Mapping[str, Any]] = {}
+        """Variables of the template that turn reasoning on and off, as far as it takes them."""
 
     def prompts(self) -> list[str]:
         try:
@@ -161,11 +214,14 @@ class _Conversation:
         if USER not in first:
             raise DetectionError("this is no chat template: it does not write what the user says")
         prompts = [first]
-        for options in _THINKING[1:]:
-            try:
-                prompts.append(self._render([self._user], True, options))
-            except TemplateError:  # it knows other variables, and refuses these
-                continue
+        for name, on in ((_TURNED_ON, True), (_TURNED_OFF, False)):
+            for options in switches(self._source, on):
+                try:
+                    prompts.append(self._render([self._user], True, options))
+                except TemplateError:  # it knows other words, and refuses these
+                    continue
+                self._circumstances[name] = options
+                break
         return prompts
 
     def has_no_generation_prompt(self, prompt: str) -> bool:
@@ -175,42 +231,125 @@ class _Conversation:
         except TemplateError:
             return False
 
-    def rendered(self, turn: ProbeTurn, prompts: list[str]) -> RenderedTurn:
-        """Render one probe. Raises `TemplateError` if the template refuses it."""
-        found = self._rendered(turn, prompts, {})
-        if turn.reasoning and not found.turn.reasoning:
-            with suppress(TemplateError):
-                asked = self._rendered(turn, prompts, _THINKING[1])
-                return asked if asked.turn.reasoning else found
-        return found
+    def rendered(self, turn: ProbeTurn, prompts: list[str]) -> list[RenderedTurn]:
+        """Render one probe: as usual, and where the template writes something else in other circumstances, so as well.
+        Raises `TemplateError` if the template refuses it."""
+        found: list[RenderedTurn] = []
+        refusals: list[TemplateError] = []
+        for circumstance, options in (("", {}), *self._circumstances.items()):
+            try:
+                found.append(self._in_best_form(turn, prompts, circumstance, options))
+            except TemplateError as error:
+                refusals.append(error)
+        if not found:
+            raise refusals[0]
+        # The rendering that shows most counts.
+        found.sort(key=lambda each: -len(each.turn.strands))
+        with suppress(TemplateError):
+            followed = self._in_best_form(turn, prompts, _FOLLOWED, {})
+            if _continues(found[0], followed):
+                found = [replace(followed, circumstance="")]
+            elif USER in followed.prompt:  # else the template writes earlier turns in another order
+                found.append(followed)
+        news: list[RenderedTurn] = []
+        for each in found:
+            if not any(each.asked == other.asked and each.text.startswith(other.text.rstrip()) for other in news):
+                news.append(each)
+        return news
 
-    def _rendered(self, turn: ProbeTurn, prompts: list[str], options: Mapping[str, Any]) -> RenderedTurn:
+    def _in_best_form(
+        self, turn: ProbeTurn, prompts: list[str], circumstance: str, options: Mapping[str, Any]
+    ) -> RenderedTurn:
+        """Render a probe with its reasoning where the template looks for it."""
         message = self._capabilities.adapt(turn.message())
-        whole = self._render([self._user, message], False, options)
+        if turn.reasoning is None:
+            return self._rendered(turn, message, prompts, circumstance, options)
+        found: list[RenderedTurn] = []
+        refusals: list[TemplateError] = []
+        for each in messages_with_reasoning(message, turn.reasoning, self._source):
+            try:
+                found.append(self._rendered(turn, each, prompts, circumstance, options))
+            except TemplateError as error:
+                refusals.append(error)
+                continue
+            if UNREAD in found[-1].text:
+                found.pop()
+            elif not turn.reasoning or found[-1].turn.reasoning:
+                break
+        if not found:
+            raise refusals[0]
+        return max(found, key=lambda each: len(each.turn.strands))
+
+    def _rendered(
+        self,
+        turn: ProbeTurn,
+        message: dict[str, Any],
+        prompts: list[str],
+        circumstance: str,
+        options: Mapping[str, Any],
+    ) -> RenderedTurn:
+        followed = circumstance == _FOLLOWED
+        whole = self._render([self._user, message, *([self._next_user] if followed else [])], False, options)
         cut = max(_output_at(whole, prompt) for prompt in prompts)[1]
-        text = whole[cut:]
+        next_turn = _next_turn(whole) if followed else range(len(whole), len(whole) + 1)
+        text = whole[cut : next_turn[-1]]
         if len(text) > _LONGEST_TURN:
             raise DetectionError(f"the template writes {len(text):,} characters for {turn.label} of a few words")
         ids = tuple(call["id"] for call in message.get("tool_calls", ()) if call["id"] in text)
-        return _rendered_turn(turn, whole[:cut], text, ids)
+        found = _rendered_turn(turn, whole[:cut], text, ids, circumstance)
+        if not followed:
+            return found
+        borders = boundaries(whole, next_turn[0], next_turn[-1])
+        return replace(found, ends=tuple(at - cut for at in sorted(borders) if at - cut >= found.last))
 
     def _render(self, messages: list[dict[str, Any]], prompt: bool, options: Mapping[str, Any] | None = None) -> str:
         variables = {"tools": self._tools, "documents": None, "add_generation_prompt": prompt, **(options or {})}
         return self._compiled.render(messages, variables, False)
 
 
-def _rendered_turn(turn: ProbeTurn, prompt: str, text: str, ids: tuple[str, ...]) -> RenderedTurn:
-    calls = tuple(call for call in turn.calls if call.name in text)
+def _rendered_turn(
+    turn: ProbeTurn, prompt: str, text: str, ids: tuple[str, ...], circumstance: str = ""
+) -> RenderedTurn:
+    calls = tuple(call for number, call in enumerate(turn.calls) if _is_written(call, turn.calls[:number], text))
     seen = replace(
         turn,
         content=turn.content if turn.content in text else "",
-        reasoning=turn.reasoning if turn.reasoning in text else "",
+        reasoning=turn.reasoning if turn.reasoning is not None and turn.reasoning in text else "",
         calls=calls,
     )
-    words = [seen.content, seen.reasoning, *(call.name for call in calls)]
+    words = [seen.content, seen.reasoning or "", *(call.name for call in calls)]
     words += [word for call in calls for word in _words(call.arguments)]
     last = max((text.rfind(word) + len(word) for word in words if word and word in text), default=0)
-    return RenderedTurn(seen, prompt, text, last, ids)
+    return RenderedTurn(seen, prompt, text, last, tuple(id for id in ids if id in text), circumstance)
+
+
+def _continues(shown: RenderedTurn, followed: RenderedTurn) -> bool:
+    """Whether the template writes the last message as the beginning of an answer that the model is to continue: it opens
+    reasoning for an answer that has none, and does not if the message is not the last."""
+    if shown.turn.reasoning or followed.turn.strands != shown.turn.strands:
+        return False
+    return shown.asked.startswith(followed.asked) and bool(last_tag(shown.asked[len(followed.asked) :]))
+
+
+def _is_written(call: ProbeCall, before: tuple[ProbeCall, ...], text: str) -> bool:
+    """Whether the text has this call. One of the same function may come before it."""
+    same_name = any(other.name == call.name for other in before)
+    return call.name in text and (not same_name or any(word in text for word in _own_words(call, before)))
+
+
+def _own_words(call: ProbeCall, before: tuple[ProbeCall, ...]) -> set[str]:
+    return set(_words(call.arguments)) - {word for other in before for word in _words(other.arguments)}
+
+
+def _swapped(shown: RenderedTurn, others: list[RenderedTurn]) -> RenderedTurn | None:
+    """The turn with its content as reasoning, if the template writes it just as it writes reasoning. To the template,
+    and so to the model, it is reasoning."""
+    turn = shown.turn
+    for other in others:
+        if turn.content and not turn.reasoning and other.turn.strands == ("reasoning", *turn.strands[1:]):
+            if other.text.replace(other.turn.reasoning or "", turn.content) == shown.text:
+                return replace(shown, turn=replace(turn, content="", reasoning=turn.content))
+    return None
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -254,6 +393,14 @@ def after_words(text: str, at: int, words: list[str]) -> int | None:
             return None
         at += len(word)
     return at if words else None
+
+
+def _next_turn(whole: str) -> range:
+    """From where to where the words may come with which the user's next turn begins: those that stand before the first
+    one as well."""
+    first, second = whole.find(USER), whole.find(NEXT_USER)
+    second = len(whole) if second < 0 else second
+    return range(second - len(shared_end(whole[:first], whole[:second])), second + 1)
 
 
 def _common_start(rendered: Iterable[RenderedTurn]) -> str:

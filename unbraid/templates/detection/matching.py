@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core import diagnostics
 from ...core.grammar import Calls, Format
@@ -21,9 +21,10 @@ from ...formats import all_formats
 from ...parsing import Parser
 from .affixes import tags
 from .evidence import Evidence, RenderedTurn
-from .probes import THREE_CALLS, TOOLS, USER, ProbeTurn
+from .probes import TOOLS, USER, ProbeTurn, Strand
 
 _TOOLS = Tools(TOOLS)
+WHITESPACE = "whitespace around the text"
 _PROMPT_END = 500
 """How many characters of a prompt's end the parser is given."""
 
@@ -43,9 +44,15 @@ class TurnResult:
     """Whether the ids of calls came back. Some templates put them where a parser cannot wait for them."""
 
     @property
+    def clear(self) -> bool:
+        """Whether everything came back as it was, and there is nothing to say about it."""
+        return not self.lost and not self.remarks
+
+    @property
     def faultless(self) -> bool:
-        """Whether everything came back as it was. An extra key in a call does not count."""
-        return not self.lost and set(self.remarks) <= {diagnostics.UNEXPECTED_KEY}
+        """Whether everything came back as it was. An extra key in a call does not count, nor does whitespace around a
+        text, which some templates write and few models do."""
+        return not self.lost and set(self.remarks) <= {diagnostics.UNEXPECTED_KEY, WHITESPACE}
 
 
 @dataclass(frozen=True)
@@ -54,31 +61,31 @@ class Match:
 
     format: Format
     results: tuple[TurnResult, ...]
+    written: tuple[Strand, ...]
+    """The strands that the template writes."""
 
     @property
     def verified(self) -> bool:
-        """Whether every essential probe comes back, and at least one with calls is faultless. A template may forget a
-        marker in one turn, but not in all."""
-        essential = [each for each in self.results if each.rendered.turn.essential]
+        """Whether everything that the template writes comes back, each strand in its own, and at least one turn with
+        calls is faultless. A template may forget a marker in one turn, but not in all."""
         with_calls = [each for each in self.results if each.rendered.turn.calls]
         return (
-            bool(essential)
-            and not any(each.lost for each in essential)
+            bool(self.results)
+            and not any(each.lost for each in self.results)
             and (not with_calls or any(each.faultless for each in with_calls))
+            and set(self.written) <= {strand for each in self.results for strand in each.rendered.turn.strands}
         )
 
     @property
     def faultless(self) -> bool:
-        """Whether every essential probe, and the one with three calls, is faultless. Required of derived formats: they
-        could be wrong in ways that a registered format is not."""
-        turns = (each.rendered.turn for each in self.results)
-        asked = {turn.label for turn in turns if turn.essential} | {THREE_CALLS.label}
-        return all(each.faultless for each in self.results if each.rendered.turn.label in asked)
+        """Whether every probe is faultless. Required of derived formats: they could be wrong in ways that a registered
+        format is not."""
+        return all(each.faultless for each in self.results)
 
     @property
     def reads_calls(self) -> bool:
-        """Whether the calls of every essential probe come back, at least their names."""
-        return all("calls" not in each.lost for each in self.results if each.rendered.turn.essential)
+        """Whether the calls of every probe come back, at least their names."""
+        return all("calls" not in each.lost for each in self.results)
 
     @property
     def lost(self) -> int:
@@ -93,9 +100,20 @@ class Match:
         return sum(each.exact for each in self.results)
 
 
-def match(format: Format, evidence: Evidence) -> Match:
-    """Try the format on all probes. Raises `InvalidFormat` if the format contradicts itself."""
-    return Match(format, tuple(_parse(format, rendered, evidence) for rendered in evidence.rendered))
+def match(format: Format, evidence: Evidence, *, registered: bool = True) -> Match:
+    """Try the format on all probes. Raises `InvalidFormat` if the format contradicts itself.
+
+    registered: the format's end tokens are known to end turns. Those of a derived format are guesses.
+    """
+    found = Match(
+        format,
+        tuple(_parse(format, rendered, evidence, registered) for rendered in evidence.rendered),
+        evidence.strands,
+    )
+    if any(each.lost for each in found.results):
+        return found
+    variants = (_parse(format, rendered, evidence, registered) for rendered in evidence.variants)
+    return replace(found, results=(*found.results, *variants))
 
 
 def may_read(format: Format, evidence: Evidence) -> bool:
@@ -120,22 +138,26 @@ def _opens(node: Calls, texts: list[str]) -> bool:
     return any(open.strip() in text for open in (node.open, *node.also) for text in texts)
 
 
-def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence) -> TurnResult:
+def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence, registered: bool) -> TurnResult:
     """The best result over all places where the turn may end."""
     results = []
     for end in _ends(format, rendered, evidence):
         results.append(_parse_up_to(end, format, rendered))
-        if not results[-1].lost and not results[-1].remarks:
-            break
-    return min(results, key=lambda each: (len(each.lost), len(each.remarks)))
+        if results[-1].clear:
+            return results[-1]
+    best = min(results, key=lambda each: (len(each.lost), len(each.remarks)))
+    if best.lost and registered and (ended := _ended(format, rendered)) is not None:
+        cut = _parse_up_to(len(ended.text), format, ended)
+        return cut if cut.clear else best
+    return best
 
 
 def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult:
     turn = rendered.turn
-    prompt, text = _closing_in_prompt(format, rendered.prompt, rendered.text[:end])
-    parser = Parser(format, tools=_TOOLS, prompt=prompt[-_PROMPT_END:])
+    text = rendered.text[:end]
+    parser = Parser(format, tools=_TOOLS, prompt=rendered.prompt[-_PROMPT_END:])
     parser.feed(text)
-    parser.finish()
+    parser.finish(end_of_turn=True)
     message = parser.message
     lost, remarks = _differences(turn, message)
     remarks += [diagnostic.kind for diagnostic in message.diagnostics]
@@ -145,7 +167,6 @@ def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult
 
 
 def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str]]:
-    content, reasoning = message.content.strip(), message.reasoning.strip()
     lost: list[str] = []
     remarks: list[str] = []
     calls = message.tool_calls
@@ -153,17 +174,20 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
         lost.append("calls")
     else:
         pairs = [(_arguments(call), dict(asked.arguments)) for call, asked in zip(calls, turn.calls, strict=True)]
-        if any(_as_text(here) != _as_text(there) for here, there in pairs):
+        if not all(call.complete for call in calls) or not all(_same_text(here, there) for here, there in pairs):
             lost.append("arguments")
         elif any(here != there for here, there in pairs):
             remarks.append("numbers and the like come back as text")
-    if turn.content and not content and not turn.reasoning and reasoning == turn.content:
-        # The template opens the reasoning in the prompt, and then shows an answer without closing it.
-        return lost, [*remarks, "the content is taken for reasoning"]
-    if message.speech or content != turn.content:
-        lost.append("content")
-    if reasoning != turn.reasoning:
-        lost.append("reasoning")
+    for strand, read, given in (
+        ("content", message.content, turn.content),
+        ("reasoning", message.reasoning, turn.reasoning or ""),
+    ):
+        if read.strip() != given:
+            lost.append(strand)
+        elif read != given:
+            remarks.append(WHITESPACE)
+    if message.speech:
+        lost.append("speech")
     return lost, remarks
 
 
@@ -174,13 +198,14 @@ def _arguments(call: ToolCall) -> object:
         return None
 
 
-def _as_text(value: object) -> object:
-    """A value with everything in it as text: some templates quote all values, or print them as Python does."""
-    if isinstance(value, dict):
-        return {key: _as_text(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    return str(value).lower()
+def _same_text(here: object, there: object) -> bool:
+    """Whether two values are written with the same text: some templates quote all values, or print them as Python
+    does."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        return here.keys() == there.keys() and all(_same_text(here[key], there[key]) for key in here)
+    if isinstance(here, list) and isinstance(there, list):
+        return len(here) == len(there) and all(map(_same_text, here, there))
+    return str(here).lower() in (str(there).lower(), json.dumps(there).lower())
 
 
 # Where a turn ends
@@ -195,10 +220,18 @@ def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[in
     inside = rendered.text[: rendered.last]
     borders = [tag for tag in turn_borders(evidence) if tag not in inside]
     found += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
-    if evidence.ending:
+    if evidence.ending and tail.endswith(evidence.ending):
         found.append(len(tail) - len(evidence.ending))
     found += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
-    return [rendered.last + at for at in dict.fromkeys(found)] or [len(rendered.text)]
+    ends = [rendered.last + at for at in found]
+    return list(dict.fromkeys((*ends, *rendered.ends))) or [len(rendered.text)]
+
+
+def _ended(format: Format, rendered: RenderedTurn) -> RenderedTurn | None:
+    """The turn up to the format's end token, if the template writes more of it after that. The model has stopped
+    there."""
+    found = [at for end in format.ends if (at := rendered.text.find(end)) >= 0]
+    return rendered.up_to(min(found)) if found and min(found) < rendered.last else None
 
 
 def known_ends() -> set[str]:
@@ -212,24 +245,10 @@ def turn_borders(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
 
 
-def _closing_in_prompt(format: Format, prompt: str, text: str) -> tuple[str, str]:
-    """Prompt and text, with a closing marker of reasoning at the beginning of the text moved into the prompt. Templates
-    write it there for a turn without reasoning."""
-    around = format.reasoning
-    if around is None or format.headers is not None:
-        return prompt, text
-    close = around.close.strip()
-    begin = len(text) - len(text.lstrip())
-    if not text.startswith(close, begin) or prompt.rstrip().endswith(around.open.strip()):
-        return prompt, text
-    end = begin + len(close)
-    return prompt + text[:end], text[end:]
-
-
 def _rendered_by(format: Format, rendered: RenderedTurn) -> str | None:
     """The turn as the format renders it; None if it cannot."""
     turn = rendered.turn
-    texts = [Text("reasoning", turn.reasoning), Text("content", turn.content)]
+    texts = [Text("reasoning", turn.reasoning or ""), Text("content", turn.content)]
     ids = dict(enumerate(rendered.ids))
     calls = [ToolCall(call.name, json.dumps(call.arguments), ids.get(n, "")) for n, call in enumerate(turn.calls)]
     try:

@@ -11,6 +11,7 @@ from .probes import CALL, TURNS
 from .ranking import names_reasoning, what_decided
 
 _MANY = 6
+_LABELS = {turn.label for turn in TURNS}
 
 
 def listed(words: Iterable[str], joint: str = "and") -> str:
@@ -36,10 +37,11 @@ def about_match(verified: list[Match], evidence: Evidence) -> tuple[str, ...]:
 
 def about_results(found: Match) -> Iterable[str]:
     """Which probes come back, and which do not."""
-    clear = [each.rendered.turn for each in found.results if not each.lost and not each.remarks]
-    yield f"it reads back what the template writes for {listed(turn.label for turn in clear if turn in TURNS)}"
+    clear = [each.rendered for each in found.results if each.clear]
+    whole = [each.label for each in clear if each.turn.label in _LABELS]
+    yield f"it reads back what the template writes for {listed(dict.fromkeys(whole))}"
     yield from _about_losses(found)
-    remarks = {each.rendered.turn.label: frozenset(each.remarks) for each in found.results if not each.lost}
+    remarks = {each.rendered.label: frozenset(each.remarks) for each in found.results if not each.lost}
     for remark in dict.fromkeys(remarks.values()):
         if remark:
             labels = [label for label, said in remarks.items() if said == remark]
@@ -48,7 +50,7 @@ def about_results(found: Match) -> Iterable[str]:
 
 def _about_losses(found: Match) -> Iterable[str]:
     for lost in dict.fromkeys(each.lost for each in found.results if each.lost):
-        labels = [each.rendered.turn.label for each in found.results if each.lost == lost]
+        labels = [each.rendered.label for each in found.results if each.lost == lost]
         yield f"the {listed(lost)} cannot be read back as the template writes {listed(labels)}"
 
 
