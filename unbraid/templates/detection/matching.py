@@ -24,7 +24,8 @@ from .evidence import Evidence, RenderedTurn
 from .probes import TOOLS, USER, ProbeTurn, Strand
 
 _TOOLS = Tools(TOOLS)
-WHITESPACE = "whitespace around the text"
+_WHITESPACE = "whitespace around the text"
+_HARMLESS = {diagnostics.UNEXPECTED_KEY, _WHITESPACE}
 _PROMPT_END = 500
 """How many characters of a prompt's end the parser is given."""
 
@@ -42,6 +43,8 @@ class TurnResult:
     """Whether the format renders the turn exactly as the template does."""
     with_ids: bool
     """Whether the ids of calls came back. Some templates put them where a parser cannot wait for them."""
+    cut_short: bool = False
+    """Whether the template goes on after the format's end token. What comes there is no part of the turn."""
 
     @property
     def clear(self) -> bool:
@@ -52,7 +55,7 @@ class TurnResult:
     def faultless(self) -> bool:
         """Whether everything came back as it was. An extra key in a call does not count, nor does whitespace around a
         text, which some templates write and few models do."""
-        return not self.lost and set(self.remarks) <= {diagnostics.UNEXPECTED_KEY, WHITESPACE}
+        return not self.lost and set(self.remarks) <= _HARMLESS
 
 
 @dataclass(frozen=True)
@@ -66,21 +69,16 @@ class Match:
 
     @property
     def verified(self) -> bool:
-        """Whether everything that the template writes comes back, each strand in its own, and at least one turn with
-        calls is faultless. A template may forget a marker in one turn, but not in all."""
-        with_calls = [each for each in self.results if each.rendered.turn.calls]
-        return (
-            bool(self.results)
-            and not any(each.lost for each in self.results)
-            and (not with_calls or any(each.faultless for each in with_calls))
-            and set(self.written) <= {strand for each in self.results for strand in each.rendered.turn.strands}
-        )
+        """Whether everything that the template writes comes back, each strand in its own, and each strand in at least
+        one turn without a fault. A template may forget a marker in one turn, but not in all."""
+        faultless = {strand for each in self.results if each.faultless for strand in each.rendered.turn.strands}
+        return bool(self.results) and not any(each.lost for each in self.results) and set(self.written) <= faultless
 
     @property
-    def faultless(self) -> bool:
-        """Whether every probe is faultless. Required of derived formats: they could be wrong in ways that a registered
-        format is not."""
-        return all(each.faultless for each in self.results)
+    def sound(self) -> bool:
+        """Whether no turn shows more than a missing marker. Required of derived formats: they could be wrong in ways
+        that a registered format is not."""
+        return all(set(each.remarks) <= {*_HARMLESS, diagnostics.UNCLOSED} for each in self.results)
 
     @property
     def reads_calls(self) -> bool:
@@ -141,21 +139,28 @@ def _opens(node: Calls, texts: list[str]) -> bool:
 def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence, registered: bool) -> TurnResult:
     """The best result over all places where the turn may end."""
     results = []
-    for end in _ends(format, rendered, evidence):
-        results.append(_parse_up_to(end, format, rendered))
-        if results[-1].clear:
-            return results[-1]
+    for prompt in _prompts(rendered, evidence):
+        for end in _ends(format, rendered, evidence):
+            results.append(_parse_up_to(end, format, rendered, prompt))
+            if results[-1].clear:
+                return results[-1]
     best = min(results, key=lambda each: (len(each.lost), len(each.remarks)))
     if best.lost and registered and (ended := _ended(format, rendered)) is not None:
-        cut = _parse_up_to(len(ended.text), format, ended)
-        return cut if cut.clear else best
+        cut = _parse_up_to(len(ended.text), format, ended, ended.prompt)
+        return replace(cut, cut_short=True) if cut.clear else best
     return best
 
 
-def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult:
+def _prompts(rendered: RenderedTurn, evidence: Evidence) -> list[str]:
+    """What the model may have been given. Some templates open the reasoning in the prompt, and not in a turn."""
+    others = evidence.prompts if rendered.turn.reasoning else ()
+    return list(dict.fromkeys(prompt[-_PROMPT_END:] for prompt in (rendered.prompt, *others)))
+
+
+def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) -> TurnResult:
     turn = rendered.turn
     text = rendered.text[:end]
-    parser = Parser(format, tools=_TOOLS, prompt=rendered.prompt[-_PROMPT_END:])
+    parser = Parser(format, tools=_TOOLS, prompt=prompt)
     parser.feed(text)
     parser.finish(end_of_turn=True)
     message = parser.message
@@ -185,7 +190,7 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
         if read.strip() != given:
             lost.append(strand)
         elif read != given:
-            remarks.append(WHITESPACE)
+            remarks.append(_WHITESPACE)
     if message.speech:
         lost.append("speech")
     return lost, remarks
