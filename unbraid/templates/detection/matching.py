@@ -63,9 +63,15 @@ class Match:
     """What a format made of all probes."""
 
     format: Format
-    results: tuple[TurnResult, ...]
+    usual: tuple[TurnResult, ...]
     written: tuple[Strand, ...]
     """The strands that the template writes."""
+    variants: tuple[TurnResult, ...] = ()
+    """What it made of them in other circumstances; not tried if it loses something as it is."""
+
+    @property
+    def results(self) -> tuple[TurnResult, ...]:
+        return (*self.usual, *self.variants)
 
     @property
     def verified(self) -> bool:
@@ -87,15 +93,15 @@ class Match:
 
     @property
     def lost(self) -> int:
-        return sum(len(each.lost) for each in self.results)
+        return sum(len(each.lost) for each in self.usual)
 
     @property
     def remarks(self) -> int:
-        return sum(len(each.remarks) for each in self.results)
+        return sum(len(each.remarks) for each in self.usual)
 
     @property
     def exact(self) -> int:
-        return sum(each.exact for each in self.results)
+        return sum(each.exact for each in self.usual)
 
 
 def match(format: Format, evidence: Evidence, *, registered: bool = True) -> Match:
@@ -108,10 +114,10 @@ def match(format: Format, evidence: Evidence, *, registered: bool = True) -> Mat
         tuple(_parse(format, rendered, evidence, registered) for rendered in evidence.rendered),
         evidence.strands,
     )
-    if any(each.lost for each in found.results):
+    if found.lost:
         return found
     variants = (_parse(format, rendered, evidence, registered) for rendered in evidence.variants)
-    return replace(found, results=(*found.results, *variants))
+    return replace(found, variants=tuple(variants))
 
 
 def may_read(format: Format, evidence: Evidence) -> bool:

@@ -130,10 +130,12 @@ def about_half(found: Match) -> Iterable[str]:
     yield from _about_losses(found)
 
 
-def about_nearest(found: list[Match]) -> Iterable[str]:
-    """What is wrong with the formats that read most."""
-    for each in found[:1]:
-        yield from (f"as {each.format.name} reads it, {why}" for why in _about_losses(each))
+def about_nearest(found: Iterable[Match]) -> Iterable[str]:
+    """What is wrong with the format that reads most, if it reads anything."""
+    for each in found:
+        if any(not result.lost for result in each.results):
+            yield from (f"as {each.format.name!r} reads it, {why}" for why in _about_losses(each))
+            return
 
 
 def about_missing_calls(evidence: Evidence) -> tuple[str, ...]:
