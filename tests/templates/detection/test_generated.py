@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import ToolCall
 
 from ...support.examples import examples
 from .made_templates import USER, MadeTemplate, made_templates
@@ -35,7 +34,9 @@ TOOLS = [
     for name in ("look_up", "send-mail", "f")
 ]
 
-_words = st.sampled_from(["Paris", "é", "日本語", "😀", "a & b", "1 < 2", "x > y", "&amp;", "50%", "né à", "…", "-", "it's"])
+_words = st.sampled_from(
+    ["Paris", "é", "日本語", "😀", "a & b", "1 < 2", "x > y", "&amp;", "50%", "né à", "…", "-", "it's"]
+)
 _texts = st.lists(_words, min_size=1, max_size=4).map(" ".join)
 _leaves = _texts | st.integers(-(10**6), 10**6) | st.booleans() | st.floats(-1000, 1000).map(lambda n: round(n, 2))
 _trees = st.recursive(

@@ -68,7 +68,10 @@ def test_each_strand_may_be_a_message(word: str) -> None:
 
 def test_a_closing_marker_without_reasoning() -> None:
     """What the parser cannot read is not verified, and what is verified can be read."""
-    text = MUSE.replace("{%- endif -%}{{ m.content", "{%- elif m.role == 'assistant' -%}</muse>{%- endif -%}{{ m.content")
+    content = "{{ m.content"
+    half = "{%- elif m.role == 'assistant' -%}</muse>"
+    text = MUSE.replace("{%- endif -%}" + content, half + "{%- endif -%}" + content)
+    assert half in text
     found = unbraid.detect(text)
     assert found.format is not None or not found.verified
     if found.verified:
@@ -107,7 +110,8 @@ def test_arguments_with_entities_are_not_plain_tags() -> None:
 
 def test_content_that_a_template_writes_as_reasoning() -> None:
     content = (
-        "{%- if m.content and m.tool_calls -%}<muse>{{ m.content }}</muse>{%- else -%}{{ m.content or '' }}{%- endif -%}"
+        "{%- if m.content and m.tool_calls -%}<muse>{{ m.content }}</muse>"
+        "{%- else -%}{{ m.content or '' }}{%- endif -%}"
     )
     found = unbraid.detect(chat(f"<act>{NAMED}</act>", reasoning="<muse>…</muse>", content=content))
     assert not found.verified or any("as it writes reasoning" in reason for reason in found.reasons)

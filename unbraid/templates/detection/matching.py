@@ -20,8 +20,9 @@ from ...errors import UnbraidError
 from ...formats import all_formats
 from ...parsing import Parser
 from .affixes import tags
-from .evidence import Evidence, RenderedTurn
-from .probes import TOOLS, USER, ProbeTurn, Strand
+from .probing.evidence import Evidence
+from .probing.probes import TOOLS, USER, ProbeTurn, Strand
+from .probing.rendered import RenderedTurn
 
 _TOOLS = Tools(TOOLS)
 _WHITESPACE = "whitespace around the text"

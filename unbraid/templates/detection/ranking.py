@@ -13,8 +13,8 @@ from dataclasses import replace
 from ...core.grammar import Format
 from ...errors import InvalidFormat
 from ...formats import all_formats, find
-from .evidence import Evidence
 from .matching import Match, match, may_read
+from .probing.evidence import Evidence
 
 _suffixes = re.compile(r"<\w+:(\w+)>").findall
 
@@ -33,7 +33,7 @@ def ranked_matches(evidence: Evidence, formats: Iterable[Format] | None = None) 
 
 
 def _registered(evidence: Evidence) -> Iterator[Format]:
-    """The registered formats, and those of them whose tags have a suffix in this template (`<tool_calls:opensource>`)."""
+    """The registered formats, also with a suffix to their tags that this template has (`<tool_calls:opensource>`)."""
     yield from all_formats()
     texts = [each.text for each in evidence.rendered]
     for suffix in dict.fromkeys(suffix for text in texts for suffix in _suffixes(text)):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...core.grammar import Between, Format
-from .evidence import Evidence, RenderedTurn
 from .matching import Match
-from .probes import CALL
+from .probing.evidence import Evidence
+from .probing.probes import CALL
+from .probing.rendered import RenderedTurn
 from .ranking import names_reasoning, what_decided
 
 _MANY = 6
@@ -98,8 +99,9 @@ def _about_others(verified: list[Match], evidence: Evidence) -> Iterable[str]:
         return
     names = [each.format.name for each in verified[1:]]
     read = "reads" if len(names) == 1 else "read"
-    yield f"{listed(_some(names))} {read} it as well; {verified[0].format.name} was preferred to {names[0]}, since " + what_decided(
-        verified[0], verified[1], evidence
+    yield (
+        f"{listed(_some(names))} {read} it as well; {verified[0].format.name} was preferred to {names[0]}, since "
+        + what_decided(verified[0], verified[1], evidence)
     )
 
 

@@ -14,10 +14,10 @@ from ..template import ChatTemplate
 from .derivation.proposals import proposals
 from .derivation.response_template import format_from_response_template
 from .errors import DetectionError
-from .evidence import Evidence, gather
 from .inputs import DetectionInput
 from .marker_hints import MOST, marker_hints, nearest_formats
 from .matching import Match, match
+from .probing.evidence import Evidence, gather
 from .ranking import names_reasoning, ranked_matches
 from .reasons import (
     about_derived,

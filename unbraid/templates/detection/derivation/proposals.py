@@ -15,9 +15,10 @@ from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, O
 from ....core.notations import JsonCall
 from ....formats import all_formats
 from ..affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_length, shared_start
-from ..evidence import Evidence, RenderedTurn
 from ..matching import known_ends, turn_borders
-from ..probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL
+from ..probing.evidence import Evidence
+from ..probing.probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL
+from ..probing.rendered import RenderedTurn
 from .locate_call import find_call
 
 NAME = "derived"
@@ -57,9 +58,7 @@ def _proposals(evidence: Evidence, around: _AnswerAffixes) -> Iterator[Proposal]
                 ends = tuple(dict.fromkeys((*around.ends, *format.ends)))
                 changed = replace(format, name=NAME, reasoning=reasoning, ends=ends, prompt=prompt, versions=())
                 yield Proposal(changed, format.name)
-    base = Format(
-        NAME, reasoning=reasoning, answer=around.answer, ignored=ignored, ends=around.ends, prompt=prompt
-    )
+    base = Format(NAME, reasoning=reasoning, answer=around.answer, ignored=ignored, ends=around.ends, prompt=prompt)
     if not evidence.shows_calls:
         yield Proposal(base)
         return
@@ -126,7 +125,9 @@ def _reasoning(evidence: Evidence, around: _AnswerAffixes) -> Between | None:
             close = close.removesuffix(around.answer.open) if around.answer is not None else close
         else:
             call = evidence.rendering_of(CALL)
-            lead = "" if call is None else around.turn(call).partition(call.turn.calls[0].name)[0]
+            lead = (
+                "" if call is None or not call.turn.calls else around.turn(call).partition(call.turn.calls[0].name)[0]
+            )
             close = after[: after.find(lead.strip())] if lead.strip() and lead.strip() in after else ""
         if open.strip() and close.strip() and _is_short(open, close):
             return Between(open, close)
