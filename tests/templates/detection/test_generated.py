@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
+from unbraid.format_checks import check
 
 from ...support.examples import examples
 from .made_templates import USER, MadeTemplate, made_templates
@@ -73,6 +74,8 @@ def test_what_is_verified_reads_every_turn(made: MadeTemplate, data: st.DataObje
     if not found.verified:
         return
     format = found.required()
+    if found.how == "derived":
+        check(format)  # it can be registered
     template = made.template()
     for reasoning, content, calls in data.draw(st.lists(_turns, min_size=3, max_size=6)):
         message = made.message(reasoning, content, openai_calls(calls))
