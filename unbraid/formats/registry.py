@@ -56,9 +56,9 @@ def resolve(format: str | Format) -> Format:
 
 
 def _with_suffix(node: Any, suffix: str) -> Any:
-    """The same grammar, with the suffix in each tag."""
+    """The same grammar, with the suffix in each tag. (`(?P<name>…)` in a pattern is no tag.)"""
     if isinstance(node, str):
-        return re.sub(r"<(/?\w+)>", rf"<\1:{suffix}>", node)
+        return re.sub(r"(?<!\?P)<(/?｜?\w+)(｜?)>", rf"<\1:{suffix}\2>", node)
     if isinstance(node, tuple):
         return tuple(_with_suffix(item, suffix) for item in node)
     if is_dataclass(node) and not isinstance(node, type):

@@ -88,7 +88,7 @@ HUNYUAN_3 = Format(
     reasoning=_TIGHT_THINK,
     tools=_HY3_CALLS,
     other_tools=(lone(_HY3_CALLS),),
-    ends=("<|eos|>",),
+    ends=("<｜hy_eos｜>", "<|eos|>"),
 )
 HUNYUAN_4 = replace(HUNYUAN_3, name="hunyuan-4", tools=_HY4_CALLS, other_tools=(lone(_HY4_CALLS),))
 

@@ -102,6 +102,7 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         continue_final_message=task.continue_final_message,
         tts_output=task.speak,
         template_kwargs=task.template_kwargs,
+        check_tools=False,
     )
     given = prompt.text if prompt.ids is None else prompt.ids
     # Where no marker says that the model speaks, the request does.

@@ -178,9 +178,12 @@ def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with its reasoning under the names that templates read, as Hugging Face does."""
+    """The message with its reasoning under each of the names that templates read: those that Hugging Face gives, and
+    vLLM's `reasoning`."""
     reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
-    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+    if reasoning is None:
+        return message
+    return {"thinking": reasoning, "reasoning": reasoning, **message, "reasoning_content": reasoning}
 
 
 # A final message to continue (a prefill). As Hugging Face does it: END and a space are appended to the content, and the

@@ -1,7 +1,7 @@
 """Format detection: which format a chat template writes, found by rendering it.
 
-Probe turns of an assistant are rendered (`probes`, `evidence`), and every registered format parses the result
-(`matching`, `ranking`). The format that gets the turns back is the template's. If none does, one is derived from the
+Probe turns of an assistant are rendered (`probing`), and every registered format parses the result (`matching`,
+`ranking`). The format that gets the turns back is the template's. If none does, one is derived from the
 rendered text (`derivation`); if the template shows no calls, its markers give a hint (`marker_hints`). `verdict`
 decides.
 

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from ...core.grammar import Call, CallPart, CallsBody, Either, Format, Maybe
 from ...formats import all_formats, find
 from .affixes import tags
-from .evidence import Evidence
 from .matching import Match
+from .probing.evidence import Evidence
 
 _TELLTALES = (("lfm2", ("<|tool_list_start|>", "List of tools: [")),)
 """Words of templates that describe tools and never show a call."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core import diagnostics
 from ...core.grammar import Calls, Format
@@ -20,10 +20,13 @@ from ...errors import UnbraidError
 from ...formats import all_formats
 from ...parsing import Parser
 from .affixes import tags
-from .evidence import Evidence, RenderedTurn
-from .probes import THREE_CALLS, TOOLS, USER, ProbeTurn
+from .probing.evidence import Evidence
+from .probing.probes import TOOLS, USER, ProbeTurn, Strand
+from .probing.rendered import RenderedTurn
 
 _TOOLS = Tools(TOOLS)
+_WHITESPACE = "whitespace around the text"
+_HARMLESS = {diagnostics.UNEXPECTED_KEY, _WHITESPACE}
 _PROMPT_END = 500
 """How many characters of a prompt's end the parser is given."""
 
@@ -41,11 +44,19 @@ class TurnResult:
     """Whether the format renders the turn exactly as the template does."""
     with_ids: bool
     """Whether the ids of calls came back. Some templates put them where a parser cannot wait for them."""
+    cut_short: bool = False
+    """Whether the template goes on after the format's end token. What comes there is no part of the turn."""
+
+    @property
+    def clear(self) -> bool:
+        """Whether everything came back as it was, and there is nothing to say about it."""
+        return not self.lost and not self.remarks
 
     @property
     def faultless(self) -> bool:
-        """Whether everything came back as it was. An extra key in a call does not count."""
-        return not self.lost and set(self.remarks) <= {diagnostics.UNEXPECTED_KEY}
+        """Whether everything came back as it was. An extra key in a call does not count, nor does whitespace around a
+        text, which some templates write and few models do."""
+        return not self.lost and set(self.remarks) <= _HARMLESS
 
 
 @dataclass(frozen=True)
@@ -53,49 +64,61 @@ class Match:
     """What a format made of all probes."""
 
     format: Format
-    results: tuple[TurnResult, ...]
+    usual: tuple[TurnResult, ...]
+    written: tuple[Strand, ...]
+    """The strands that the template writes."""
+    variants: tuple[TurnResult, ...] = ()
+    """What it made of them in other circumstances; not tried if it loses something as it is."""
+
+    @property
+    def results(self) -> tuple[TurnResult, ...]:
+        return (*self.usual, *self.variants)
 
     @property
     def verified(self) -> bool:
-        """Whether every essential probe comes back, and at least one with calls is faultless. A template may forget a
-        marker in one turn, but not in all."""
-        essential = [each for each in self.results if each.rendered.turn.essential]
-        with_calls = [each for each in self.results if each.rendered.turn.calls]
-        return (
-            bool(essential)
-            and not any(each.lost for each in essential)
-            and (not with_calls or any(each.faultless for each in with_calls))
-        )
+        """Whether everything that the template writes comes back, each strand in its own, and each strand in at least
+        one turn without a fault. A template may forget a marker in one turn, but not in all."""
+        faultless = {strand for each in self.results if each.faultless for strand in each.rendered.turn.strands}
+        return bool(self.results) and not any(each.lost for each in self.results) and set(self.written) <= faultless
 
     @property
-    def faultless(self) -> bool:
-        """Whether every essential probe, and the one with three calls, is faultless. Required of derived formats: they
-        could be wrong in ways that a registered format is not."""
-        turns = (each.rendered.turn for each in self.results)
-        asked = {turn.label for turn in turns if turn.essential} | {THREE_CALLS.label}
-        return all(each.faultless for each in self.results if each.rendered.turn.label in asked)
+    def sound(self) -> bool:
+        """Whether no turn shows more than a missing marker. Required of derived formats: they could be wrong in ways
+        that a registered format is not."""
+        return all(set(each.remarks) <= {*_HARMLESS, diagnostics.UNCLOSED} for each in self.results)
 
     @property
     def reads_calls(self) -> bool:
-        """Whether the calls of every essential probe come back, at least their names."""
-        return all("calls" not in each.lost for each in self.results if each.rendered.turn.essential)
+        """Whether the calls of every probe come back, at least their names."""
+        return all("calls" not in each.lost for each in self.results)
 
     @property
     def lost(self) -> int:
-        return sum(len(each.lost) for each in self.results)
+        return sum(len(each.lost) for each in self.usual)
 
     @property
     def remarks(self) -> int:
-        return sum(len(each.remarks) for each in self.results)
+        return sum(len(each.remarks) for each in self.usual)
 
     @property
     def exact(self) -> int:
-        return sum(each.exact for each in self.results)
+        return sum(each.exact for each in self.usual)
 
 
-def match(format: Format, evidence: Evidence) -> Match:
-    """Try the format on all probes. Raises `InvalidFormat` if the format contradicts itself."""
-    return Match(format, tuple(_parse(format, rendered, evidence) for rendered in evidence.rendered))
+def match(format: Format, evidence: Evidence, *, registered: bool = True) -> Match:
+    """Try the format on all probes. Raises `InvalidFormat` if the format contradicts itself.
+
+    registered: the format's end tokens are known to end turns. Those of a derived format are guesses.
+    """
+    found = Match(
+        format,
+        tuple(_parse(format, rendered, evidence, registered) for rendered in evidence.rendered),
+        evidence.strands,
+    )
+    if found.lost:
+        return found
+    variants = (_parse(format, rendered, evidence, registered) for rendered in evidence.variants)
+    return replace(found, variants=tuple(variants))
 
 
 def may_read(format: Format, evidence: Evidence) -> bool:
@@ -120,22 +143,33 @@ def _opens(node: Calls, texts: list[str]) -> bool:
     return any(open.strip() in text for open in (node.open, *node.also) for text in texts)
 
 
-def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence) -> TurnResult:
+def _parse(format: Format, rendered: RenderedTurn, evidence: Evidence, registered: bool) -> TurnResult:
     """The best result over all places where the turn may end."""
     results = []
-    for end in _ends(format, rendered, evidence):
-        results.append(_parse_up_to(end, format, rendered))
-        if not results[-1].lost and not results[-1].remarks:
-            break
-    return min(results, key=lambda each: (len(each.lost), len(each.remarks)))
+    for prompt in _prompts(rendered, evidence):
+        for end in _ends(format, rendered, evidence):
+            results.append(_parse_up_to(end, format, rendered, prompt))
+            if results[-1].clear:
+                return results[-1]
+    best = min(results, key=lambda each: (len(each.lost), len(each.remarks)))
+    if best.lost and registered and (ended := _ended(format, rendered)) is not None:
+        cut = _parse_up_to(len(ended.text), format, ended, ended.prompt)
+        return replace(cut, cut_short=True) if cut.clear else best
+    return best
 
 
-def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult:
+def _prompts(rendered: RenderedTurn, evidence: Evidence) -> list[str]:
+    """What the model may have been given. Some templates open the reasoning in the prompt, and not in a turn."""
+    others = evidence.prompts if rendered.turn.reasoning else ()
+    return list(dict.fromkeys(prompt[-_PROMPT_END:] for prompt in (rendered.prompt, *others)))
+
+
+def _parse_up_to(end: int, format: Format, rendered: RenderedTurn, prompt: str) -> TurnResult:
     turn = rendered.turn
-    prompt, text = _closing_in_prompt(format, rendered.prompt, rendered.text[:end])
-    parser = Parser(format, tools=_TOOLS, prompt=prompt[-_PROMPT_END:])
+    text = rendered.text[:end]
+    parser = Parser(format, tools=_TOOLS, prompt=prompt)
     parser.feed(text)
-    parser.finish()
+    parser.finish(end_of_turn=True)
     message = parser.message
     lost, remarks = _differences(turn, message)
     remarks += [diagnostic.kind for diagnostic in message.diagnostics]
@@ -145,7 +179,6 @@ def _parse_up_to(end: int, format: Format, rendered: RenderedTurn) -> TurnResult
 
 
 def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str]]:
-    content, reasoning = message.content.strip(), message.reasoning.strip()
     lost: list[str] = []
     remarks: list[str] = []
     calls = message.tool_calls
@@ -153,17 +186,20 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
         lost.append("calls")
     else:
         pairs = [(_arguments(call), dict(asked.arguments)) for call, asked in zip(calls, turn.calls, strict=True)]
-        if any(_as_text(here) != _as_text(there) for here, there in pairs):
+        if not all(call.complete for call in calls) or not all(_same_text(here, there) for here, there in pairs):
             lost.append("arguments")
         elif any(here != there for here, there in pairs):
             remarks.append("numbers and the like come back as text")
-    if turn.content and not content and not turn.reasoning and reasoning == turn.content:
-        # The template opens the reasoning in the prompt, and then shows an answer without closing it.
-        return lost, [*remarks, "the content is taken for reasoning"]
-    if message.speech or content != turn.content:
-        lost.append("content")
-    if reasoning != turn.reasoning:
-        lost.append("reasoning")
+    for strand, read, given in (
+        ("content", message.content, turn.content),
+        ("reasoning", message.reasoning, turn.reasoning or ""),
+    ):
+        if read.strip() != given:
+            lost.append(strand)
+        elif read != given:
+            remarks.append(_WHITESPACE)
+    if message.speech:
+        lost.append("speech")
     return lost, remarks
 
 
@@ -174,13 +210,14 @@ def _arguments(call: ToolCall) -> object:
         return None
 
 
-def _as_text(value: object) -> object:
-    """A value with everything in it as text: some templates quote all values, or print them as Python does."""
-    if isinstance(value, dict):
-        return {key: _as_text(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    return str(value).lower()
+def _same_text(here: object, there: object) -> bool:
+    """Whether two values are written with the same text: some templates quote all values, or print them as Python
+    does."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        return here.keys() == there.keys() and all(_same_text(here[key], there[key]) for key in here)
+    if isinstance(here, list) and isinstance(there, list):
+        return len(here) == len(there) and all(map(_same_text, here, there))
+    return str(here).lower() in (str(there).lower(), json.dumps(there).lower())
 
 
 # Where a turn ends
@@ -195,10 +232,18 @@ def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[in
     inside = rendered.text[: rendered.last]
     borders = [tag for tag in turn_borders(evidence) if tag not in inside]
     found += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
-    if evidence.ending:
+    if evidence.ending and tail.endswith(evidence.ending):
         found.append(len(tail) - len(evidence.ending))
     found += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
-    return [rendered.last + at for at in dict.fromkeys(found)] or [len(rendered.text)]
+    ends = [rendered.last + at for at in found]
+    return list(dict.fromkeys((*ends, *rendered.ends))) or [len(rendered.text)]
+
+
+def _ended(format: Format, rendered: RenderedTurn) -> RenderedTurn | None:
+    """The turn up to the format's end token, if the template writes more of it after that. The model has stopped
+    there."""
+    found = [at for end in format.ends if (at := rendered.text.find(end)) >= 0]
+    return rendered.up_to(min(found)) if found and min(found) < rendered.last else None
 
 
 def known_ends() -> set[str]:
@@ -212,24 +257,10 @@ def turn_borders(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(tags(prompt[prompt.rfind(USER) :])))
 
 
-def _closing_in_prompt(format: Format, prompt: str, text: str) -> tuple[str, str]:
-    """Prompt and text, with a closing marker of reasoning at the beginning of the text moved into the prompt. Templates
-    write it there for a turn without reasoning."""
-    around = format.reasoning
-    if around is None or format.headers is not None:
-        return prompt, text
-    close = around.close.strip()
-    begin = len(text) - len(text.lstrip())
-    if not text.startswith(close, begin) or prompt.rstrip().endswith(around.open.strip()):
-        return prompt, text
-    end = begin + len(close)
-    return prompt + text[:end], text[end:]
-
-
 def _rendered_by(format: Format, rendered: RenderedTurn) -> str | None:
     """The turn as the format renders it; None if it cannot."""
     turn = rendered.turn
-    texts = [Text("reasoning", turn.reasoning), Text("content", turn.content)]
+    texts = [Text("reasoning", turn.reasoning or ""), Text("content", turn.content)]
     ids = dict(enumerate(rendered.ids))
     calls = [ToolCall(call.name, json.dumps(call.arguments), ids.get(n, "")) for n, call in enumerate(turn.calls)]
     try:

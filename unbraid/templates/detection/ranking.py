@@ -6,26 +6,41 @@ verdict explains its choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ...core.grammar import Format, SpeechMarkup
 from ...errors import InvalidFormat
-from ...formats import all_formats
-from .evidence import Evidence
+from ...formats import all_formats, find
 from .matching import Match, match, may_read
+from .probing.evidence import Evidence
+
+_suffixes = re.compile(r"<\w+:(\w+)>").findall
 
 
 def ranked_matches(evidence: Evidence, formats: Iterable[Format] | None = None) -> list[Match]:
     """The matches of all formats that may read the template, the best first. Equal ones stay in the order in which they
     were registered."""
     found = []
-    for format in all_formats() if formats is None else formats:
+    for format in _registered(evidence) if formats is None else formats:
         if may_read(format, evidence):
             try:
-                found.append(match(format, evidence))
+                found.append(match(format, evidence, registered=formats is None))
             except InvalidFormat:  # a derived one that contradicts itself
                 continue
     return sorted(found, key=lambda each: tuple(_rank(each, evidence).values()))
+
+
+def _registered(evidence: Evidence) -> Iterator[Format]:
+    """The registered formats, also with a suffix to their tags that this template has (`<tool_calls:opensource>`)."""
+    yield from all_formats()
+    texts = [each.text for each in evidence.rendered]
+    for suffix in dict.fromkeys(suffix for text in texts for suffix in _suffixes(text)):
+        for format in all_formats():
+            changed = find(f"{format.name}:{suffix}")
+            if replace(changed, name=format.name) != format:
+                yield changed
 
 
 def what_decided(best: Match, other: Match, evidence: Evidence) -> str:
@@ -42,8 +57,8 @@ def _rank(found: Match, evidence: Evidence) -> dict[str, int]:
         "it loses less": found.lost,
         "it reads without a complaint": found.remarks,
         "it has the strands that the template has, and no other": _foreign_strands(format, evidence),
-        "it writes more of it just as the template does": -found.exact,
         "its turns end as the template's do": not _ends_alike(format, evidence),
+        "it writes more of it just as the template does": -found.exact,
         "its reasoning is opened where the template opens it": _prompt_opens(format, evidence),
         "it gets the ids back": sum(not each.with_ids for each in found.results),
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...core.grammar import Between, Format
-from .evidence import Evidence
 from .matching import Match
-from .probes import CALL, TURNS
+from .probing.evidence import Evidence
+from .probing.probes import CALL
+from .probing.rendered import RenderedTurn
 from .ranking import names_reasoning, what_decided
 
 _MANY = 6
@@ -28,6 +29,7 @@ def about_match(verified: list[Match], evidence: Evidence) -> tuple[str, ...]:
     best = verified[0]
     return (
         *about_results(best),
+        *_about_swapped(evidence),
         *_about_reasoning(best.format, evidence),
         *about_refusals(evidence),
         *_about_others(verified, evidence),
@@ -36,20 +38,39 @@ def about_match(verified: list[Match], evidence: Evidence) -> tuple[str, ...]:
 
 def about_results(found: Match) -> Iterable[str]:
     """Which probes come back, and which do not."""
-    clear = [each.rendered.turn for each in found.results if not each.lost and not each.remarks]
-    yield f"it reads back what the template writes for {listed(turn.label for turn in clear if turn in TURNS)}"
+    clear = [each.rendered for each in found.results if each.clear]
+    yield f"it reads back what the template writes for {_labels(clear)}"
+    if found.verified:
+        yield f"the template writes {listed(found.written)}, and all of it comes back"
     yield from _about_losses(found)
-    remarks = {each.rendered.turn.label: frozenset(each.remarks) for each in found.results if not each.lost}
-    for remark in dict.fromkeys(remarks.values()):
-        if remark:
-            labels = [label for label, said in remarks.items() if said == remark]
-            yield f"for {listed(labels)} with a remark: {listed(sorted(remark))}"
+    remarks = [(each.rendered, frozenset(each.remarks)) for each in found.results if not each.lost and each.remarks]
+    for remark in dict.fromkeys(said for _, said in remarks):
+        turns = [rendered for rendered, said in remarks if said == remark]
+        yield f"for {_labels(turns)} with a remark: {listed(sorted(remark))}"
+    if ended := [each.rendered for each in found.results if each.cut_short]:
+        yield f"the template ends the turn before it has written all of {_labels(ended)}"
 
 
 def _about_losses(found: Match) -> Iterable[str]:
     for lost in dict.fromkeys(each.lost for each in found.results if each.lost):
-        labels = [each.rendered.turn.label for each in found.results if each.lost == lost]
-        yield f"the {listed(lost)} cannot be read back as the template writes {listed(labels)}"
+        turns = [each.rendered for each in found.results if each.lost == lost]
+        yield f"the {listed(lost)} cannot be read back as the template writes {_labels(turns)}"
+
+
+def _labels(turns: Iterable[RenderedTurn]) -> str:
+    """The names of probes. Other circumstances are only named if a probe is there for them alone."""
+    usual = {each.turn.label: None for each in turns if not each.circumstance}
+    others: dict[str, list[str]] = {}
+    for each in turns:
+        if each.circumstance and each.turn.label not in usual:
+            others.setdefault(each.circumstance, []).append(each.turn.label)
+    also = [f"{listed(_some(labels))} {circumstance}" for circumstance, labels in others.items()]
+    return "; ".join(filter(None, (listed(usual), *also)))
+
+
+def _some(names: list[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    return names if len(names) <= _MANY else [*names[:_MANY], f"{len(names) - _MANY} more"]
 
 
 def _about_reasoning(format: Format, evidence: Evidence) -> Iterable[str]:
@@ -59,6 +80,11 @@ def _about_reasoning(format: Format, evidence: Evidence) -> Iterable[str]:
         yield f"the template writes no reasoning, but knows {quoted(format.reasoning.close)}"
     else:
         yield "the template shows no reasoning; the format would read it"
+
+
+def _about_swapped(evidence: Evidence) -> Iterable[str]:
+    if evidence.swapped:
+        yield f"the template writes the content as it writes reasoning for {listed(_some(list(evidence.swapped)))}"
 
 
 def about_refusals(evidence: Evidence) -> Iterable[str]:
@@ -72,10 +98,10 @@ def _about_others(verified: list[Match], evidence: Evidence) -> Iterable[str]:
     if len(verified) < 2:
         return
     names = [each.format.name for each in verified[1:]]
-    some = listed([*names[:_MANY], *([f"{len(names) - _MANY} more"] if len(names) > _MANY else [])])
     read = "reads" if len(names) == 1 else "read"
-    yield f"{some} {read} it as well; {verified[0].format.name} was preferred to {names[0]}, since " + what_decided(
-        verified[0], verified[1], evidence
+    yield (
+        f"{listed(_some(names))} {read} it as well; {verified[0].format.name} was preferred to {names[0]}, since "
+        + what_decided(verified[0], verified[1], evidence)
     )
 
 
@@ -101,9 +127,17 @@ def _between(around: Between) -> str:
 
 def about_half(found: Match) -> Iterable[str]:
     """What is wrong with a format that reads only the calls."""
-    yield "no format reads all that the template writes, and none could be derived from it"
+    yield f"the template writes {listed(found.written)}, no format reads all of it, and none could be derived from it"
     yield "this one sees the calls"
     yield from _about_losses(found)
+
+
+def about_nearest(found: Iterable[Match]) -> Iterable[str]:
+    """What is wrong with the format that reads most, if it reads anything."""
+    for each in found:
+        if any(not result.lost for result in each.results):
+            yield from (f"as {each.format.name!r} reads it, {why}" for why in _about_losses(each))
+            return
 
 
 def about_missing_calls(evidence: Evidence) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ class Detection:
     format: Format | None
     """None if none was found."""
     verified: bool
-    """Whether the format read back what the template rendered. If not, it is a guess: use it only if you have checked
-    it."""
+    """Whether the format read back everything that the template rendered. If not, it is a guess: use it only if you
+    have checked it."""
     how: How
     """`rendered`: a registered format that reads the rendered turns. `derived`: a new format made from them.
     `response_template`: stated by the tokenizer. `markers`: suggested by words in the template. `plain`: the template
@@ -32,6 +32,9 @@ class Detection:
     reasons: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
     """Other formats that read everything as well; if none was found, the nearest ones."""
+    strands: tuple[str, ...] = ()
+    """What the template writes: `content`, `reasoning`, `calls`. If `verified`, each of them came back in its own
+    strand; about the others nothing is known."""
 
     @property
     def name(self) -> str | None:
@@ -62,6 +65,7 @@ class Detection:
         return {
             "format": self.name,
             "verified": self.verified,
+            "strands": list(self.strands),
             "how": self.how,
             "reasons": list(self.reasons),
             "alternatives": list(self.alternatives),

@@ -14,12 +14,21 @@ from ..template import ChatTemplate
 from .derivation.proposals import proposals
 from .derivation.response_template import format_from_response_template
 from .errors import DetectionError
-from .evidence import Evidence, gather
 from .inputs import DetectionInput
 from .marker_hints import MOST, marker_hints, nearest_formats
-from .matching import match
+from .matching import Match, match
+from .probing.evidence import Evidence, gather
 from .ranking import names_reasoning, ranked_matches
-from .reasons import about_derived, about_half, about_match, about_missing_calls, about_refusals, about_results, quoted
+from .reasons import (
+    about_derived,
+    about_half,
+    about_match,
+    about_missing_calls,
+    about_nearest,
+    about_refusals,
+    about_results,
+    quoted,
+)
 from .result import Detection
 
 _UNREAD = "the template writes calls in a way that no format reads, and that none could be derived from"
@@ -64,7 +73,11 @@ def _only_stated(stated: Format | None, problem: DetectionError | None) -> Detec
 
 def _of_template(template: ChatTemplate, stated: Format | None) -> Detection:
     evidence = gather(template)
-    if not any(each.turn.content for each in evidence.rendered):
+    return replace(_by_evidence(evidence, stated), strands=evidence.strands)
+
+
+def _by_evidence(evidence: Evidence, stated: Format | None) -> Detection:
+    if "content" not in evidence.strands:
         why = ("the template shows no answer of the assistant's", *about_refusals(evidence))
         return Detection(None, False, "none", why)
     if evidence.shows_calls:
@@ -91,7 +104,7 @@ def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
     why = (*about_refusals(evidence), *_about_stated(stated, evidence))
     if half is not None:
         return Detection(half.format, False, "rendered", (*about_half(half), *why), near[1:])
-    return Detection(None, False, "none", (_UNREAD, *why), near)
+    return Detection(None, False, "none", (_UNREAD, *_about_nearest(found, evidence), *why), near)
 
 
 def _without_calls(evidence: Evidence, stated: Format | None) -> Detection:
@@ -116,36 +129,55 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
     why = "the template knows nothing of tools"
     if stated is not None and (seen := match(stated, evidence)).verified:
         return Detection(stated, True, "response_template", (_STATED, why, *about_results(seen)))
-    found = [each for each in ranked_matches(evidence) if each.verified]
+    found = ranked_matches(evidence)
+    verified = [each for each in found if each.verified]
     if evidence.shows_reasoning:
-        if found:
-            return Detection(found[0].format, True, "rendered", (why, *about_match(found, evidence)))
+        if verified:
+            return Detection(verified[0].format, True, "rendered", (why, *about_match(verified, evidence)))
         if (derived := _derived(evidence)) is not None:
             return replace(derived, reasons=(why, *derived.reasons))
-        return Detection(None, False, "none", (why, "it writes reasoning in a way that no format reads"))
-    named = [each for each in found if names_reasoning(each.format, evidence)]
+        unread = "it writes reasoning in a way that no format reads, and that none could be derived from"
+        return Detection(None, False, "none", (why, unread, *_about_nearest(found, evidence)))
+    named = [each for each in verified if names_reasoning(each.format, evidence)]
     if named and (reasoning := named[0].format.reasoning) is not None:
         words = f"it writes no reasoning, but knows {quoted(reasoning.close)}"
         return Detection(named[0].format, False, "markers", (why, words))
-    return Detection(Format("plain"), True, "plain", (why, "it knows nothing of reasoning: all is content"))
+    plain = match(Format("plain"), evidence)
+    if plain.verified:
+        return Detection(plain.format, True, "plain", (why, "it knows nothing of reasoning: all is content"))
+    if (derived := _derived(evidence)) is not None:
+        return replace(derived, reasons=(why, *derived.reasons))
+    return Detection(plain.format, False, "plain", (why, *about_nearest([plain])))
 
 
 def _derived(evidence: Evidence) -> Detection | None:
     """A format derived from the template, if it reads every turn, also those that it was not derived from."""
-    proposed: dict[Format, str] = {}
-    for each in proposals(evidence):
-        proposed.setdefault(each.format, each.like)
-    found = [each for each in ranked_matches(evidence, proposed) if each.verified and each.faultless]
+    proposed = _proposed(evidence)
+    found = [each for each in ranked_matches(evidence, proposed) if each.verified and each.sound]
     if not found:
         return None
     # Prefer calls of a registered format: it reads more spellings than one template shows.
-    best = next((each for each in found if proposed[each.format] and each.lost == found[0].lost), found[0])
+    best = next((each for each in found if proposed[each.format] and each.remarks == found[0].remarks), found[0])
     reasons = about_derived(best, proposed[best.format], evidence)
     # Some templates describe one format to the model and write another for earlier turns.
     said = marker_hints(evidence)[:1]
     return Detection(
         best.format, True, "derived", (*reasons, *map(str, said)), tuple(hint.format.name for hint in said)
     )
+
+
+def _proposed(evidence: Evidence) -> dict[Format, str]:
+    """The formats that the template leads to, and whose calls they use."""
+    found: dict[Format, str] = {}
+    for each in proposals(evidence):
+        found.setdefault(each.format, each.like)
+    return found
+
+
+def _about_nearest(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
+    """What is wrong with the best of the formats, registered or derived."""
+    tried = [*ranked_matches(evidence, _proposed(evidence)), *found]
+    return tuple(about_nearest(sorted(tried, key=lambda each: each.lost)))
 
 
 def _about_stated(stated: Format | None, evidence: Evidence) -> tuple[str, ...]:

@@ -101,6 +101,7 @@ class PromptBuilder:
         continue_final_message: bool = False,
         tts_output: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
+        check_tools: bool = True,
     ) -> Prompt:
         """The prompt for messages of the chat API.
 
@@ -108,10 +109,11 @@ class PromptBuilder:
             that message means the same.
         tts_output: the model is to speak.
         template_kwargs: further variables of the template. They cannot override those that are set here.
+        check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
         """
         prepared = self._with_tools if tools else self._plain
         definitions = tool_definitions(tools)
-        if definitions:
+        if definitions and check_tools:
             Tools(definitions)  # raises InvalidTools
         found = self._reader.read(messages)
         if continue_final_message or _asks_to_continue(messages):

@@ -17,7 +17,7 @@ from ....core.notations import Arguments, JsonCall, PythonArguments, TaggedArgum
 from ....schema.kinds import kind_of
 from ..affixes import shared_end, shared_start
 from ..affixes import tags as tags_of
-from ..probes import KINDS, ProbeCall
+from ..probing.probes import KINDS, ProbeCall
 
 _decode = json.JSONDecoder().raw_decode
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, Ordinal
 from ....core.notations import JsonCall
 from ....formats import all_formats
-from ..affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_start
-from ..evidence import Evidence, RenderedTurn
+from ..affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_length, shared_start
 from ..matching import known_ends, turn_borders
-from ..probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL
+from ..probing.evidence import Evidence
+from ..probing.probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL
+from ..probing.rendered import RenderedTurn
 from .locate_call import find_call
 
 NAME = "derived"
@@ -44,6 +45,11 @@ def proposals(evidence: Evidence) -> Iterator[Proposal]:
 
 def _proposals(evidence: Evidence, around: _AnswerAffixes) -> Iterator[Proposal]:
     reasoning = _reasoning(evidence, around) or _reasoning_of_prompts(evidence)
+    ignored: tuple[str, ...] = ()
+    if reasoning is not None and around.answer is not None and reasoning.close.startswith(around.answer.close):
+        # Messages: each ends with the same marker, and words between two of them say nothing.
+        between = reasoning.close[len(around.answer.close) :]
+        reasoning, ignored = replace(reasoning, close=around.answer.close), (between,) if between.strip() else ()
     prompt = _prompt(evidence, reasoning)
     if reasoning is not None:
         # Calls of a registered format, with reasoning of its own.
@@ -52,7 +58,7 @@ def _proposals(evidence: Evidence, around: _AnswerAffixes) -> Iterator[Proposal]
                 ends = tuple(dict.fromkeys((*around.ends, *format.ends)))
                 changed = replace(format, name=NAME, reasoning=reasoning, ends=ends, prompt=prompt, versions=())
                 yield Proposal(changed, format.name)
-    base = Format(NAME, reasoning=reasoning, answer=around.answer, ends=around.ends, prompt=prompt)
+    base = Format(NAME, reasoning=reasoning, answer=around.answer, ignored=ignored, ends=around.ends, prompt=prompt)
     if not evidence.shows_calls:
         yield Proposal(base)
         return
@@ -109,6 +115,8 @@ def _reasoning(evidence: Evidence, around: _AnswerAffixes) -> Between | None:
             continue
         text = around.turn(shown)
         before, _, after = text.partition(shown.turn.reasoning)
+        if shown.turn.content and shown.turn.content in before:
+            continue  # reasoning after the answer: the turn with a call shows its markers
         open = before.removeprefix(shared_start(before, around.before)) or before
         if not open.strip():
             open = "" if _answers_after(evidence, shown.prompt) else last_tag(shown.prompt + before).lstrip()
@@ -117,7 +125,9 @@ def _reasoning(evidence: Evidence, around: _AnswerAffixes) -> Between | None:
             close = close.removesuffix(around.answer.open) if around.answer is not None else close
         else:
             call = evidence.rendering_of(CALL)
-            lead = "" if call is None else around.turn(call).partition(call.turn.calls[0].name)[0]
+            lead = (
+                "" if call is None or not call.turn.calls else around.turn(call).partition(call.turn.calls[0].name)[0]
+            )
             close = after[: after.find(lead.strip())] if lead.strip() and lead.strip() in after else ""
         if open.strip() and close.strip() and _is_short(open, close):
             return Between(open, close)
@@ -210,8 +220,11 @@ def _each_by_itself(evidence: Evidence, affixes: _CallAffixes, parts: tuple[Call
     if before.rstrip().endswith("[") and after.lstrip().startswith("]"):
         yield from _listed(evidence, before, CallList(Call(parts), separator=", "), after)
         return
-    lead = (affixes.between or "").removesuffix(before.lstrip())
-    before = lead[len(lead.rstrip()) :] + before.lstrip()
+    if affixes.between is not None:
+        # The whitespace between two calls belongs to the first as far as it also stands after the last. A call at the
+        # beginning of a turn may have none before it.
+        after = affixes.between[: shared_length(affixes.between, after)]
+        before = affixes.between[len(after) :]
     # The outermost tags open and close; the others are part of the call.
     open, close = first_tag(before) or before, last_tag(after) or after
     inner = Call((*_text(before[len(open) :]), *parts, *_text(after[: len(after) - len(close)])))

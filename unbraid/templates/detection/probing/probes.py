@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-USER = "qzquestion"
+Strand = Literal["content", "reasoning", "calls"]
+USER, NEXT_USER = "qzquestion", "qzsequel"
 CONTENT, REASONING = "qzanswer", "qzponder"
 
 
@@ -29,17 +30,19 @@ class ProbeTurn:
     label: str
     """Its name in the reasons of a verdict."""
     content: str = ""
-    reasoning: str = ""
+    reasoning: str | None = None
+    """None if the turn has none. Empty reasoning is given to the template, and some write markers for it."""
     calls: tuple[ProbeCall, ...] = ()
-    essential: bool = True
-    """Whether the template's format must get it back. Templates differ in the others: where content goes that comes
-    with calls, how a list is written between tags."""
+
+    @property
+    def strands(self) -> tuple[Strand, ...]:
+        """The strands that it has."""
+        there: dict[Strand, object] = {"content": self.content, "reasoning": self.reasoning, "calls": self.calls}
+        return tuple(strand for strand, part in there.items() if part)
 
     def message(self) -> dict[str, Any]:
-        """The turn as a message of a chat API."""
+        """The turn as a message of a chat API, without its reasoning: `ways` says where to put it."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
-        if self.reasoning:
-            message["reasoning_content"] = self.reasoning
         if self.calls:
             message["tool_calls"] = [
                 {
@@ -66,6 +69,8 @@ KINDS = ProbeCall(
     },
     "functions.qzgather:0",
 )
+SYMBOLS = ProbeCall("qzspell", {"qzsigns": "qz &lt; & é <b> 日本"}, "functions.qzspell:0")
+"""What a template writes with entities must be read with them, and what it writes as it is must not."""
 NO_ARGUMENTS = ProbeCall("qzping", {}, "functions.qzping:0")
 
 ANSWER = ProbeTurn("an answer", content=CONTENT)
@@ -73,11 +78,14 @@ REASONED = ProbeTurn("an answer after reasoning", content=CONTENT, reasoning=REA
 CALL = ProbeTurn("a call", calls=(LOOKUP,))
 CALLS = ProbeTurn("two calls", calls=(LOOKUP, RECORD))
 REASONED_CALL = ProbeTurn("a call after reasoning", reasoning=REASONING, calls=(LOOKUP,))
-THREE_CALLS = ProbeTurn("three calls", calls=(LOOKUP, RECORD, AGAIN), essential=False)
-"""Formats are derived from two calls. A third shows whether the derived format holds."""
-CALL_WITH_CONTENT = ProbeTurn("a call after content", content=CONTENT, calls=(LOOKUP,), essential=False)
-CALL_OF_ALL_KINDS = ProbeTurn("arguments of all kinds", calls=(KINDS,), essential=False)
-CALL_WITHOUT_ARGUMENTS = ProbeTurn("a call without arguments", calls=(NO_ARGUMENTS,), essential=False)
+# Formats are derived from these. The others show whether the derived format holds.
+THREE_CALLS = ProbeTurn("three calls", calls=(LOOKUP, RECORD, AGAIN))
+CALL_WITH_CONTENT = ProbeTurn("a call after content", content=CONTENT, calls=(LOOKUP,))
+ALL_STRANDS = ProbeTurn("a call after reasoning and content", content=CONTENT, reasoning=REASONING, calls=(LOOKUP,))
+EMPTY_REASONING = ProbeTurn("an answer after empty reasoning", content=CONTENT, reasoning="")
+CALL_OF_ALL_KINDS = ProbeTurn("arguments of all kinds", calls=(KINDS,))
+CALL_WITH_SYMBOLS = ProbeTurn("an argument with symbols", calls=(SYMBOLS,))
+CALL_WITHOUT_ARGUMENTS = ProbeTurn("a call without arguments", calls=(NO_ARGUMENTS,))
 
 TURNS = (
     ANSWER,
@@ -87,7 +95,10 @@ TURNS = (
     REASONED_CALL,
     THREE_CALLS,
     CALL_WITH_CONTENT,
+    ALL_STRANDS,
+    EMPTY_REASONING,
     CALL_OF_ALL_KINDS,
+    CALL_WITH_SYMBOLS,
     CALL_WITHOUT_ARGUMENTS,
 )
 
@@ -110,4 +121,4 @@ def _tool(call: ProbeCall) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-TOOLS: list[dict[str, Any]] = [_tool(call) for call in (LOOKUP, RECORD, KINDS, NO_ARGUMENTS)]
+TOOLS: list[dict[str, Any]] = [_tool(call) for call in (LOOKUP, RECORD, KINDS, SYMBOLS, NO_ARGUMENTS)]
