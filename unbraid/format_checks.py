@@ -132,7 +132,8 @@ def _cuts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _parsed(format: Format, pieces: Sequence[str]) -> Message:
-    parser = Parser(format, tools=_TOOLS)
+    # What a prompt wrote may belong to the content.
+    parser = Parser(format, tools=_TOOLS, prompt="" if format.reasoning_in_content else None)
     for piece in pieces:
         parser.feed(piece)
     parser.finish(end_of_turn=True)

@@ -25,6 +25,8 @@ from unbraid import (
     ToolCallStart,
     UnbraidError,
 )
+from unbraid.core.grammar import Call, CallList, Calls, Either, Name
+from unbraid.core.notations import Arguments
 
 from ..support import strategies
 from ..support.parsing import broken, call, content, kinds, parse, reasoning, stream
@@ -527,6 +529,26 @@ def test_separate_reasoning_false_after_a_prompt_that_opened_it() -> None:
     assert parse("qwen3", "why</think>so", prompt="<think>\n", separate_reasoning=False).content == "why</think>so"
     message = parse("step-audio-2", "why</think>hi", prompt="<tts_start><think>\n", separate_reasoning=False)
     assert message.parts == (Speech("why</think>hi"),)
+
+
+# --- Lists ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_begins_like_another_way_and_is_not() -> None:
+    """Each of two ways to write calls is tried once where the text stands."""
+    calls = Calls(
+        "<calls>",
+        Either(
+            "<call",
+            CallList(Call(("<call ", Name(), "\n", Arguments(), "</call>"))),
+            CallList(Call(('<call name="', Name(), '">', Arguments(), "</call>"))),
+        ),
+        "</calls>",
+    )
+    text = '<calls><call name="f">{}</call></calls>so'
+    message = parse(Format("two-ways", tools=calls), text)
+    assert message.content == text
+    assert message.diagnostics
 
 
 # --- Limits --------------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ class CallsFrame(CallsState):
     """Inside the markers of calls: which step comes next."""
 
     kind = "calls"
-    saved = ("strand", "at", "accepted", "skipping")
-    __slots__ = ("at", "rule", "skipping", "strand")
+    saved = ("strand", "at", "accepted", "skipping", "tried_at")
+    __slots__ = ("at", "rule", "skipping", "strand", "tried_at")
 
     def __init__(self, rule: CallsRule) -> None:
         self.rule = rule
@@ -69,6 +69,8 @@ class CallsFrame(CallsState):
         self.accepted = False
         self.skipping = False
         """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
+        self.tried_at = -1
+        """Where a call was last looked for, after a broken one. If nothing comes of it, it is text."""
 
     @property
     def bare(self) -> bool:
@@ -108,9 +110,10 @@ class CallsFrame(CallsState):
         marker = None if found is None else markers.which(found)
         if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
             self.close(machine, found.end() - found.start())
-        elif found is not None and marker is not None and marker.strand == LAST:
+        elif found is not None and marker is not None and (marker.strand == LAST or self.tried_at == machine.offset):
             machine.take(found.end() - found.start(), KEPT)
         elif marker is not None and marker.strand == NEXT:
+            self.tried_at = machine.offset
             machine.begin_call()
             self.skipping, self.at = False, self.rule.again
         elif found is not None or machine.at_end:
