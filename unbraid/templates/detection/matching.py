@@ -133,6 +133,12 @@ def may_read(format: Format, evidence: Evidence) -> bool:
     return any(_opens(node, texts) for node in _ways_to_call(format))
 
 
+def opens_calls(format: Format, evidence: Evidence) -> bool:
+    """Whether calls begin as the format writes them, where both have calls."""
+    texts = [each.text for each in evidence.rendered if each.turn.calls]
+    return format.tools is None or format.headers is not None or not texts or _opens(format.tools, texts)
+
+
 def _ways_to_call(format: Format) -> Iterator[Calls]:
     if format.tools is not None:
         yield format.tools
@@ -225,7 +231,7 @@ def _same_text(here: object, there: object) -> bool:
 
 def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[int]:
     """Where the turn may end: at an end token of the format, at the beginning of the next turn, at the text with which
-    all turns end, or at an end token of another format."""
+    all turns end, at an end token of another format, or where the text does."""
     tail = rendered.tail
     own = [at for end in format.ends if (at := tail.find(end)) >= 0]
     found = [min(own)] if own else []
@@ -236,7 +242,7 @@ def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[in
         found.append(len(tail) - len(evidence.ending))
     found += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
     ends = [rendered.last + at for at in found]
-    return list(dict.fromkeys((*ends, *rendered.ends))) or [len(rendered.text)]
+    return list(dict.fromkeys((*ends, *rendered.ends, len(rendered.text))))
 
 
 def _ended(format: Format, rendered: RenderedTurn) -> RenderedTurn | None:

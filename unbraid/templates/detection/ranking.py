@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...core.grammar import Format, SpeechMarkup
 from ...errors import InvalidFormat
 from ...formats import all_formats, find
-from .matching import Match, match, may_read
+from .matching import Match, match, may_read, opens_calls
 from .probing.evidence import Evidence
 
 _suffixes = re.compile(r"<\w+:(\w+)>").findall
@@ -56,9 +56,10 @@ def _rank(found: Match, evidence: Evidence) -> dict[str, int]:
         "it reads what matters": not found.verified,
         "it loses less": found.lost,
         "it reads without a complaint": found.remarks,
+        "it is its own way to write calls, and not another that it reads": not opens_calls(format, evidence),
         "it has the strands that the template has, and no other": _foreign_strands(format, evidence),
-        "its turns end as the template's do": not _ends_alike(format, evidence),
         "it writes more of it just as the template does": -found.exact,
+        "its turns end as the template's do": not _ends_alike(format, evidence),
         "its reasoning is opened where the template opens it": _prompt_opens(format, evidence),
         "it gets the ids back": sum(not each.with_ids for each in found.results),
     }
