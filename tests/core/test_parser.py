@@ -540,7 +540,7 @@ def test_a_call_that_begins_like_another_way_and_is_not() -> None:
         "<calls>",
         Either(
             "<call",
-            CallList(Call(("<call ", Name(), "\n", Arguments(), "</call>"))),
+            Call(('<call id="', Name(), '">', Arguments(), "</call>")),
             CallList(Call(('<call name="', Name(), '">', Arguments(), "</call>"))),
         ),
         "</calls>",
