@@ -186,6 +186,18 @@ def test_5_fidelity_and_10_round_trip(format: Format, data: st.DataObject) -> No
 
 
 @every_format
+def test_10_a_name_of_an_argument_reads_back_or_is_refused(format: Format) -> None:
+    for key in strategies.HARD_KEYS if format.tools is not None else ():
+        call = unbraid.ToolCall("f", json.dumps({key: "b", "c": {key: [key]}}, ensure_ascii=False), "abcdefghi")
+        notation = strategies.notation_of(format)
+        if notation is not None and not notation.node.can_name(key):
+            with pytest.raises(unbraid.UnbraidError, match="cannot be written"):
+                unbraid.render(format, Message((call,)))
+        else:
+            assert run(format, list(unbraid.render(format, Message((call,)))), prompt="")[0].tool_calls == (call,)
+
+
+@every_format
 @given(data=st.data())
 def test_6_isolation(format: Format, data: st.DataObject) -> None:
     """Markup inside a string argument is data."""

@@ -434,3 +434,39 @@ def test_what_waits_is_not_read_again() -> None:
         assert len(parser._machine.buffer) - parser._machine.position < 10
     events = parser.feed("]\n</parameter>")
     assert [len(e.fragment) for e in events if isinstance(e, ToolCallArguments)] == [3003]
+
+
+@pytest.mark.parametrize(
+    ("format", "open", "close"),
+    [
+        ("glm-4.7", "<tool_call>", "</tool_call>"),
+        ("ling-3", "<tool_call>", "</tool_call>"),
+        ("spark-2.5", "<tool_call>", "</tool_call>"),
+        ("iquest-q1", "<iquest_tool_call>", "</iquest_tool_call>"),
+        ("hunyuan-4", "<tool_calls><tool_call>", "</tool_call></tool_calls>"),
+    ],
+)
+def test_whitespace_between_tags_says_nothing(format: str, open: str, close: str) -> None:
+    pair = "\n<arg_key> a\n</arg_key> \n<arg_value>b</arg_value>\n"
+    message = parse(format, f"{open}\nf{pair}{close}")
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [("f", '{"a": "b"}')]
+    assert not message.diagnostics
+
+
+def test_whitespace_inside_a_tag_says_nothing() -> None:
+    text = '<minimax:tool_call> <invoke  name = "f" ><parameter\nname= "a" >b</parameter></invoke></minimax:tool_call>'
+    message = parse("minimax-m2", text, prompt="")
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [("f", '{"a": "b"}')]
+    assert not message.diagnostics
+
+
+def test_entities_in_the_keys_of_kimi_k3_are_undone() -> None:
+    call = ToolCall("f", '{"a\\"&quot;b": "&amp;", "&": 1}')
+    text = unbraid.render("kimi-k3", Message((call,)))
+    assert 'key="a&quot;&amp;quot;b"' in text
+    assert parse("kimi-k3", text).tool_calls == (call,)
+
+
+def test_a_key_that_no_tag_can_hold_is_refused() -> None:
+    with pytest.raises(unbraid.UnbraidError, match="cannot be written in this format"):
+        unbraid.render("minimax-m2", Message((ToolCall("f", '{"a\\"b": 1}'),)))

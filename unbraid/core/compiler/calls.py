@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.words import check_ends_word
+from ..machine.words import check_ends_word, words_of
 from ..notations.base import CallNotation, Place
 
 _BRACKETS = ("]", "}", ")")
@@ -64,7 +64,7 @@ class CallSteps:
             self._call(node)
             return
         if node.open.strip():
-            self.steps.append(steps.Literal(node.open.strip()))
+            self.steps.append(self._literal(node.open))
         first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
         # A bracket, and what may come after it on a line of its own: ``]```.
         closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
@@ -73,12 +73,12 @@ class CallSteps:
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
         self._call(node.call)
-        begins = first.begins if isinstance(first, CallNotation) else ""
+        begins = whole = first.begins if isinstance(first, CallNotation) else ""
         if isinstance(first, str):
-            begins = self._key(first.strip())
-        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, again))
+            begins, whole = self._key(words_of(first)[0]), self._key(first.strip())
+        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, again))
         if not separator and isinstance(first, str):
-            self.again, self.first = again, begins
+            self.again, self.first = again, whole
 
     def _call(self, node: grammar.Call) -> None:
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
@@ -94,7 +94,7 @@ class CallSteps:
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):
             if part.strip():
-                self.steps.append(steps.Literal(self._key(part.strip())))
+                self.steps.append(self._literal(part))
         elif isinstance(part, CallNotation):
             place = Place(self._key, self._key(following) if following else "", self._close)
             self.steps.append(part.step(place))
@@ -103,9 +103,12 @@ class CallSteps:
             self.steps.append(steps.Jump(0))
             for inner in part.then:
                 self._part(inner)
-            self.steps[at] = steps.Literal(self._key(part.marker.strip()), otherwise=len(self.steps))
+            self.steps[at] = self._literal(part.marker, otherwise=len(self.steps))
         else:
             self.steps.append(_read_word(part))
+
+    def _literal(self, text: str, otherwise: int = -1) -> Step:
+        return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise)
 
 
 def _read_word(part: grammar.CallPart) -> Step:

@@ -39,19 +39,30 @@ def _comes_after_space(machine: Machine, key: str) -> int | None:
     return None if not machine.at_end and key.startswith(rest) else 0
 
 
-def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
+def _next_is(machine: Machine, frame: CallsFrame, key: str, whole: str = "") -> bool | None:
     """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
-    not `key`: there what should come is missing."""
+    not `key`, nor the `whole` that it begins: there what should come is missing."""
     machine.skip_space()
     rest = machine.buffer[machine.position : machine.position + len(key)]
     if rest != key:
         return None if not machine.at_end and key.startswith(rest) else False
     markers = frame.markers
     marker = markers.at(machine.buffer, machine.position)
-    if marker is not None and markers.which(marker).key != key:
+    if marker is not None and markers.which(marker).key not in (key, whole):
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
     pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
     return None if pending and not machine.at_end else True
+
+
+def _words_come(machine: Machine, frame: CallsFrame, words: tuple[str, ...], whole: str = "") -> int | None:
+    """How long these words are, which come next; 0 where they do not, None when more input is needed."""
+    comes = _next_is(machine, frame, words[0], whole)
+    if not comes or len(words) == 1:
+        return None if comes is None else len(words[0]) * comes
+    end = after_words(machine.buffer, machine.position, words, machine.limits.name)
+    if end is None:
+        return 0 if machine.at_end else None
+    return max(end - machine.position, 0)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,14 +70,16 @@ class Literal:
     """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
 
     key: str
+    words: tuple[str, ...]
+    """The words that it is made of; whitespace between them is as it comes."""
     otherwise: int = -1
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.key)
-        if comes is None:
+        size = _words_come(machine, frame, self.words, self.key)
+        if size is None:
             return False
-        if comes:
-            machine.take(len(self.key), MARKUP)
+        if size:
+            machine.take(size, MARKUP)
             frame.at += 1
         elif self.otherwise >= 0:
             rest = machine.buffer[machine.position :]
@@ -86,13 +99,10 @@ class Branch:
     at: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.words[0])
-        if comes and len(self.words) > 1:
-            end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
-            comes = None if end is None and not machine.at_end else end is not None and end >= 0
-        if comes is None:
+        size = _words_come(machine, frame, self.words)
+        if size is None:
             return False
-        frame.at = self.at if comes else frame.at + 1
+        frame.at = self.at if size else frame.at + 1
         return True
 
 
@@ -241,13 +251,15 @@ class NextInList:
     close: tuple[str, ...]
     """The words that end the list, where there are any."""
     first: str
-    """What each call begins with, where that is known."""
+    """The word that each call begins with, where that is known,"""
+    whole: str
+    """and all of what it begins with."""
     again: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if not self.close:
             return self._open_end(machine, frame)
-        further = _next_is(machine, frame, self.separator or self.first)
+        further = _next_is(machine, frame, self.separator or self.first, self.whole)
         if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
             return False
         size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)

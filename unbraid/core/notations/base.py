@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...errors import UnbraidError
 from ..grammar import Notation
 from ..machine.calls import Step
 from ..message import ToolCall
+from .json_text import members
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,3 +52,18 @@ class CallNotation(Notation, ABC):
     @abstractmethod
     def write(self, call: ToolCall, number: int) -> str:
         """The text of a call's arguments. `number` counts the calls of the message."""
+
+    def can_name(self, key: str) -> bool:
+        """Whether an argument of this name can be written."""
+        return True
+
+    def members(self, call: ToolCall) -> dict[str, str]:
+        """The arguments by their names, each as the JSON it is written as."""
+        found = members(call.arguments)
+        for key in found:
+            if not self.can_name(key):
+                raise UnbraidError(
+                    f"an argument named {key[:40]!r} cannot be written in this format: the name would read back as "
+                    "another; use letters, digits and `_`"
+                )
+        return found

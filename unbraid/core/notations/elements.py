@@ -23,7 +23,7 @@ from ..machine.words import space_end
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
-from .json_text import as_json, decode, members, quote
+from .json_text import as_json, decode, quote
 from .object_writer import ObjectWriter
 from .tagged import TaggedValueFrame, ValueRule
 
@@ -56,7 +56,10 @@ class ElementArguments(CallNotation):
         return BeginNotation(lambda markers: ElementArgumentsFrame(rule, markers))
 
     def write(self, call: ToolCall, number: int) -> str:
-        return "".join(self._element(key, decode(value)) for key, value in members(call.arguments).items())
+        return "".join(self._element(key, decode(value)) for key, value in self.members(call).items())
+
+    def can_name(self, key: str) -> bool:
+        return is_element_name(key)
 
     def _element(self, name: str, value: object) -> str:
         inside = ""

@@ -24,7 +24,7 @@ from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
-from .json_text import escape, members, quote
+from .json_text import escape, quote
 from .object_writer import ObjectWriter
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
@@ -49,7 +49,10 @@ class PythonArguments(CallNotation):
         return BeginNotation(PythonArgumentsFrame)
 
     def write(self, call: ToolCall, number: int) -> str:
-        return ", ".join(f"{key}={as_python(value)}" for key, value in members(call.arguments).items())
+        return ", ".join(f"{key}={as_python(value)}" for key, value in self.members(call).items())
+
+    def can_name(self, key: str) -> bool:
+        return bool(key) and _name_end(key, 0) == len(key)
 
 
 @frozen

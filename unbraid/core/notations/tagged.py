@@ -27,13 +27,13 @@ from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
-from ..machine.words import after_words, run_of
+from ..machine.words import after_words, run_of, space_end, words_of
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
-from .json_text import escape, is_number, may_become_number, members
+from .json_text import escape, is_number, may_become_number
 from .object_writer import ObjectWriter
 from .python import ITEM, VALUE, PythonArgumentsFrame
 
@@ -62,25 +62,54 @@ class TaggedArguments(CallNotation):
     """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON value that each stands for."""
+    key_escapes: tuple[tuple[str, str], ...] = ()
+    """What is replaced in keys, in this order, and by what."""
+
+    @property
+    def quotes_keys(self) -> bool:
+        """Whether keys stand between quotes. If not, whitespace around them says nothing."""
+        return self.open.partition("{key}")[0].endswith('"')
+
+    @property
+    def not_in_keys(self) -> str:
+        """The characters that cannot stand in a key, beside control characters."""
+        return "<>" + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
+
+    def can_name(self, key: str) -> bool:
+        key = self.encoded_key(key)
+        trimmed = self.quotes_keys or key == key.strip()
+        return trimmed and not any(char < " " or char in self.not_in_keys for char in key)
+
+    def encoded_key(self, key: str) -> str:
+        """A key as it stands in the tag."""
+        for text, written in self.key_escapes:
+            key = key.replace(text, written)
+        return key
+
+    def decoded_key(self, written: str) -> str:
+        """The key that stands in the tag so."""
+        for text, replaced in reversed(self.key_escapes):
+            written = written.replace(replaced, text)
+        return written
 
     def step(self, place: Place) -> Step:
         rule = tag_rule(self, place)
         return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
 
     def write(self, call: ToolCall, number: int) -> str:
-        return "".join(self._argument(key, value) for key, value in members(call.arguments).items())
+        return "".join(self._argument(key, value) for key, value in self.members(call).items())
 
     def _argument(self, key: str, value: str) -> str:
         """An argument between its tags. `value` is JSON."""
         kind = kind_of(json.loads(value))
         words = [word for word, kinds in self.kinds if kind in kinds]
-        key, text = self._encoded(key, json.loads(value) if kind == STRING else value)
-        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "").replace("{key}", key)
-        return open + text + self.close
+        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "")
+        text = self._encoded(json.loads(value) if kind == STRING else value)
+        return open.replace("{key}", self.encoded_key(key)) + text + self.close
 
-    def _encoded(self, key: str, text: str) -> tuple[str, str]:
-        """A key and the text of its value as they stand in the tags."""
-        return key, text
+    def _encoded(self, text: str) -> str:
+        """The text of a value as it stands between the tags."""
+        return text
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -102,6 +131,7 @@ class TagRule:
     """The words of the opening tag before the key; whitespace between words is as it comes."""
     key_end: Callable[[str, int], int]
     """Where a key ends."""
+    node: TaggedArguments
     after_key: tuple[str, ...]
     """Its words after the key."""
     kind: tuple[tuple[str, ...], tuple[str, ...]] | None
@@ -122,7 +152,7 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     find, following = place.key, place.ends
 
     def words(text: str) -> tuple[str, ...]:
-        return tuple(map(find, text.split()))
+        return tuple(map(find, words_of(text)))
 
     opening, key, rest = node.open.partition("{key}")
     middle, _, end = rest.rpartition("{kind}")
@@ -133,7 +163,6 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     if node.kind:
         around = node.kind.partition("{}")
         kind = words(around[0]), words(around[2])
-    ends_key = re.escape((after_key or after)[0][0])
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
     # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
@@ -142,7 +171,8 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     value = ValueRule(close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]))
     return TagRule(
         before,
-        run_of(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*"),
+        run_of(rf"[^{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]*"),
+        node,
         after_key,
         kind,
         {word: frozenset(kinds) for word, kinds in node.kinds},
@@ -172,27 +202,27 @@ class TaggedArgumentsFrame(Frame):
         begin = after_words(buffer, start, rule.before, most)
         if begin == -1 or (machine.at_end and start == len(buffer)):
             return self._end(machine)
-        stop = end = None
+        first = stop = 0
+        end = None
         kinds: frozenset[str] | None = None
         if begin is not None:
-            stop = rule.key_end(buffer, begin)
+            first = begin if rule.node.quotes_keys else space_end(buffer, begin)
+            stop = rule.key_end(buffer, first)
             if stop - begin > most:
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
             end, kinds = self._after_key(buffer, stop, most)
         if end is None:
             return machine.needs_more()
         if end == -1:
-            words = " ".join((*rule.after_key, *rule.after))
+            words = "".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
-        key = self._key(buffer[begin:stop])
+        written = buffer[first:stop]
+        key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
         value = self._value(kinds or kinds_of(machine.parameters(), key))
         machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
         machine.trail = rule.trail
         machine.push(value)
         return True
-
-    def _key(self, written: str) -> str:
-        return written
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return TaggedValueFrame(self.rule.value, kinds)

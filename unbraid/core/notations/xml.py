@@ -31,8 +31,14 @@ class XmlArguments(TaggedArguments):
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
 
-    def _encoded(self, key: str, text: str) -> tuple[str, str]:
-        return encode_attribute(key), encode(text)
+    def encoded_key(self, key: str) -> str:
+        return encode_attribute(key)
+
+    def decoded_key(self, written: str) -> str:
+        return decode(written)
+
+    def _encoded(self, text: str) -> str:
+        return encode(text)
 
 
 class XmlArgumentsFrame(TaggedArgumentsFrame):
@@ -40,9 +46,6 @@ class XmlArgumentsFrame(TaggedArgumentsFrame):
 
     kind = "xml"
     __slots__ = ()
-
-    def _key(self, written: str) -> str:
-        return decode(written)
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return XmlValueFrame(self.rule.value, kinds)
