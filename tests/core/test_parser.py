@@ -150,7 +150,7 @@ HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     "keys twice in the arguments": (
         hermes('{"name": "f", "arguments": {"a": 1, "a": 2}}'),
         (call("f", '{"a": 1, "a": 2}'),),
-        [],
+        ["duplicate_key"],
     ),
     "a key that does not belong": (
         hermes('{"name": "f", "arguments": {}, "why": [1, {"name": "z"}]}'),
@@ -866,3 +866,17 @@ def test_arguments_as_deep_as_the_limit_can_be_read() -> None:
 def test_misuse_is_told_in_a_sentence(misuse: Callable[[], object]) -> None:
     with pytest.raises(unbraid.UnbraidError):
         misuse()
+
+
+def test_a_namespace_that_is_no_tools_is_reported() -> None:
+    call = (
+        "<|start|>assistant to=tools<|message|><atem:function_calls>\n"
+        '<atem:invoke name="{}.get_weather">\n</atem:invoke>\n</atem:function_calls><|eom|>'
+    )
+    own, foreign = (
+        parse("muse", call.format(namespace), tools=[{"name": "get_weather"}], prompt="")
+        for namespace in ("get_weather", "foo")
+    )
+    assert own.tool_calls[0].name == foreign.tool_calls[0].name == "get_weather"
+    assert kinds(own) == []
+    assert kinds(foreign) == ["repaired"]

@@ -135,7 +135,7 @@ TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
     ),
     "none": ("", "{}", True, [], ""),
     "an odd name": (tagged("x", 'a "b" c='), '{"a \\"b\\" c=": "x"}', True, [], ""),
-    "twice": (tagged("x") * 2, '{"a": "x", "a": "x"}', True, [], ""),
+    "twice": (tagged("x") * 2, '{"a": "x", "a": "x"}', True, [diagnostics.DUPLICATE_KEY], ""),
     "not closed before the next": (
         "<parameter=a>\nx\n<parameter=b>\ny\n</parameter>\n",
         '{"a": "x", "b": "y"}',
@@ -470,3 +470,28 @@ def test_entities_in_the_keys_of_kimi_k3_are_undone() -> None:
 def test_a_key_that_no_tag_can_hold_is_refused() -> None:
     with pytest.raises(unbraid.UnbraidError, match="cannot be written in this format"):
         unbraid.render("minimax-m2", Message((ToolCall("f", '{"a\\"b": 1}'),)))
+
+
+INVOKE = '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n{}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "value", "arguments", "reported"),
+    [
+        ("integer", "true", "3", '{"a": 3}', [diagnostics.REPAIRED]),
+        ("object", "true", '{"b": 1}', '{"a": {"b": 1}}', [diagnostics.REPAIRED]),
+        ("integer", "true", "three", '{"a": "three"}', [diagnostics.REPAIRED, diagnostics.MALFORMED_JSON]),
+        ("string", "false", "null", '{"a": "null"}', [diagnostics.REPAIRED]),
+        (["string", "integer"], "true", "3", '{"a": "3"}', []),
+        (["string", "integer"], "false", "3", '{"a": 3}', []),
+        (["string", "integer"], "false", "three", '{"a": "three"}', [diagnostics.MALFORMED_JSON]),
+        ("integer", "maybe", "3", '{"a": 3}', [diagnostics.MALFORMED_CALL]),
+    ],
+)
+def test_where_the_tag_contradicts_the_schema_the_schema_wins(
+    schema: Any, said: str, value: str, arguments: str, reported: list[str]
+) -> None:
+    parameter = f'<｜DSML｜parameter name="a" string="{said}">{value}</｜DSML｜parameter>\n'
+    message = parse("deepseek-v3.2", INVOKE.format(parameter), tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == reported

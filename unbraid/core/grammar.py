@@ -93,7 +93,8 @@ class Name:
     """The name of the function."""
 
     namespaced: bool = False
-    """Whether models may write that of a namespace before it, and a dot."""
+    """Whether models may write that of a namespace before it, and a dot. That of the function itself is no surprise;
+    any other is reported."""
 
 
 @frozen

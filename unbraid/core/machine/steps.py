@@ -142,7 +142,8 @@ class ReadWord:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNamespaced(ReadWord):
-    """The call's name, without what stands before it where that makes it one of the tools'."""
+    """The call's name, without what stands before it where that makes it one of the tools'. The prompt shows each tool
+    as `name.name`; another namespace is reported."""
 
     def read(self, machine: Machine, word: str) -> None:
         name = word.rpartition(".")[2]
@@ -150,6 +151,8 @@ class ReadNamespaced(ReadWord):
             name = word
         machine.call.name = name
         if head := len(word) - len(name):
+            if word[: head - 1] != name:
+                machine.report(diagnostics.REPAIRED, f"{word!r} is not among the tools: taken as {name!r}")
             machine.take(head, MARKUP)
         machine.take(len(name), NAME)
 

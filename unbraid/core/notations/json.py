@@ -272,3 +272,5 @@ def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
         machine.report(diagnostics.ARGUMENTS_NOT_OBJECT, "a tool call's arguments are not a JSON object")
     elif not scanner.done and not scanner.error:
         machine.report(diagnostics.MALFORMED_JSON, "a tool call's arguments end too early")
+    if scanner.duplicate:
+        machine.report(diagnostics.DUPLICATE_KEY, f"the argument {scanner.duplicate} comes twice")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .. import diagnostics
 from ..machine.machine import Machine
 from .json_text import quote
 
@@ -22,6 +23,8 @@ class ObjectWriter:
     def begin(self, machine: Machine, key: str) -> str:
         """What stands before the value of `key`."""
         before = ", " if self._seen else "{"
+        if key in self._seen:
+            machine.report(diagnostics.DUPLICATE_KEY, f"the argument {key!r} comes twice")
         if len(self._seen) < machine.limits.arguments:
             self._seen[key] = None
         return f"{before}{quote(key)}: "

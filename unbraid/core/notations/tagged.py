@@ -218,18 +218,31 @@ class TaggedArgumentsFrame(Frame):
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
         written = buffer[first:stop]
         key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
-        value = self._value(kinds or kinds_of(machine.parameters(), key))
+        value = self._value(self._kinds(machine, key, kinds))
         machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
         machine.trail = rule.trail
         machine.push(value)
         return True
 
+    def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
+        """The kinds of value that come: by the schema, and by what the tag says. Where the two contradict each other,
+        the schema is right: a value of another kind would be of no use."""
+        kinds = kinds_of(machine.parameters(), key)
+        if said is None:
+            return kinds
+        if not said:
+            machine.report(diagnostics.MALFORMED_CALL, f"the tag of {key!r} says a kind of value that is not known")
+        elif kinds.isdisjoint(said):
+            written, known = _either(said), _either(kinds)
+            machine.report(diagnostics.REPAIRED, f"the tag of {key!r} says {written}, and the schema {known}")
+        return kinds & said or kinds
+
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return TaggedValueFrame(self.rule.value, kinds)
 
     def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
-        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of,
-        where it does."""
+        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of:
+        None where it does not, none at all where it is not known what it says."""
         rule = self.rule
         end = after_words(buffer, at, rule.after_key, most)
         kinds = None
@@ -244,7 +257,7 @@ class TaggedArgumentsFrame(Frame):
                 if stop == len(buffer):
                     return None, None
                 # Of `array[string]`, the first word.
-                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower())
+                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower(), frozenset())
                 end = after_words(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
             end = after_words(buffer, end, rule.after, most)
@@ -508,7 +521,7 @@ class TaggedValueFrame(Frame):
         machine.pop()
         is_string = self.state == _STRING
         if is_string and STRING not in self.kinds:
-            kinds = " or ".join(sorted(self.kinds))
+            kinds = _either(self.kinds)
             machine.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
         self._take_close(machine, found, is_string)
 
@@ -529,6 +542,10 @@ class TaggedValueFrame(Frame):
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
         return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
+
+
+def _either(kinds: frozenset[str]) -> str:
+    return " or ".join(sorted(kinds))
 
 
 def _value_below(machine: Machine) -> TaggedValueFrame:
