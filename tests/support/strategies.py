@@ -286,8 +286,10 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return str(len(said))
         if isinstance(part, grammar.Notation):
             return generator_of(part).derive(draw, call, marker)
+        if isinstance(part, grammar.NoArguments):
+            return ""
         assert isinstance(part, grammar.Maybe)
-        if draw(st.booleans()):
+        if part.due or draw(st.booleans()):
             return "".join([spaced(draw, part.marker), *(draw(SPACE) + part_of(inner, call) for inner in part.then)])
         return ""
 

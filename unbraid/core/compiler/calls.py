@@ -37,6 +37,8 @@ class CallSteps:
         self._empty_lists: list[steps.EmptyList] = []
         if self._marked and node.close:
             self.steps.append(steps.Empty())
+        self._ended: list[steps.NoMoreOfCall] = []
+        """What ends a call before its other parts: where its end is, they are told with its last part."""
         self._body(node.body)
         for step in self._empty_lists:
             step.at = len(self.steps)
@@ -89,6 +91,9 @@ class CallSteps:
         last = node.parts[-1]
         if isinstance(last, str) and any(isinstance(part, CallNotation) and part.is_json for part in node.parts):
             self.lasts.append(self._key(last.strip()))
+        for step in self._ended:
+            step.at = len(self.steps)
+        self._ended.clear()
         self.steps.append(steps.EndCall())
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
@@ -103,12 +108,16 @@ class CallSteps:
             self.steps.append(steps.Jump(0))
             for inner in part.then:
                 self._part(inner)
-            self.steps[at] = self._literal(part.marker, otherwise=len(self.steps))
+            self.steps[at] = self._literal(part.marker, len(self.steps), part.due)
+        elif isinstance(part, grammar.NoArguments):
+            self.steps.append(self._literal(part.marker, len(self.steps) + 2))
+            self._ended.append(steps.NoMoreOfCall(0))
+            self.steps.append(self._ended[-1])
         else:
             self.steps.append(_read_word(part))
 
-    def _literal(self, text: str, otherwise: int = -1) -> Step:
-        return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise)
+    def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> Step:
+        return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)
 
 
 def _read_word(part: grammar.CallPart) -> Step:

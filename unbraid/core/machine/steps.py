@@ -73,6 +73,8 @@ class Literal:
     words: tuple[str, ...]
     """The words that it is made of; whitespace between them is as it comes."""
     otherwise: int = -1
+    due: bool = False
+    """Whether it is reported where it may be missing, and is."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         size = _words_come(machine, frame, self.words, self.key)
@@ -85,6 +87,8 @@ class Literal:
             rest = machine.buffer[machine.position :]
             if machine.cut_off and rest and self.key.startswith(rest):
                 raise Malformed(diagnostics.UNFINISHED_CALL, "")
+            if self.due:
+                machine.report(diagnostics.REPAIRED, f"a tool call without '{self.key}'")
             frame.at = self.otherwise
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
@@ -232,6 +236,19 @@ class BeginNotation:
             machine.accept_call()
         machine.push(self.frame(frame.markers))
         frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class NoMoreOfCall:
+    """The call has no arguments, and nothing more of it comes: go on at its end."""
+
+    at: int
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.accept_call()
+        machine.no_arguments()
+        frame.at = self.at
         return True
 
 
