@@ -166,8 +166,8 @@ def may_wait(format: Format, waiting: str) -> bool:
     notation = strategies.notation_of(format)
     if notation is None:
         return any(literal.startswith(waiting) for literal in strategies.markers_of(format))
-    if notation.longest_wait is not None:
-        return len(waiting) <= notation.longest_wait
+    if (may := notation.may_wait(waiting)) is not None:
+        return may
     return any(literal.startswith(waiting) for literal in [*strategies.strings_in(format.tools), *notation.escapes])
 
 

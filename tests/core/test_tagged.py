@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import Limits, Message, ToolCall, ToolCallArguments
+from unbraid import Event, Limits, Message, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
 
 from ..support import strategies
@@ -386,7 +386,8 @@ def test_a_string_waits_only_for_what_may_be_its_end(value: list[str]) -> None:
     ("schema", "text", "said"),
     [
         ("string", "3", '"3'),
-        ("array", "[1, ", "[1, "),
+        ("array", "[1, ", "[1"),
+        ("array", "[1, t", "[1, t"),
         ("object", '{"a": "x', '{"a": "x'),
         (None, "H", '"H'),
         (None, "no", '"no'),
@@ -495,3 +496,72 @@ def test_where_the_tag_contradicts_the_schema_the_schema_wins(
     message = parse("deepseek-v3.2", INVOKE.format(parameter), tools=tools(a=schema))
     assert message.tool_calls == (ToolCall("f", arguments),)
     assert kinds(message) == reported
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments"),
+    [
+        ("[1, 2,]", "[1, 2]"),
+        ('["a" ,\n ]', '["a" ]'),
+        ('[{"a": 1,},\t]', '[{"a": 1}]'),
+        (r"[{\"a\": \"b\\n\"}, 1]", r'[{"a": "b\n"}, 1]'),
+        (r"[\"C:\\\\x\", []]", r'["C:\\x", []]'),
+    ],
+)
+def test_an_array_that_is_not_quite_json_is_repaired(value: str, arguments: str) -> None:
+    message = parse("qwen3-coder", CALL.format(tagged(value)), tools=tools(a="array"))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {arguments}}}'),)
+    assert set(kinds(message)) == {diagnostics.REPAIRED}
+
+
+def test_a_comma_waits_for_no_more_than_what_follows_it() -> None:
+    parser = unbraid.parser("qwen3-coder", tools=tools(a="array"))
+    parser.feed("<tool_call>\n<function=f>\n<parameter=a>\n[1")
+    assert fragments(parser.feed(", ")) == ""
+    assert fragments(parser.feed('"x')) == ', "x'
+
+
+def fragments(events: list[Event]) -> str:
+    return "".join(event.fragment for event in events if isinstance(event, ToolCallArguments))
+
+
+WRAPPED = '<｜DSML｜parameter name="arguments" string="true">{}</｜DSML｜parameter>\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "reported"),
+    [
+        ('{"a": 1, "b": [1,  2]}', '{"a": 1, "b": [1,  2]}', [diagnostics.REPAIRED]),
+        ("{}", "{}", [diagnostics.REPAIRED]),
+        ('{"c": 1}', '{"arguments": "{\\"c\\": 1}"}', []),
+        ('{"a": 1', '{"arguments": "{\\"a\\": 1"}', []),
+        ("3", '{"arguments": "3"}', []),
+        ("", '{"arguments": ""}', []),
+    ],
+)
+def test_arguments_inside_of_one_argument_are_the_arguments(value: str, arguments: str, reported: list[str]) -> None:
+    message = parse("deepseek-v3.2", INVOKE.format(WRAPPED.format(value)), tools=tools(a="integer", b="array"))
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == reported
+
+
+def test_a_tool_that_has_such_an_argument_gets_it() -> None:
+    text = INVOKE.format(WRAPPED.format('{"a": 1}'))
+    for given_tools in (None, tools(arguments="string")):
+        message = parse("deepseek-v3.2", text, tools=given_tools)
+        assert message.tool_calls == (ToolCall("f", '{"arguments": "{\\"a\\": 1}"}'),)
+        assert not message.diagnostics
+
+
+def test_json_where_tags_should_be_is_the_arguments() -> None:
+    for format, text in (("deepseek-v3.2", INVOKE), ("qwen3-coder", CALL)):
+        message = parse(format, text.replace("{}", '{"a": "</x>"}'))
+        assert message.tool_calls == (ToolCall("f", '{"a": "</x>"}'),)
+        assert kinds(message) == [diagnostics.REPAIRED]
+
+
+def test_a_call_may_be_one_tag() -> None:
+    text = '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="f"/>\n<｜DSML｜invoke name="g" />\n</｜DSML｜tool_calls>'
+    message = parse("deepseek-v4", text)
+    assert message.tool_calls == (ToolCall("f", "{}"), ToolCall("g", "{}"))
+    assert kinds(message) == [diagnostics.MALFORMED_CALL] * 2

@@ -7,6 +7,7 @@ at all, and has bits of hostile text of its own.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -124,9 +125,8 @@ class Generator(ABC, Generic[N]):
         """What stands for something else in the text of a value."""
         return []
 
-    @property
-    def longest_wait(self) -> int | None:
-        """How many characters may be held back inside a call; None for no more than a literal of the grammar."""
+    def may_wait(self, waiting: str) -> bool | None:
+        """Whether this may be held back inside a call; None where it may if it begins a literal of the grammar."""
         return None
 
 
@@ -185,7 +185,8 @@ class Tagged(Generator[notations.TaggedArguments]):
     @property
     def hostile(self) -> list[str]:
         tags = [self.node.open.replace("{key}", key) for key in [*TYPES, "x"]]
-        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", *self.escapes]
+        tags += [self.node.open.replace("{key}", key) for key in self.node.wrappers]
+        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", '{"a": ', "{\\", '[{\\"a\\": 1', *self.escapes]
         return [*tags, *tags, self.node.close, self.node.close, *bits]
 
 
@@ -247,6 +248,10 @@ def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value
     return open + json.dumps(value, ensure_ascii=False) + close
 
 
+_BEGUN_DICT = re.compile(r"""\{\s*(?:"(?:[^"\\]|\\.)*"?|[\w.+-]*)\s*""", re.DOTALL)
+"""A key of a dict, or an item of a set: what follows it tells."""
+
+
 class Python(Generator[notations.PythonArguments]):
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
         space = draw(SPACE)
@@ -259,11 +264,10 @@ class Python(Generator[notations.PythonArguments]):
     def hostile(self) -> list[str]:
         keys = [f"{key}=" for key in [*TYPES, "x"]]
         bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
-        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
+        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)", "{1,", "{'a'", "{'", "}"]
 
-    @property
-    def longest_wait(self) -> int:
-        return 1
+    def may_wait(self, waiting: str) -> bool:
+        return len(waiting) <= 1 or bool(_BEGUN_DICT.fullmatch(waiting))
 
 
 class PythonDict(Generator[notations.PythonDict]):

@@ -7,9 +7,8 @@ from ..core.notations import BareArguments
 
 
 def _calls(open: str, quote: str, close: str) -> Calls:
-    # Models forget the word before the colon, or both.
-    call = Call((Maybe("call:", due=True), Maybe(":", written=False), Name(), BareArguments(quote)))
-    return Calls(open, call, close)
+    # Models forget the word.
+    return Calls(open, Call((Maybe("call", due=True), ":", Name(), BareArguments(quote))), close)
 
 
 GEMMA_4 = Format(

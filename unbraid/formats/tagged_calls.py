@@ -123,6 +123,7 @@ def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
         close=close,
         kind=' string="{}"',
         kinds=(("true", (STRING,)), ("false", tuple(sorted(ANY_KIND - {STRING})))),
+        wrappers=("arguments", "input"),
     )
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 from .. import diagnostics
 from ..grammar import NameInId
 from ..lazily import lazily
+from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
 from .markers import Markers
@@ -163,7 +164,7 @@ class ReadNamespaced(ReadWord):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNameInId(ReadWord):
-    """The call's id, with its name in it."""
+    """The call's id, with its name in it. Models leave the name out, and write no more than the number."""
 
     node: NameInId
 
@@ -172,6 +173,9 @@ class ReadNameInId(ReadWord):
         head = len(node.before) if word.startswith(node.before) else 0
         name, after, number = word[head:].rpartition(node.after)
         numbered = bool(after) and bool(_number(number))
+        if machine.tools is not None and not machine.knows(word) and not (name if numbered else not _number(word)):
+            self._unnamed(machine, machine.tools, word)
+            return
         machine.call.name = name if numbered else word[head:]
         machine.call.id = word if numbered and head else ""
         if head:
@@ -179,6 +183,15 @@ class ReadNameInId(ReadWord):
         machine.take(len(machine.call.name), NAME)
         if numbered:
             machine.take(len(after + number), MARKUP)
+
+    def _unnamed(self, machine: Machine, tools: Tools, word: str) -> None:
+        """There is no name. A single tool is meant; among several, the arguments tell."""
+        if len(tools) == 1:
+            (machine.call.name,) = tools
+            machine.report(diagnostics.REPAIRED, f"a tool call without a name: to {machine.call.name!r}, the only tool")
+        else:
+            machine.call.unnamed = True
+        machine.take(len(word), NAME)
 
 
 @dataclass(slots=True, eq=False, repr=False)

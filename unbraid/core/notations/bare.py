@@ -25,9 +25,8 @@ from ..machine.steps import ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
+from .base import CallNotation, ObjectWriter, Place
 from .json_text import Number, decode, escape, is_number, may_become_number, quote
-from .object_writer import ObjectWriter
 from .python_values import WORDS, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one

@@ -22,9 +22,8 @@ from ..machine.steps import BeginNotation
 from ..machine.words import space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
+from .base import CallNotation, ObjectWriter, Place
 from .json_text import as_json, decode, quote
-from .object_writer import ObjectWriter
 from .tagged import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")

@@ -47,8 +47,8 @@ class JsonScanner:
     be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
 
     saved = (
-        *("_hex", "_in_key", "_key", "_keys", "_scalar", "_state", "_wary", "open"),
-        *("done", "duplicate", "error", "flaw", "is_object", "message", "missing", "paused"),
+        *("_hex", "_in_key", "_key", "_scalar", "_state", "_wary", "open"),
+        *("done", "duplicate", "keys", "error", "flaw", "is_object", "message", "missing", "paused"),
     )
     """All of its state but the limits."""
     __slots__ = ("_limits", *saved)
@@ -65,7 +65,7 @@ class JsonScanner:
         self._in_key = False
         self._key = ""
         """As much as has come of a key,"""
-        self._keys: list[str] = []
+        self.keys: list[str] = []
         """and the keys of the outermost object that came before, as they are spelled."""
         self.duplicate = ""
         """The first that came twice."""
@@ -157,6 +157,15 @@ class JsonScanner:
             self._end_scalar()
         return self.done
 
+    @property
+    def needs_item(self) -> bool:
+        """Whether a value or a key must come next, or should have."""
+        return self._state in (_VALUE, _KEY) or bool(self.missing)
+
+    def forgive_comma(self) -> None:
+        """It broke where a closing bracket came after a comma: go on as if there were no comma."""
+        self._state, self.error, self.message, self.missing = _NEXT, "", "", ""
+
     def fail(self, message: str) -> None:
         """The value cannot go on here, for a reason that is not in the text of it."""
         self.paused = False
@@ -204,10 +213,10 @@ class JsonScanner:
     def _remember(self) -> None:
         """A key of the outermost object is whole."""
         key = self._key
-        if key in self._keys:
+        if key in self.keys:
             self.duplicate = self.duplicate or f"'{key}'"
-        elif len(key) <= self._limits.name and len(self._keys) < self._limits.arguments:
-            self._keys.append(key)
+        elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:
+            self.keys.append(key)
 
     def _structure(self, char: str) -> bool:
         """A character outside strings and scalars. False where it does not belong there."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from ...errors import InvalidFormat
-from ...schema.kinds import STRING, kind_of, kinds_of
+from ...schema.kinds import ANY_KIND, STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import Step
@@ -30,12 +30,11 @@ from ..machine.steps import BeginNotation
 from ..machine.words import after_words, run_of, space_end, words_of
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
+from .base import CallNotation, ObjectWriter, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
-from .json_text import escape, is_number, may_become_number
-from .object_writer import ObjectWriter
-from .python import ITEM, VALUE, PythonArgumentsFrame
+from .json_text import escape, is_number, may_become_number, members
+from .nested import ArgumentFrame
 
 _word_end = run_of(r"\w*")
 _said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
@@ -46,8 +45,6 @@ _STARTS |= dict.fromkeys("0123456789", "number")
 _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_ONLY_IN_PYTHON = "'TFN("
-"""What values begin with that JSON does not have."""
 
 
 @frozen
@@ -64,6 +61,8 @@ class TaggedArguments(CallNotation):
     """The words, and the kinds of JSON value that each stands for."""
     key_escapes: tuple[tuple[str, str], ...] = ()
     """What is replaced in keys, in this order, and by what."""
+    wrappers: tuple[str, ...] = ()
+    """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
 
     @property
     def quotes_keys(self) -> bool:
@@ -200,6 +199,11 @@ class TaggedArgumentsFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         most = machine.limits.name
         begin = after_words(buffer, start, rule.before, most)
+        if begin == -1 and self.keys.empty and buffer.startswith("{", start):
+            machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
+            machine.pop()
+            machine.push(ValueFrame(machine.limits, ARGUMENTS, self.markers))
+            return True
         if begin == -1 or (machine.at_end and start == len(buffer)):
             return self._end(machine)
         first = stop = 0
@@ -218,10 +222,14 @@ class TaggedArgumentsFrame(Frame):
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
         written = buffer[first:stop]
         key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
-        value = self._value(self._kinds(machine, key, kinds))
-        machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+        if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
+            machine.take(end - start, MARKUP)
+            machine.push(WrapperFrame(rule.value, key, kinds == frozenset((STRING,))))
+        else:
+            value = self._value(self._kinds(machine, key, kinds))
+            machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+            machine.push(value)
         machine.trail = rule.trail
-        machine.push(value)
         return True
 
     def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
@@ -280,60 +288,6 @@ class TaggedArgumentsFrame(Frame):
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
         assert machine.calls is not None
         return cast(Self, machine.calls.begun())
-
-
-class ArgumentFrame(ValueFrame):
-    """An argument that is an array or an object by the schema: JSON, passed on as it is. Models write it as Python does
-    too: `['a', None]`."""
-
-    kind = "argument"
-    __slots__ = ()
-
-    def _broken(self, machine: Machine) -> None:
-        scanner = self.scanner
-        if scanner.missing and machine.buffer[machine.position] in _ONLY_IN_PYTHON:
-            machine.pop()
-            machine.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
-        else:
-            super()._broken(machine)
-
-    def _finish(self, machine: Machine) -> None:
-        machine.pop()
-        scanner = self.scanner
-        if scanner.flaw:
-            machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
-        if scanner.flaw or not scanner.done:
-            machine.call.flawed = True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        return cls(machine.limits, ARGUMENTS, _value_below(machine).rule.ends)
-
-
-class PythonArgumentFrame(PythonArgumentsFrame):
-    """The rest of an array or an object that goes on as Python writes it."""
-
-    kind = "python_argument"
-    __slots__ = ()
-
-    def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
-        super().__init__(markers)
-        self.open, self.state = open, state
-
-    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
-        machine.pop()
-        rest = ArgumentFrame(machine.limits, ARGUMENTS, self.markers)
-        rest.lenient, rest.depth = True, len(self.open)
-        machine.push(rest)
-        machine.report(kind, message)
-        if self.lead:
-            machine.add_arguments(self.lead)
-        machine.call.flawed = True
-        return True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        return cls(_value_below(machine).rule.ends)
 
 
 # What is known of a value so far.
@@ -544,12 +498,61 @@ class TaggedValueFrame(Frame):
         return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
 
 
+class WrapperFrame(TaggedValueFrame):
+    """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is a
+    JSON object."""
+
+    kind = "wrapper"
+    saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text")
+    __slots__ = ("key", "text")
+
+    def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
+        super().__init__(rule, ANY_KIND)
+        self.key = key
+        self.text = text
+        """Whether it is a string, where it is an argument like others."""
+
+    def _is_string(self, machine: Machine) -> None:
+        self._name(machine)
+        super()._is_string(machine)
+
+    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
+        if self.state == _JSON and self.scanner is not None and self.scanner.done and self._unwrap(machine):
+            machine.pop()
+            self._take_close(machine, found, is_string=False)
+            return
+        if self.state in (_SCALAR, _JSON) and self.text:
+            self._is_string(machine)
+        self._name(machine)
+        super()._finish(machine, found)
+
+    def _unwrap(self, machine: Machine) -> bool:
+        """Write the members of the object as arguments. False, and nothing done, where they are none of the tool's."""
+        text = "".join(machine.call.pending)
+        known = machine.parameters().get("properties", {})
+        if self.scanner is None or not self.scanner.is_object or not all(key in known for key in json.loads(text)):
+            return False
+        machine.report(diagnostics.REPAIRED, f"all arguments stand in one argument {self.key!r}")
+        keys = self._keys(machine)
+        written = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
+        machine.resolve_pending(lambda _: written)
+        return True
+
+    def _name(self, machine: Machine) -> None:
+        """It is an argument like others: write its key."""
+        if self.key:
+            machine.add_arguments(self._keys(machine).begin(machine, self.key))
+            self.key = ""
+
+    def _keys(self, machine: Machine) -> ObjectWriter:
+        below = machine.stack[-2]
+        assert isinstance(below, TaggedArgumentsFrame)
+        return below.keys
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.stack[-1].rule.value)  # type: ignore[attr-defined]  # of a notation of tags
+
+
 def _either(kinds: frozenset[str]) -> str:
     return " or ".join(sorted(kinds))
-
-
-def _value_below(machine: Machine) -> TaggedValueFrame:
-    """The value whose array or object is on top."""
-    below = machine.stack[-1]
-    assert isinstance(below, TaggedValueFrame)
-    return below
