@@ -67,6 +67,8 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
         "",
         '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="arguments" string="true">',
     ),
+    ("xml_value", "argument"): ("minicpm-5", "", '<function name="f"><param name="a">['),
+    ("xml_value", "decoded"): ("minicpm-5", "", '<function name="f"><param name="a">['),
     ("xml", "value"): ("minicpm-5", "", '<function name="f">{'),
 }
 """For each transition a format, the end of a prompt, and an output that makes it."""

@@ -129,9 +129,15 @@ STATES = {
     ),
     "xml_value": State(
         reads="one value between its tags, with entities and CDATA sections",
-        opens=(),
+        opens=("argument", "decoded"),
         ends="its closing tag, the next opening one, or the end of the call",
         malformed="what is not of its kind is passed on as a string",
+    ),
+    "decoded": State(
+        reads="entities and CDATA sections, for the frame below that reads an array or an object",
+        opens=(),
+        ends="the end of the value, or what ends the text around it",
+        malformed="as in the frame below",
     ),
     "elements": State(
         reads="between elements, nested",

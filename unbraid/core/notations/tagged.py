@@ -291,7 +291,7 @@ class TaggedArgumentsFrame(Frame):
 
 
 # What is known of a value so far.
-_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _AS_IS = range(6)
+_NOTHING, _SCALAR, _JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
 
 
 class TaggedValueFrame(Frame):
@@ -319,12 +319,12 @@ class TaggedValueFrame(Frame):
 
     @property
     def in_string(self) -> bool:
-        return self.state != _AFTER_JSON
+        return self.state != AFTER_JSON
 
     @property
     def decided(self) -> bool:
         """Whether it is told what the value is."""
-        return self.state in (_STRING, _AFTER_JSON, _AS_IS)
+        return self.state in (_STRING, AFTER_JSON, _AS_IS)
 
     @property
     def watched(self) -> Markers:
@@ -333,7 +333,7 @@ class TaggedValueFrame(Frame):
 
     def step(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        if self.state == _AFTER_JSON:
+        if self.state == AFTER_JSON:
             return self._after_json(machine)
         watched = self.watched
         found = watched.find(buffer, start)
@@ -408,7 +408,7 @@ class TaggedValueFrame(Frame):
         machine.resolve_pending(str)
         if space:
             machine.take(space, ARGUMENTS)
-        self.state = _AFTER_JSON
+        self.state = AFTER_JSON
         machine.push(ArgumentFrame(machine.limits, ARGUMENTS, self.rule.ends))
 
     def _may_be_scalar(self, machine: Machine, text: str) -> bool:
