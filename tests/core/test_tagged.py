@@ -566,3 +566,37 @@ def test_a_call_may_be_one_tag() -> None:
     message = parse("deepseek-v4", text)
     assert message.tool_calls == (ToolCall("f", "{}"), ToolCall("g", "{}"))
     assert kinds(message) == [diagnostics.MALFORMED_CALL] * 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ("array", "['x', True, None,]", '["x", true, null]'),
+        ("object", "{'a': (1, 2)}", '{"a": [1, 2]}'),
+        ("object", "{'a&lt;': &quot;&amp;quot;&quot;}", '{"a<": "&quot;"}'),
+        ("array", "<![CDATA[['</param>', ]]]>", '["</param>"]'),
+        ("array", "[1,<![CDATA[ 2]]]> ", "[1, 2]"),
+        ("boolean", "True", "true"),
+        ("integer", "None", "null"),
+    ],
+)
+def test_xml_holds_what_python_writes(schema: str, text: str, value: str) -> None:
+    message = parse("minicpm-5", f'<function name="f"><param name="a">{text}</param></function>', tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+    assert set(kinds(message)) <= {diagnostics.REPAIRED}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "at"),
+    [
+        ("[1, foo]", "[1, foo]", 7),
+        ("[1] x", "[1]x", 4),
+        ("[1, 2", "[1, 2", 5),
+        ("&#91;1, &lt;]", "[1, <]", 8),
+    ],
+)
+def test_the_place_of_what_is_wrong_in_xml_does_not_depend_on_cuts(text: str, value: str, at: int) -> None:
+    before = '<function name="f"><param name="a">'
+    message = parse("minicpm-5", f"{before}{text}</param></function>", tools=tools(a="array"))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}', complete=False),)
+    assert [(one.kind, one.start - len(before)) for one in message.diagnostics] == [(diagnostics.MALFORMED_JSON, at)]

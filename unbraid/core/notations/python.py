@@ -229,9 +229,10 @@ class PythonArgumentsFrame(Frame):
         else:
             end = _scalar_end(buffer, at)
         after = space_end(buffer, end)
-        if after >= len(buffer) or (char and buffer[at:] in ("''", '""')):
-            # What is too long to wait for may as well be a key.
-            return None if after - start <= machine.limits.name else False
+        if after - start > machine.limits.name:
+            return False  # what is too long to wait for may as well be a key
+        if after == len(buffer) or buffer[at:] in ("''", '""'):
+            return None
         return end > at and buffer[after] in ",}"
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
