@@ -93,7 +93,7 @@ def json_values(format: Format) -> st.SearchStrategy[Any]:
 def arguments(draw: st.DrawFn, format: Format) -> str:
     """A JSON object. Written in one of the ways that JSON can be written; but where the model does not write JSON, in
     the way that `json.dumps` does, and only what the notation can say without a schema."""
-    key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", *HARD_KEYS]) | st.text(max_size=3)
+    key = st.sampled_from(["name", "arguments", "parameters", "id", "é", *TYPES, *HARD_KEYS]) | st.text(max_size=3)
     value, notation = json_values(format), notation_of(format)
     if notation is not None:
         ends = notation.ends(format)
@@ -355,4 +355,17 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
     notation = notation_of(format)
     json_bits += [] if notation is None else notation.hostile
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
-    return st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
+    return (
+        st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0]) | damaged(format, bits)
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn, format: Format, bits: st.SearchStrategy[str]) -> str:
+    """A grammatical text with something put in, taken out, or doubled."""
+    text, _ = draw(grammatical(format))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.integers(0, 12)))
+        text = text[:at] + draw(st.sampled_from(["", text[at:end] * 2]) | bits) + text[end:]
+    return text
