@@ -252,6 +252,10 @@ _BEGUN_DICT = re.compile(r"""\{\s*(?:"(?:[^"\\]|\\.)*"?|[\w.+-]*)\s*""", re.DOTA
 """A key of a dict, or an item of a set: what follows it tells."""
 
 
+def may_wait_in_python(waiting: str) -> bool:
+    return len(waiting) <= 1 or bool(_BEGUN_DICT.fullmatch(waiting))
+
+
 class Python(Generator[notations.PythonArguments]):
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
         space = draw(SPACE)
@@ -267,7 +271,7 @@ class Python(Generator[notations.PythonArguments]):
         return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)", "{1,", "{'a'", "{'", "}"]
 
     def may_wait(self, waiting: str) -> bool:
-        return len(waiting) <= 1 or bool(_BEGUN_DICT.fullmatch(waiting))
+        return may_wait_in_python(waiting)
 
 
 class PythonDict(Generator[notations.PythonDict]):
@@ -279,9 +283,8 @@ class PythonDict(Generator[notations.PythonDict]):
         bits = ["'", '"""', "\\x4", "\\\n", "True", "nan", "1_0", "0x", "(", ")", "}", "{'a': ", "{1: ", "[1, ", "(2,)"]
         return [*bits, "'a", "b'", ", ", "'a': '", ": "]
 
-    @property
-    def longest_wait(self) -> int:
-        return 1
+    def may_wait(self, waiting: str) -> bool:
+        return may_wait_in_python(waiting)
 
 
 @st.composite

@@ -6,6 +6,7 @@ A format that is registered is tested by these; there is nothing to write for it
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from hypothesis import strategies as st

@@ -193,7 +193,7 @@ class PythonArgumentsFrame(Frame):
         if char in "([{" and not is_key:
             if len(self.open) >= machine.limits.depth:
                 return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
-            is_set = char == "{" and self._is_set(machine, start + 1)
+            is_set = char == "{" and bool(self.open) and self._is_set(machine, start + 1)
             if is_set is None:
                 return machine.needs_more()
             if is_set:
@@ -358,8 +358,8 @@ class PythonDictFrame(PythonArgumentsFrame):
         super().__init__(markers)
         self.open, self.state = "", VALUE
 
-    def _close(self, machine: Machine, char: str) -> None:
-        super()._close(machine, char)
+    def _close(self, machine: Machine) -> None:
+        super()._close(machine)
         if not self.open:
             machine.call.has_arguments = True
             machine.call.complete = not machine.call.flawed
