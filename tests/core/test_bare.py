@@ -60,7 +60,8 @@ ARGUMENTS: list[tuple[str, str]] = [
     ("{l:[a b,c],o:{k:d e}}", '{"l": ["a b", "c"], "o": {"k": "d e"}}'),
     # Keys are trimmed, and may stand between quotes as well.
     ("{my key:1,'a:b':2,o:{'}':3, é :4}}", '{"my key": 1, "a:b": 2, "o": {"}": 3, "é": 4}}'),
-    ("{:1,'':2,o:{:b}}", '{"": 1, "": 2, "o": {"": "b"}}'),
+    ("{:1,o:{:b}}", '{"": 1, "o": {"": "b"}}'),
+    ("{'':2}", '{"": 2}'),
     ("{user-id:1,$x.y:2}", '{"user-id": 1, "$x.y": 2}'),
     # Brackets of a call in Python.
     ("(s:'a',n:1)", '{"s": "a", "n": 1}'),
@@ -333,3 +334,10 @@ def test_the_constraint_knows_the_schema_at_every_depth() -> None:
     bad = {"type": "object", "properties": {"s": {"enum": ['a<|"|>']}}}
     with pytest.raises(unbraid.InvalidTools, match="between this format's quotes"):
         unbraid.constraint("gemma-4", tools=[{"name": "f", "strict": True, "parameters": bad}])
+
+
+@pytest.mark.parametrize("before", [":", " : "])
+def test_a_call_without_its_word_is_repaired(before: str) -> None:
+    message = parse("gemma-4", f"<|tool_call>{before}caller{{a:1}}<tool_call|>")
+    assert message.tool_calls == (ToolCall("caller", '{"a": 1}'),)
+    assert kinds(message) == [diagnostics.REPAIRED]

@@ -258,7 +258,8 @@ def test_what_the_template_writes(name: str) -> None:
         ("§<a>§<k>x§</k>§</a>", '{"a": {"k": "x"}'),
         ("§<s>", '{"s": '),
         ("§<s>3", '{"s": "3'),
-        ("§<l>[1, ", '{"l": [1, '),
+        ("§<l>[1, ", '{"l": [1'),
+        ("§<l>[1, t", '{"l": [1, t'),
     ],
 )
 def test_what_is_known_is_said(text: str, said: str) -> None:

@@ -166,8 +166,8 @@ def may_wait(format: Format, waiting: str) -> bool:
     notation = strategies.notation_of(format)
     if notation is None:
         return any(literal.startswith(waiting) for literal in strategies.markers_of(format))
-    if notation.longest_wait is not None:
-        return len(waiting) <= notation.longest_wait
+    if (may := notation.may_wait(waiting)) is not None:
+        return may
     return any(literal.startswith(waiting) for literal in [*strategies.strings_in(format.tools), *notation.escapes])
 
 
@@ -183,6 +183,18 @@ def test_5_fidelity_and_10_round_trip(format: Format, data: st.DataObject) -> No
     for event in events:
         if isinstance(event, ToolCallArguments) and strategies.notation_of(format) is None:
             assert text[event.start : event.end] == event.fragment
+
+
+@every_format
+def test_10_a_name_of_an_argument_reads_back_or_is_refused(format: Format) -> None:
+    for key in strategies.HARD_KEYS if format.tools is not None else ():
+        call = unbraid.ToolCall("f", json.dumps({key: "b", "c": {key: [key]}}, ensure_ascii=False), "abcdefghi")
+        notation = strategies.notation_of(format)
+        if notation is not None and not notation.node.can_name(key):
+            with pytest.raises(unbraid.UnbraidError, match="cannot be written"):
+                unbraid.render(format, Message((call,)))
+        else:
+            assert run(format, list(unbraid.render(format, Message((call,)))), prompt="")[0].tool_calls == (call,)
 
 
 @every_format

@@ -152,7 +152,7 @@ HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     "keys twice in the arguments": (
         hermes('{"name": "f", "arguments": {"a": 1, "a": 2}}'),
         (call("f", '{"a": 1, "a": 2}'),),
-        [],
+        ["duplicate_key"],
     ),
     "a key that does not belong": (
         hermes('{"name": "f", "arguments": {}, "why": [1, {"name": "z"}]}'),
@@ -888,3 +888,56 @@ def test_arguments_as_deep_as_the_limit_can_be_read() -> None:
 def test_misuse_is_told_in_a_sentence(misuse: Callable[[], object]) -> None:
     with pytest.raises(unbraid.UnbraidError):
         misuse()
+
+
+def test_a_namespace_that_is_no_tools_is_reported() -> None:
+    call = (
+        "<|start|>assistant to=tools<|message|><atem:function_calls>\n"
+        '<atem:invoke name="{}.get_weather">\n</atem:invoke>\n</atem:function_calls><|eom|>'
+    )
+    own, foreign = (
+        parse("muse", call.format(namespace), tools=[{"name": "get_weather"}], prompt="")
+        for namespace in ("get_weather", "foo")
+    )
+    assert own.tool_calls[0].name == foreign.tool_calls[0].name == "get_weather"
+    assert kinds(own) == []
+    assert kinds(foreign) == ["repaired"]
+
+
+COUNTED = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    "<|tool_calls_section_end|>"
+)
+READ = {"name": "read", "parameters": {"properties": {"path": {}, "lines": {}}, "required": ["path"]}}
+WRITE = {"name": "write", "parameters": {"properties": {"path": {}, "text": {}}, "required": ["path", "text"]}}
+
+
+@pytest.mark.parametrize("word", ["3", "functions.:3"])
+@pytest.mark.parametrize(
+    ("tools", "arguments", "name"),
+    [
+        ([READ], '{"x": 1}', "read"),
+        ([READ], "{}", "read"),
+        ([READ, WRITE], '{"path": "a", "lines": 3}', "read"),
+        ([READ, WRITE], '{"path": "a", "text": "b"}', "write"),
+        ([READ, WRITE], '{"path": "a"}', "read"),
+    ],
+)
+def test_a_call_that_has_a_number_for_its_name_is_told_by_its_arguments(
+    tools: list[dict[str, Any]], arguments: str, name: str, word: str
+) -> None:
+    message = parse("kimi-k2", COUNTED.format(word, arguments), tools=tools)
+    assert message.parts == (call(name, arguments),)
+    assert kinds(message) == ["repaired"]
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"x": 1}', '{"path": ', ""])
+def test_a_call_that_has_a_number_for_its_name_may_be_none(arguments: str) -> None:
+    message = parse("kimi-k2", COUNTED.format("3", arguments), tools=[READ, WRITE])
+    assert not message.tool_calls
+    assert message.diagnostics
+
+
+def test_the_first_magistral_reasons_in_tags() -> None:
+    message = parse("magistral", "<think>\nHm.\n</think>\nHi.")
+    assert message.parts == (reasoning("Hm."), content("Hi."))

@@ -66,7 +66,7 @@ BROKEN: list[tuple[str, str, str]] = [
     ("x=1 + 2", '{"x": 1+ 2', diagnostics.MALFORMED_JSON),
     ("x=10**5", '{"x": 10**5', diagnostics.MALFORMED_JSON),
     ("x=[1, 2 for]", '{"x": [1, 2for]', diagnostics.MALFORMED_JSON),
-    ("x={1, 2}", '{"x": {"1", 2}', diagnostics.MALFORMED_JSON),
+    ("x=['a' 'b']", '{"x": ["a"\'b\']', diagnostics.MALFORMED_JSON),
     ("x={[1]: 2}", '{"x": {[1]: 2}', diagnostics.MALFORMED_JSON),
     ("x=r'a'", "{\"x\": r'a'", diagnostics.MALFORMED_JSON),
     ("x=[1, *y, 2]", '{"x": [1, *y, 2]', diagnostics.MALFORMED_JSON),
@@ -116,7 +116,7 @@ def test_positional_arguments_take_the_order_of_the_schema() -> None:
 def test_a_name_that_comes_twice() -> None:
     message = parse("lfm2", "<|tool_call_start|>[f(x=1, x=2)]<|tool_call_end|>")
     assert message.tool_calls == (ToolCall("f", '{"x": 1, "x": 2}'),)
-    assert kinds(message) == []  # as where the model writes JSON
+    assert kinds(message) == [diagnostics.DUPLICATE_KEY]  # as where the model writes JSON
 
 
 def test_a_bracket_that_begins_a_marker() -> None:
@@ -227,3 +227,26 @@ def test_an_audio_code_in_a_string_is_data() -> None:
         message = parse(unbraid.compose(tools=tools, audio="step-audio-2"), f"<tts_start>a{call}<audio_2><tts_end>")
         assert message.tool_calls == (ToolCall("f", '{"x": "<audio_1>"}'),)
         assert [part.codes for part in message.speech] == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "count"),
+    [
+        ("x={1, 2}", '{"x": [1, 2]}', 1),
+        ("x={'a'}, y={ (1,), }", '{"x": ["a"], "y": [[1]]}', 2),
+        ("x=[{'a', 'b'}, {'a': {1}}]", '{"x": [["a", "b"], {"a": [1]}]}', 2),
+        ("x='sed -n '1,9p' f.py'", '{"x": "sed -n \'1,9p\' f.py"}', 2),
+        ('x="say "hi" now", y=1', '{"x": "say \\"hi\\" now", "y": 1}', 2),
+        ("x=['it's', 'b']", '{"x": ["it\'s", "b"]}', 1),
+    ],
+)
+def test_sets_and_quotes_inside_of_quotes_are_repaired(text: str, arguments: str, count: int) -> None:
+    message = parse("lfm2", f"<|tool_call_start|>[f({text})]<|tool_call_end|>")
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == [diagnostics.REPAIRED] * count
+
+
+def test_python_tags_are_no_content() -> None:
+    for format in ("pythonic", "llama-4-pythonic"):
+        message = parse(format, "<|python_start|>[f(x=1)]<|python_end|>")
+        assert message.parts == (ToolCall("f", '{"x": 1}'),)

@@ -58,7 +58,18 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
         ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>[1',
     ),
     ("argument", "python_argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['"),
-    ("python_argument", "argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['x' y"),
+    ("python_argument", "argument"): ("qwen3-coder", "", "<tool_call><function=f><parameter=a>['x', y]"),
+    ("argument", "escaped_argument"): ("qwen3-coder", "", '<tool_call><function=f><parameter=a>[\\"'),
+    ("escaped_argument", "argument"): ("qwen3-coder", "", '<tool_call><function=f><parameter=a>[\\"x\\", y]'),
+    ("tagged", "value"): ("qwen3-coder", "", "<tool_call><function=f>{"),
+    ("tagged", "wrapper"): (
+        "deepseek-v3.2",
+        "",
+        '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="arguments" string="true">',
+    ),
+    ("xml_value", "argument"): ("minicpm-5", "", '<function name="f"><param name="a">['),
+    ("xml_value", "decoded"): ("minicpm-5", "", '<function name="f"><param name="a">['),
+    ("xml", "value"): ("minicpm-5", "", '<function name="f">{'),
 }
 """For each transition a format, the end of a prompt, and an output that makes it."""
 

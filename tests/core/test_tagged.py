@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import Limits, Message, ToolCall, ToolCallArguments
+from unbraid import Event, Limits, Message, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
 
 from ..support import strategies
@@ -135,7 +135,7 @@ TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
     ),
     "none": ("", "{}", True, [], ""),
     "an odd name": (tagged("x", 'a "b" c='), '{"a \\"b\\" c=": "x"}', True, [], ""),
-    "twice": (tagged("x") * 2, '{"a": "x", "a": "x"}', True, [], ""),
+    "twice": (tagged("x") * 2, '{"a": "x", "a": "x"}', True, [diagnostics.DUPLICATE_KEY], ""),
     "not closed before the next": (
         "<parameter=a>\nx\n<parameter=b>\ny\n</parameter>\n",
         '{"a": "x", "b": "y"}',
@@ -346,8 +346,9 @@ def test_xml_round_trip_with_a_schema(data: st.DataObject) -> None:
         ("string", "a <![CDAT", '"a '),
         ("string", "<![CDATA[a]", '"a'),
         ("string", "<![CDATA[a]b&lt;</param>", '"a]b&lt;</param>'),
-        ("array", "[1, ", "[1, "),
-        ("array", "<![CDATA[[1, ", "[1, "),
+        ("array", "[1, ", "[1"),
+        ("array", "[1, &quot;", '[1, "'),
+        ("array", "<![CDATA[[1, ", "[1"),
         (None, "[1, &quot;", ""),
         (None, "&lt;", '"<'),
     ],
@@ -386,7 +387,8 @@ def test_a_string_waits_only_for_what_may_be_its_end(value: list[str]) -> None:
     ("schema", "text", "said"),
     [
         ("string", "3", '"3'),
-        ("array", "[1, ", "[1, "),
+        ("array", "[1, ", "[1"),
+        ("array", "[1, t", "[1, t"),
         ("object", '{"a": "x', '{"a": "x'),
         (None, "H", '"H'),
         (None, "no", '"no'),
@@ -434,3 +436,167 @@ def test_what_waits_is_not_read_again() -> None:
         assert len(parser._machine.buffer) - parser._machine.position < 10
     events = parser.feed("]\n</parameter>")
     assert [len(e.fragment) for e in events if isinstance(e, ToolCallArguments)] == [3003]
+
+
+@pytest.mark.parametrize(
+    ("format", "open", "close"),
+    [
+        ("glm-4.7", "<tool_call>", "</tool_call>"),
+        ("ling-3", "<tool_call>", "</tool_call>"),
+        ("spark-2.5", "<tool_call>", "</tool_call>"),
+        ("iquest-q1", "<iquest_tool_call>", "</iquest_tool_call>"),
+        ("hunyuan-4", "<tool_calls><tool_call>", "</tool_call></tool_calls>"),
+    ],
+)
+def test_whitespace_between_tags_says_nothing(format: str, open: str, close: str) -> None:
+    pair = "\n<arg_key> a\n</arg_key> \n<arg_value>b</arg_value>\n"
+    message = parse(format, f"{open}\nf{pair}{close}")
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [("f", '{"a": "b"}')]
+    assert not message.diagnostics
+
+
+def test_whitespace_inside_a_tag_says_nothing() -> None:
+    text = '<minimax:tool_call> <invoke  name = "f" ><parameter\nname= "a" >b</parameter></invoke></minimax:tool_call>'
+    message = parse("minimax-m2", text, prompt="")
+    assert [(call.name, call.arguments) for call in message.tool_calls] == [("f", '{"a": "b"}')]
+    assert not message.diagnostics
+
+
+def test_entities_in_the_keys_of_kimi_k3_are_undone() -> None:
+    call = ToolCall("f", '{"a\\"&quot;b": "&amp;", "&": 1}')
+    text = unbraid.render("kimi-k3", Message((call,)))
+    assert 'key="a&quot;&amp;quot;b"' in text
+    assert parse("kimi-k3", text).tool_calls == (call,)
+
+
+def test_a_key_that_no_tag_can_hold_is_refused() -> None:
+    with pytest.raises(unbraid.UnbraidError, match="cannot be written in this format"):
+        unbraid.render("minimax-m2", Message((ToolCall("f", '{"a\\"b": 1}'),)))
+
+
+INVOKE = '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n{}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "value", "arguments", "reported"),
+    [
+        ("integer", "true", "3", '{"a": 3}', [diagnostics.REPAIRED]),
+        ("object", "true", '{"b": 1}', '{"a": {"b": 1}}', [diagnostics.REPAIRED]),
+        ("integer", "true", "three", '{"a": "three"}', [diagnostics.REPAIRED, diagnostics.MALFORMED_JSON]),
+        ("string", "false", "null", '{"a": "null"}', [diagnostics.REPAIRED]),
+        (["string", "integer"], "true", "3", '{"a": "3"}', []),
+        (["string", "integer"], "false", "3", '{"a": 3}', []),
+        (["string", "integer"], "false", "three", '{"a": "three"}', [diagnostics.MALFORMED_JSON]),
+        ("integer", "maybe", "3", '{"a": 3}', [diagnostics.MALFORMED_CALL]),
+    ],
+)
+def test_where_the_tag_contradicts_the_schema_the_schema_wins(
+    schema: Any, said: str, value: str, arguments: str, reported: list[str]
+) -> None:
+    parameter = f'<｜DSML｜parameter name="a" string="{said}">{value}</｜DSML｜parameter>\n'
+    message = parse("deepseek-v3.2", INVOKE.format(parameter), tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == reported
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments"),
+    [
+        ("[1, 2,]", "[1, 2]"),
+        ('["a" ,\n ]', '["a" ]'),
+        ('[{"a": 1,},\t]', '[{"a": 1}]'),
+        (r"[{\"a\": \"b\\n\"}, 1]", r'[{"a": "b\n"}, 1]'),
+        (r"[\"C:\\\\x\", []]", r'["C:\\x", []]'),
+    ],
+)
+def test_an_array_that_is_not_quite_json_is_repaired(value: str, arguments: str) -> None:
+    message = parse("qwen3-coder", CALL.format(tagged(value)), tools=tools(a="array"))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {arguments}}}'),)
+    assert set(kinds(message)) == {diagnostics.REPAIRED}
+
+
+def test_a_comma_waits_for_no_more_than_what_follows_it() -> None:
+    parser = unbraid.parser("qwen3-coder", tools=tools(a="array"))
+    parser.feed("<tool_call>\n<function=f>\n<parameter=a>\n[1")
+    assert fragments(parser.feed(", ")) == ""
+    assert fragments(parser.feed('"x')) == ', "x'
+
+
+def fragments(events: list[Event]) -> str:
+    return "".join(event.fragment for event in events if isinstance(event, ToolCallArguments))
+
+
+WRAPPED = '<｜DSML｜parameter name="arguments" string="true">{}</｜DSML｜parameter>\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "reported"),
+    [
+        ('{"a": 1, "b": [1,  2]}', '{"a": 1, "b": [1,  2]}', [diagnostics.REPAIRED]),
+        ("{}", "{}", [diagnostics.REPAIRED]),
+        ('{"c": 1}', '{"arguments": "{\\"c\\": 1}"}', []),
+        ('{"a": 1', '{"arguments": "{\\"a\\": 1"}', []),
+        ("3", '{"arguments": "3"}', []),
+        ("", '{"arguments": ""}', []),
+    ],
+)
+def test_arguments_inside_of_one_argument_are_the_arguments(value: str, arguments: str, reported: list[str]) -> None:
+    message = parse("deepseek-v3.2", INVOKE.format(WRAPPED.format(value)), tools=tools(a="integer", b="array"))
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == reported
+
+
+def test_a_tool_that_has_such_an_argument_gets_it() -> None:
+    text = INVOKE.format(WRAPPED.format('{"a": 1}'))
+    for given_tools in (None, tools(arguments="string")):
+        message = parse("deepseek-v3.2", text, tools=given_tools)
+        assert message.tool_calls == (ToolCall("f", '{"arguments": "{\\"a\\": 1}"}'),)
+        assert not message.diagnostics
+
+
+def test_json_where_tags_should_be_is_the_arguments() -> None:
+    for format, text in (("deepseek-v3.2", INVOKE), ("qwen3-coder", CALL)):
+        message = parse(format, text.replace("{}", '{"a": "</x>"}'))
+        assert message.tool_calls == (ToolCall("f", '{"a": "</x>"}'),)
+        assert kinds(message) == [diagnostics.REPAIRED]
+
+
+def test_a_call_may_be_one_tag() -> None:
+    text = '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="f"/>\n<｜DSML｜invoke name="g" />\n</｜DSML｜tool_calls>'
+    message = parse("deepseek-v4", text)
+    assert message.tool_calls == (ToolCall("f", "{}"), ToolCall("g", "{}"))
+    assert kinds(message) == [diagnostics.MALFORMED_CALL] * 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ("array", "['x', True, None,]", '["x", true, null]'),
+        ("object", "{'a': (1, 2)}", '{"a": [1, 2]}'),
+        ("object", "{'a&lt;': &quot;&amp;quot;&quot;}", '{"a<": "&quot;"}'),
+        ("array", "<![CDATA[['</param>', ]]]>", '["</param>"]'),
+        ("array", "[1,<![CDATA[ 2]]]> ", "[1, 2]"),
+        ("boolean", "True", "true"),
+        ("integer", "None", "null"),
+    ],
+)
+def test_xml_holds_what_python_writes(schema: str, text: str, value: str) -> None:
+    message = parse("minicpm-5", f'<function name="f"><param name="a">{text}</param></function>', tools=tools(a=schema))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}'),)
+    assert set(kinds(message)) <= {diagnostics.REPAIRED}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "at"),
+    [
+        ("[1, foo]", "[1, foo]", 7),
+        ("[1] x", "[1]x", 4),
+        ("[1, 2", "[1, 2", 5),
+        ("&#91;1, &lt;]", "[1, <]", 8),
+    ],
+)
+def test_the_place_of_what_is_wrong_in_xml_does_not_depend_on_cuts(text: str, value: str, at: int) -> None:
+    before = '<function name="f"><param name="a">'
+    message = parse("minicpm-5", f"{before}{text}</param></function>", tools=tools(a="array"))
+    assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}', complete=False),)
+    assert [(one.kind, one.start - len(before)) for one in message.diagnostics] == [(diagnostics.MALFORMED_JSON, at)]

@@ -7,24 +7,29 @@ at all, and has bits of hostile text of its own.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hypothesis import strategies as st
 
 from unbraid import Format, ToolCall
 from unbraid.core import grammar, notations
+from unbraid.core.machine.words import words_of
 from unbraid.core.notations import xml_text
 from unbraid.core.notations.bare import is_bare_key
+from unbraid.core.notations.base import CallNotation
 from unbraid.core.notations.elements import is_element_name
 from unbraid.schema.kinds import kind_of
 
 TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
 """The arguments of the tools that the laws use, and their types."""
-N = TypeVar("N", bound=grammar.Notation)
-SPACE = st.sampled_from(["", "", " ", "\n"])
+N = TypeVar("N", bound=CallNotation)
+SPACE = st.sampled_from(["", "", " ", "\n", " \n\t"])
+"""Whitespace that says nothing, and need not be there."""
+SOME_SPACE = st.sampled_from([" ", " ", "\n", "  "])
 
 
 def strings_in(node: object) -> Iterator[str]:
@@ -57,6 +62,17 @@ def cuts(draw: st.DrawFn, text: str) -> list[str]:
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
 
 
+def spaced(draw: st.DrawFn, markup: str) -> str:
+    """Markup with whitespace between its words, as it comes."""
+    written, at = "", 0
+    for word in words_of(markup):
+        start = markup.index(word, at)
+        between = markup[at:start]
+        written += between if not at else draw(SOME_SPACE if between else SPACE)
+        written, at = written + word, start + len(word)
+    return written + markup[at:]
+
+
 def strings_of(value: object) -> Iterator[str]:
     """The strings in a value, its keys among them."""
     if isinstance(value, str):
@@ -84,9 +100,6 @@ def reads_otherwise(value: object, ends: list[str], typed: bool = False) -> bool
 class Generator(ABC, Generic[N]):
     """What the laws need to know about a notation."""
 
-    keys: ClassVar[str] = r"(?s:.*)"
-    """The keys that it can write, as a pattern."""
-
     def __init__(self, node: N) -> None:
         self.node = node
 
@@ -97,10 +110,6 @@ class Generator(ABC, Generic[N]):
     def ends(self, format: Format) -> list[str]:
         """What ends a string argument that stands in the text as it is, and so cannot stand in it."""
         return []
-
-    def can_name(self, key: str, ends: list[str]) -> bool:
-        """Whether it can write this key."""
-        return not any(end in key for end in ends)
 
     def can_say(self, value: object, ends: list[str]) -> bool:
         """Whether it can write this value so that it reads back, with no schema to help."""
@@ -116,15 +125,14 @@ class Generator(ABC, Generic[N]):
         """What stands for something else in the text of a value."""
         return []
 
-    @property
-    def longest_wait(self) -> int | None:
-        """How many characters may be held back inside a call; None for no more than a literal of the grammar."""
+    def may_wait(self, waiting: str) -> bool | None:
+        """Whether this may be held back inside a call; None where it may if it begins a literal of the grammar."""
         return None
 
 
 class Json(Generator[notations.Arguments]):
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
-        return draw(st.sampled_from(["", " ", "\n"])) + call.arguments
+        return draw(SPACE) + call.arguments
 
 
 class JsonCall(Generator[notations.JsonCall]):
@@ -134,16 +142,15 @@ class JsonCall(Generator[notations.JsonCall]):
         pairs = [(node.name, json.dumps(call.name)), (draw(st.sampled_from(node.arguments)), written)]
         pairs += draw(st.sampled_from([[], [(node.id, json.dumps(call.id))]]))
         pairs += draw(st.sampled_from([[], [(key, '"function"') for key in node.ignored]]))
-        space = draw(st.sampled_from(["", " ", "\n  "]))
+        space = draw(SPACE)
         inside = ",".join(f'{space}"{key}":{space}{value}' for key, value in draw(st.permutations(pairs)))
-        return "{" + inside + space + "}"
+        return f"{space}{{{inside}{space}}}"
 
 
 class Tagged(Generator[notations.TaggedArguments]):
-    keys = r"[^<>\x00-\x1f]*"
-
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
-        return "".join(self._argument(draw, key, value, marker) for key, value in json.loads(call.arguments).items())
+        values = json.loads(call.arguments)
+        return draw(SPACE) + "".join(self._argument(draw, key, value, marker) for key, value in values.items())
 
     def _argument(self, draw: st.DrawFn, key: str, value: object, marker: Callable[[str], str]) -> str:
         node = self.node
@@ -151,14 +158,17 @@ class Tagged(Generator[notations.TaggedArguments]):
         # A tag may be without its whitespace, where the value has none of its own that would be taken for it.
         open = node.open if text[:1].isspace() else marker(node.open)
         close = node.close if not text or text[-1].isspace() else marker(node.close)
-        key, text = self._encoded(draw, key, text)
+        key, text = node.encoded_key(key), self._encoded(draw, text)
         words = [word for word, kinds in node.kinds if kind_of(value) in kinds]
         kind = node.kind.format(draw(st.sampled_from(words))) if words else ""
-        open = open.replace("{kind}", kind).replace("{key}", key)
-        return open + text + close + draw(st.sampled_from(["", "\n", "  "]))
+        before, _, rest = open.partition("{key}")
+        around = st.just("") if node.quotes_keys else SPACE
+        key = draw(around) + key + draw(around)
+        open = spaced(draw, before) + key + spaced(draw, rest.replace("{kind}", kind))
+        return open + text + close + draw(SPACE)
 
-    def _encoded(self, draw: st.DrawFn, key: str, text: str) -> tuple[str, str]:
-        return key, text
+    def _encoded(self, draw: st.DrawFn, text: str) -> str:
+        return text
 
     def ends(self, format: Format) -> list[str]:
         assert format.tools is not None
@@ -169,28 +179,23 @@ class Tagged(Generator[notations.TaggedArguments]):
                 found += [part for part in call.parts[call.parts.index(node) + 1 :][:1] if isinstance(part, str)]
         return [text.strip() for text in found if text.strip()]
 
-    def can_name(self, key: str, ends: list[str]) -> bool:
-        return self.node.open.partition("{key}")[2].replace("{kind}", "").strip()[0] not in key
-
     def can_say(self, value: object, ends: list[str]) -> bool:
         return not reads_otherwise(value, ends, typed=bool(self.node.kinds))
 
     @property
     def hostile(self) -> list[str]:
         tags = [self.node.open.replace("{key}", key) for key in [*TYPES, "x"]]
-        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", *self.escapes]
+        tags += [self.node.open.replace("{key}", key) for key in self.node.wrappers]
+        bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", '{"a": ', "{\\", '[{\\"a\\": 1', *self.escapes]
         return [*tags, *tags, self.node.close, self.node.close, *bits]
 
 
 class Xml(Tagged):
-    def _encoded(self, draw: st.DrawFn, key: str, text: str) -> tuple[str, str]:
-        return xml_text.encode_attribute(key), draw(xml_texts(text))
+    def _encoded(self, draw: st.DrawFn, text: str) -> str:
+        return draw(xml_texts(text))
 
     def ends(self, format: Format) -> list[str]:
         return []
-
-    def can_name(self, key: str, ends: list[str]) -> bool:
-        return True
 
     @property
     def hostile(self) -> list[str]:
@@ -213,16 +218,11 @@ def xml_texts(draw: st.DrawFn, text: str) -> str:
 
 
 class Elements(Generator[notations.ElementArguments]):
-    keys = r"(?!/)[^<>\"\x00-\x1f]*"
-
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
         return "".join(draw(elements(self.node, *pair)) for pair in json.loads(call.arguments).items())
 
     def ends(self, format: Format) -> list[str]:
         return [self.node.mark]
-
-    def can_name(self, key: str, ends: list[str]) -> bool:
-        return True
 
     def can_say(self, value: object, ends: list[str]) -> bool:
         return not any(reads_otherwise(leaf, ends) for leaf in strings_of(value))
@@ -237,7 +237,7 @@ class Elements(Generator[notations.ElementArguments]):
 @st.composite
 def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value: Any) -> str:
     """A value as elements may say it."""
-    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    space = draw(SPACE)
     open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
     if isinstance(value, str):
         return open + value + close
@@ -248,24 +248,30 @@ def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value
     return open + json.dumps(value, ensure_ascii=False) + close
 
 
-class Python(Generator[notations.PythonArguments]):
-    keys = r"[^\s\"'{}\[\]()<>,=\x00-\x1f]+"
+_BEGUN_DICT = re.compile(r"""\{\s*(?:"(?:[^"\\]|\\.)*"?|[\w.+-]*)\s*""", re.DOTALL)
+"""A key of a dict, or an item of a set: what follows it tells."""
 
+
+def may_wait_in_python(waiting: str) -> bool:
+    return len(waiting) <= 1 or bool(_BEGUN_DICT.fullmatch(waiting))
+
+
+class Python(Generator[notations.PythonArguments]):
     def derive(self, draw: st.DrawFn, call: ToolCall, marker: Callable[[str], str]) -> str:
-        space = draw(st.sampled_from(["", " ", "\n"]))
+        space = draw(SPACE)
         values = json.loads(call.arguments)
         items = [f"{space}{key}{space}={space}{draw(python_literals(value))}" for key, value in values.items()]
-        return ",".join(items) + (draw(st.sampled_from(["", ","])) if items else "") + space
+        last = draw(st.sampled_from(["", ",", " ,"])) if items else ""
+        return f"{space},".join(items) + last + space
 
     @property
     def hostile(self) -> list[str]:
         keys = [f"{key}=" for key in [*TYPES, "x"]]
         bits = ["'", '"""', "'''", "\\x4", "\\12", "\\U0001", "\\\n", "True", "nan", "1_0", ".5", "0x", "(", ")", "f("]
-        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)"]
+        return [*keys, *bits, "'a", "b'", ", ", "{'k': ", "{1: ", "[1, ", "(2,)", "{1,", "{'a'", "{'", "}"]
 
-    @property
-    def longest_wait(self) -> int:
-        return 1
+    def may_wait(self, waiting: str) -> bool:
+        return may_wait_in_python(waiting)
 
 
 class PythonDict(Generator[notations.PythonDict]):
@@ -277,9 +283,8 @@ class PythonDict(Generator[notations.PythonDict]):
         bits = ["'", '"""', "\\x4", "\\\n", "True", "nan", "1_0", "0x", "(", ")", "}", "{'a': ", "{1: ", "[1, ", "(2,)"]
         return [*bits, "'a", "b'", ", ", "'a': '", ": "]
 
-    @property
-    def longest_wait(self) -> int:
-        return 1
+    def may_wait(self, waiting: str) -> bool:
+        return may_wait_in_python(waiting)
 
 
 @st.composite
@@ -287,6 +292,7 @@ def python_literals(draw: st.DrawFn, value: Any) -> str:
     """A value as Python may write it."""
     comma = st.sampled_from([", ", ",", " ,\n"])
     last = draw(st.sampled_from(["", "", ",", " , "]))
+    space, colon = draw(SPACE), draw(st.sampled_from([": ", ":", " :\n"]))
     if isinstance(value, str):
         quotes = draw(st.sampled_from(["'", '"', "'''", '"""']))
         plain = draw(st.booleans())
@@ -294,10 +300,10 @@ def python_literals(draw: st.DrawFn, value: Any) -> str:
     if isinstance(value, list):
         items = draw(comma).join(draw(python_literals(item)) for item in value)
         open, close = draw(st.sampled_from([("[", "]"), ("(", ")")]))
-        return f"{open}{items}{last if value else ''}{close}"
+        return f"{open}{space}{items}{last if value else ''}{space}{close}"
     if isinstance(value, dict):
-        pairs = [f"{draw(python_literals(key))}: {draw(python_literals(item))}" for key, item in value.items()]
-        return "{" + draw(comma).join(pairs) + (last if value else "") + "}"
+        pairs = [f"{draw(python_literals(key))}{colon}{draw(python_literals(item))}" for key, item in value.items()]
+        return f"{{{space}{draw(comma).join(pairs)}{last if value else ''}{space}}}"
     if value is None or isinstance(value, bool):
         return draw(st.sampled_from([repr(value), json.dumps(value)]))
     if isinstance(value, int):
@@ -331,7 +337,7 @@ class Bare(Generator[notations.BareArguments]):
 @st.composite
 def bare_values(draw: st.DrawFn, node: notations.BareArguments, value: Any) -> str:
     """A value as an object with bare keys may hold it."""
-    space = draw(st.sampled_from(["", "", " ", "\n"]))
+    space = draw(SPACE)
     last = draw(st.sampled_from(["", "", f"{space},"])) if value else ""
     if isinstance(value, dict):
         pairs = [
@@ -340,7 +346,8 @@ def bare_values(draw: st.DrawFn, node: notations.BareArguments, value: Any) -> s
         ]
         return "{" + f"{space},".join(pairs) + f"{last}{space}}}"
     if isinstance(value, list):
-        return "[" + f"{space},{space}".join(draw(bare_values(node, item)) for item in value) + f"{last}{space}]"
+        items = f"{space},{space}".join(draw(bare_values(node, item)) for item in value)
+        return f"[{space}{items}{last}{space}]"
     if isinstance(value, str):
         return node.quote + value + node.quote
     return draw(st.sampled_from(["None", "null"])) if value is None else json.dumps(value)

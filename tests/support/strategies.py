@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
 
-from .notations import TYPES, cuts, generator_of, notation_of, python_literals, strings_in, strings_of
+from .notations import SPACE, TYPES, cuts, generator_of, notation_of, python_literals, spaced, strings_in, strings_of
 
 __all__ = ["cuts", "notation_of", "python_literals", "strings_in", "strings_of"]
 
@@ -25,6 +25,9 @@ TYPED_TOOLS = [
     {"name": name, "parameters": {"type": "object", "properties": {key: {"type": TYPES[key]} for key in TYPES}}}
     for name in ("f", "get_weather")
 ]
+HARD_KEYS = ["", 'a"b', "it's", "a&b", "a&amp;b", "&quot;", "<a>", "</a>", "a b", " a", "a ", "\\", "a\nb", "天😀"]
+HARD_KEYS += ["a=b", "a:b", "a,b", "/a", "a.b", "{a}", "[a]", "(a)", "\x7f"]
+"""Names of arguments that may be something else where they stand."""
 _NAMES = st.sampled_from([str(tool["name"]) for tool in TOOLS])
 
 
@@ -91,11 +94,11 @@ def json_values(format: Format) -> st.SearchStrategy[Any]:
 def arguments(draw: st.DrawFn, format: Format) -> str:
     """A JSON object. Written in one of the ways that JSON can be written; but where the model does not write JSON, in
     the way that `json.dumps` does, and only what the notation can say without a schema."""
-    key = st.sampled_from(["name", "arguments", "parameters", "id", "a", "é", ""]) | st.text(max_size=3)
+    key = st.sampled_from(["name", "arguments", "parameters", "id", "é", *TYPES, *HARD_KEYS]) | st.text(max_size=3)
     value, notation = json_values(format), notation_of(format)
     if notation is not None:
         ends = notation.ends(format)
-        key = key.filter(re.compile(notation.keys).fullmatch).filter(lambda key: notation.can_name(key, ends))
+        key = key.filter(notation.node.can_name)
         value = value.filter(lambda value: notation.can_say(value, ends))
         return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
@@ -238,30 +241,41 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         while isinstance(body, grammar.Either):
             body = draw(st.sampled_from([body.first, body.second]))
         # In a header space would be part of the name.
-        space = st.sampled_from(["", "", " ", "\n", " \n\t"] if format.headers is None else [""])
+        headed = format.headers is not None and not tools.open.endswith(format.headers.closes)
+        space = st.just("") if headed else SPACE
         if not tools.bare:
             written.append(marker(draw(st.sampled_from([tools.open, *tools.also]))))
         if isinstance(body, grammar.CallList):
             count = draw(st.integers(1, 3))
-            each = [draw(space) + one_call(body.call.parts) + draw(space) for _ in range(count)]
+            each = [draw(space) + one_call(body.call.parts, headed) + draw(space) for _ in range(count)]
             lead = "" if tools.bare else draw(space)
             if tools.bare or not (body.close or tools.close):
                 # What is not closed ends with its last call: then space is content.
                 each = [one.strip() for one in each]
-            written.append(lead + body.open + body.separator.join(each) + body.close)
+            written.append(lead + body.open + body.separator.join(each) + spaced(draw, body.close))
         else:
-            written.append(("" if tools.bare else draw(space)) + one_call(body.parts))
+            written.append(("" if tools.bare else draw(space)) + one_call(body.parts, headed))
+            if tools.close and tools.close_written:
+                written.append(draw(space))
         if tools.close and (tools.close_written or draw(st.booleans())):
             written.append(marker(tools.close))
 
-    def one_call(parts: tuple[grammar.CallPart, ...]) -> str:
+    def one_call(parts: tuple[grammar.CallPart, ...], headed: bool) -> str:
         call = draw(calls(format).filter(lambda call: call.id not in ["", *(other.id for other in said)]))
         said.append(call)
-        return "".join(part_of(part, call) for part in parts)
+        each: list[str] = []
+        for part in parts:
+            if each and not headed:
+                each.append(draw(SPACE))
+            each.append(part if headed and isinstance(part, str) else part_of(part, call))
+            if headed and isinstance(part, str) and format.headers is not None:
+                headed = not part.endswith(format.headers.closes)
+        return "".join(each)
 
     def part_of(part: grammar.CallPart, call: ToolCall) -> str:
         if isinstance(part, str):
-            return part
+            # What ends the arguments is a marker, and those are written as they are.
+            return part if part.startswith("</") else spaced(draw, part)
         if isinstance(part, grammar.Name):
             return call.name
         if isinstance(part, grammar.CallId):
@@ -273,9 +287,11 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
             return str(len(said))
         if isinstance(part, grammar.Notation):
             return generator_of(part).derive(draw, call, marker)
+        if isinstance(part, grammar.NoArguments):
+            return ""
         assert isinstance(part, grammar.Maybe)
-        if draw(st.booleans()):
-            return part.marker + "".join(part_of(inner, call) for inner in part.then)
+        if part.due or draw(st.booleans()):
+            return "".join([spaced(draw, part.marker), *(draw(SPACE) + part_of(inner, call) for inner in part.then)])
         return ""
 
     def audio() -> None:
@@ -340,4 +356,17 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
     notation = notation_of(format)
     json_bits += [] if notation is None else notation.hostile
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
-    return st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
+    return (
+        st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0]) | damaged(format, bits)
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn, format: Format, bits: st.SearchStrategy[str]) -> str:
+    """A grammatical text with something put in, taken out, or doubled."""
+    text, _ = draw(grammatical(format))
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.integers(0, 12)))
+        text = text[:at] + draw(st.sampled_from(["", text[at:end] * 2]) | bits) + text[end:]
+    return text

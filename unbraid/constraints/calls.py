@@ -95,9 +95,13 @@ class CallsBuilder:
                 return sequence(SPACE, Text(before), _one_of(names), Text(after), _NUMBER)
             case grammar.Ordinal():
                 return sequence(SPACE, _NUMBER)
-            case grammar.Maybe(marker, then):
-                inside = (self._part(one, "", names, headed) for one in then)
-                return maybe(SPACE, self._markup.marker(marker), *inside)
+            case grammar.Maybe(marker, then, due=due):
+                inside = sequence(
+                    SPACE, self._markup.marker(marker), *(self._part(one, "", names, headed) for one in then)
+                )
+                return inside if due else maybe(inside)
+            case grammar.NoArguments():
+                return NOTHING
         raise AssertionError(part)
 
     def _literal_part(self, part: str) -> Node:

@@ -93,7 +93,8 @@ class Name:
     """The name of the function."""
 
     namespaced: bool = False
-    """Whether models may write that of a namespace before it, and a dot."""
+    """Whether models may write that of a namespace before it, and a dot. That of the function itself is no surprise;
+    any other is reported."""
 
 
 @frozen
@@ -130,9 +131,18 @@ class Maybe:
     marker: str
     then: tuple[CallPart, ...] = ()
     written: bool = True
+    due: bool = False
+    """Whether it should be there: models leave it out by mistake, and that is reported."""
 
 
-CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe
+@frozen
+class NoArguments:
+    """A marker in place of the rest of the call, where the call has no arguments. The renderer does not write it."""
+
+    marker: str
+
+
+CallPart = str | Name | CallId | NameInId | Ordinal | Notation | Maybe | NoArguments
 """A part of a call; a `str` is literal text."""
 
 

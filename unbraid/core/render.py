@@ -15,7 +15,8 @@ def render(format: grammar.Format, message: Message) -> str:
     """The text that parses back to `message`, written as the vendor's template writes it.
 
     Text that spells one of the format's own markers cannot be told from that marker in text; it is written as it is. So
-    is a string argument between tags: where no schema says that it is a string, "3" reads back as a number.
+    is a string argument between tags: where no schema says that it is a string, "3" reads back as a number. An argument
+    whose name the format cannot write (`a"b` in `name="…"`) raises `UnbraidError`.
     """
     return _Renderer(format).message(message)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Between, Call, Calls, Format, Name
+from ..core.grammar import Between, Call, Calls, Format, Maybe, Name
 from ..core.notations import BareArguments
 
 
 def _calls(open: str, quote: str, close: str) -> Calls:
-    return Calls(open, Call(("call:", Name(), BareArguments(quote))), close)
+    # Models forget the word.
+    return Calls(open, Call((Maybe("call", due=True), ":", Name(), BareArguments(quote))), close)
 
 
 GEMMA_4 = Format(

@@ -200,6 +200,7 @@ _K3_CALLS = Calls(
                     close="<|close|>argument<|sep|>",
                     kind=' type="{}"',
                     kinds=_KINDS,
+                    key_escapes=(("&", "&amp;"), ('"', "&quot;")),
                 ),
                 "<|close|>call<|sep|>",
             )

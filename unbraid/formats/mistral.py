@@ -19,7 +19,8 @@ def _calls(body: Call | CallList | Either) -> Calls:
 
 _BASE = Format(
     "mistral",
-    reasoning=Between("[THINK]", "[/THINK]"),
+    # The first Magistral reasons in tags.
+    reasoning=Between("[THINK]", "[/THINK]", also=(("<think>\n", "\n</think>\n"),)),
     ends=("</s>",),
     call_ids=CallIds(prefix="", length=9),
 )

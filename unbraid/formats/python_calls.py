@@ -15,8 +15,9 @@ _LIST = CallList(_CALL, open="[", separator=", ", close="]")
 _JSON = CallList(Call((PARAMETERS_OBJECT,)), separator="; ")
 _LLAMA_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 
-# The list has no marker around it.
-PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), ends=_LLAMA_ENDS)
+# The list has no marker around it; some models write one.
+_MARKED = Calls("<|python_start|>", Either("{", _JSON, _LIST), "<|python_end|>")
+PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), other_tools=(_MARKED,), ends=_LLAMA_ENDS)
 # Gemma 3, as its vendor shows it: in a fence, and printed. The fence is part of the list, as in Command R's.
 _PRINTED = Call((Maybe("print(", written=False), Name(), "(", PythonArguments(), ")", Maybe(")", written=False)))
 GEMMA_3 = Format(
@@ -33,7 +34,7 @@ GEMMA_3 = Format(
 LLAMA_4_PYTHONIC = Format(
     "llama-4-pythonic",
     tools=Calls("[", _LIST, bare=True),
-    other_tools=(Calls("<|python_start|>", Either("{", _JSON, _LIST), "<|python_end|>"),),
+    other_tools=(_MARKED,),
     ends=("<|eot|>", "<|eom|>", "<|end_of_text|>"),
 )
 OLMO_3 = Format(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name
+from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name, NoArguments
 from ..core.notations import ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
 from .shapes import NAMED_OBJECT, lone
@@ -109,7 +109,8 @@ _IFM = TaggedArguments(
 def _invokes(mark: str, section: str, tags: TaggedArguments, lead: str = "\n") -> Calls:
     """`<invoke name="…">` with parameters in it, any number of them in a section. `mark` stands before each name."""
     # The quote stands apart: in a marker it would be the one that ends a string of a JSON answer.
-    call = Call((f"<{mark}invoke name=", '"', Name(), '">\n', tags, f"</{mark}invoke>"))
+    # Models write a call without arguments as one tag, too.
+    call = Call((f"<{mark}invoke name=", '"', Name(), '"', NoArguments("/>"), ">\n", tags, f"</{mark}invoke>"))
     return Calls(f"{lead}<{mark}{section}>\n", CallList(call, separator="\n"), f"\n</{mark}{section}>")
 
 
@@ -122,6 +123,7 @@ def _parameters(mark: str, typed: bool = False) -> TaggedArguments:
         close=close,
         kind=' string="{}"',
         kinds=(("true", (STRING,)), ("false", tuple(sorted(ANY_KIND - {STRING})))),
+        wrappers=("arguments", "input"),
     )
 
 

@@ -15,11 +15,9 @@ from ...schema.regular import Node, Repeat, Text, all_but, choice, may_hold, may
 from ..language import SPACE, Json, Lexeme, TextExcept, Unenforced
 from ..schema_grammar import SchemaGrammar, ValueGrammar, other_than
 from .context import CallContext
-from .parameters import LONGEST_KEY
+from .parameters import LONGEST_KEY, SPACES
 
 _NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
-# What would be trimmed off a key.
-_SPACES = (" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000")
 _KEY = sequence(all_but(*_NOT_IN_KEYS, " "), Repeat(all_but(*_NOT_IN_KEYS), 0, LONGEST_KEY))
 
 
@@ -82,7 +80,7 @@ class _BareSchema(ValueGrammar):
 
 
 def _key_char(taken: Collection[str]) -> Node:
-    return all_but(*_NOT_IN_KEYS, *_SPACES, *taken)
+    return all_but(*_NOT_IN_KEYS, *SPACES, *taken)
 
 
 def arguments(notation: BareArguments, call: CallContext) -> Node:
@@ -98,9 +96,6 @@ def arguments(notation: BareArguments, call: CallContext) -> Node:
     def value(key: str | None) -> Node:
         return values.node(parameters.values(key, parameters.kinds(key)))
 
-    def writable(key: str) -> bool:
-        return quote not in key
-
     separator = sequence(SPACE, Text(","), SPACE)
-    inside = parameters.each(argument, value, separator, writable, _key_char)
+    inside = parameters.each(argument, value, separator, notation.can_name, _key_char)
     return sequence(SPACE, Text("{"), SPACE, inside, SPACE, Text("}"))

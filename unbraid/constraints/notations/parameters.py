@@ -19,6 +19,8 @@ from ..language import Json, Lexeme, Unenforced
 from ..schema_grammar import in_order, other_than
 
 LONGEST_KEY = 60
+SPACES = frozenset({" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000"})
+"""Whitespace, as ranges of characters: what would be trimmed off a key."""
 
 
 @dataclass(frozen=True, slots=True)

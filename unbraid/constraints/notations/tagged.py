@@ -16,6 +16,7 @@ from ...schema.forms import Strings, one_pattern
 from ...schema.regular import NOTHING, Node, Text, all_but, choice, may_hold, maybe, sequence
 from ..language import SPACE, Lexeme, TextExcept
 from .context import CallContext
+from .parameters import SPACES
 
 
 def arguments(notation: TaggedArguments, call: CallContext) -> Node:
@@ -34,10 +35,12 @@ class Tagged:
         self._close = self._spelled(close)
         self.ends = (close, self._before.strip(), *call.following)
         """All that ends a bare string: the closing tag, or what comes next where that is forgotten."""
-        self.not_in_keys = {"<", ">", (self._middle + self._after).strip()[0]}
+        self.not_in_keys = {*notation.not_in_keys, *(text[0] for _, text in notation.key_escapes)}
+        if not notation.quotes_keys:
+            self.not_in_keys |= SPACES
 
     def arguments(self) -> Node:
-        return self.parameters.each(self._argument, self._value, NOTHING, self.is_writable, self._key_char)
+        return self.parameters.each(self._argument, self._value, NOTHING, self.notation.can_name, self._key_char)
 
     # --- How characters are written ------------------------------------------------------------------------------
 
@@ -49,13 +52,6 @@ class Tagged:
         """A string; None where it cannot be written."""
         return None if any(end in text for end in self.ends) else Text(text)
 
-    def key(self, key: str) -> str:
-        return key
-
-    def is_writable(self, key: str) -> bool:
-        """Whether it can be a key."""
-        return not any(char < " " or char in self.not_in_keys for char in key)
-
     def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
         """What JSON of these kinds must not contain."""
         return ()
@@ -63,7 +59,7 @@ class Tagged:
     # --- Arguments -----------------------------------------------------------------------------------------------
 
     def _argument(self, key: Node, value: Node) -> Node:
-        written = Text(self.key(key.text)) if isinstance(key, Text) else key
+        written = Text(self.notation.encoded_key(key.text)) if isinstance(key, Text) else key
         return sequence(SPACE, self._spelled(self._before.lstrip()), written, value)
 
     def _opened(self, kinds: Iterable[str]) -> Node:

@@ -34,11 +34,5 @@ class _Xml(Tagged):
     def string(self, text: str) -> Node:
         return Text(xml_text.encode(text))
 
-    def key(self, key: str) -> str:
-        return xml_text.encode_attribute(key)
-
-    def is_writable(self, key: str) -> bool:
-        return not any(char < " " for char in key)
-
     def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
         return () if {"array", "object"}.isdisjoint(kinds) else self.ends

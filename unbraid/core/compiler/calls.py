@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.words import check_ends_word
+from ..machine.words import check_ends_word, words_of
 from ..notations.base import CallNotation, Place
 
 _BRACKETS = ("]", "}", ")")
@@ -37,6 +37,8 @@ class CallSteps:
         self._empty_lists: list[steps.EmptyList] = []
         if self._marked and node.close:
             self.steps.append(steps.Empty())
+        self._ended: list[steps.NoMoreOfCall] = []
+        """What ends a call before its other parts: where its end is, they are told with its last part."""
         self._body(node.body)
         for step in self._empty_lists:
             step.at = len(self.steps)
@@ -64,7 +66,7 @@ class CallSteps:
             self._call(node)
             return
         if node.open.strip():
-            self.steps.append(steps.Literal(node.open.strip()))
+            self.steps.append(self._literal(node.open))
         first, separator, close = node.call.parts[0], node.separator.strip(), node.close.strip()
         # A bracket, and what may come after it on a line of its own: ``]```.
         closes = (close[:1], close[1:].strip()) if close[:1] in _BRACKETS else (close,)
@@ -73,12 +75,12 @@ class CallSteps:
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
         self._call(node.call)
-        begins = first.begins if isinstance(first, CallNotation) else ""
+        begins = whole = first.begins if isinstance(first, CallNotation) else ""
         if isinstance(first, str):
-            begins = self._key(first.strip())
-        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, again))
+            begins, whole = self._key(words_of(first)[0]), self._key(first.strip())
+        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, again))
         if not separator and isinstance(first, str):
-            self.again, self.first = again, begins
+            self.again, self.first = again, whole
 
     def _call(self, node: grammar.Call) -> None:
         for part, following in zip(node.parts, (*node.parts[1:], ""), strict=True):
@@ -89,12 +91,15 @@ class CallSteps:
         last = node.parts[-1]
         if isinstance(last, str) and any(isinstance(part, CallNotation) and part.is_json for part in node.parts):
             self.lasts.append(self._key(last.strip()))
+        for step in self._ended:
+            step.at = len(self.steps)
+        self._ended.clear()
         self.steps.append(steps.EndCall())
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):
             if part.strip():
-                self.steps.append(steps.Literal(self._key(part.strip())))
+                self.steps.append(self._literal(part))
         elif isinstance(part, CallNotation):
             place = Place(self._key, self._key(following) if following else "", self._close)
             self.steps.append(part.step(place))
@@ -103,9 +108,16 @@ class CallSteps:
             self.steps.append(steps.Jump(0))
             for inner in part.then:
                 self._part(inner)
-            self.steps[at] = steps.Literal(self._key(part.marker.strip()), otherwise=len(self.steps))
+            self.steps[at] = self._literal(part.marker, len(self.steps), part.due)
+        elif isinstance(part, grammar.NoArguments):
+            self.steps.append(self._literal(part.marker, len(self.steps) + 2))
+            self._ended.append(steps.NoMoreOfCall(0))
+            self.steps.append(self._ended[-1])
         else:
             self.steps.append(_read_word(part))
+
+    def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> Step:
+        return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)
 
 
 def _read_word(part: grammar.CallPart) -> Step:

@@ -384,6 +384,8 @@ class Machine:
     def accept_call(self) -> None:
         """The call's name is known: it starts, or it is no call of this request."""
         call = self.call
+        if call.unnamed and not call.name:
+            return
         if not call.name:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
         if call.rejected:

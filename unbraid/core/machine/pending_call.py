@@ -32,12 +32,15 @@ class PendingCall:
         "pending_at",
         "raw",
         "rejected",
+        "unnamed",
     )
 
     def __init__(self) -> None:
         self.index = -1
         self.name = ""
         self.id = ""
+        self.unnamed = False
+        """Whether the model left its name out: which tool it is for, its arguments may tell."""
         self.accepted = False
         self.rejected = False
         self.has_arguments = False

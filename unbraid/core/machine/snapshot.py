@@ -14,8 +14,8 @@ from typing import Any
 
 from ...errors import InvalidSnapshot
 from ..limits import Limits
+from ..notations.base import ObjectWriter
 from ..notations.json_scanner import JsonScanner
-from ..notations.object_writer import ObjectWriter
 from .driver import Driver
 from .machine import Frame
 from .pending_call import PendingCall

@@ -105,7 +105,7 @@ STATES = {
     ),
     "tagged": State(
         reads="between arguments that stand in tags",
-        opens=("tagged_value",),
+        opens=("tagged_value", "wrapper", "value"),
         ends="what follows the last argument, or a marker",
         malformed="the call is given up",
     ),
@@ -115,17 +115,29 @@ STATES = {
         ends="its closing tag, the next opening one, or the end of the call",
         malformed="what is not of its kind is passed on as a string",
     ),
+    "wrapper": State(
+        reads="a value between tags that may hold all of the arguments",
+        opens=(),
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="it is an argument like others",
+    ),
     "xml": State(
         reads="between arguments that stand in tags, as XML",
-        opens=("xml_value",),
+        opens=("xml_value", "value"),
         ends="what follows the last argument, or a marker",
         malformed="the call is given up",
     ),
     "xml_value": State(
         reads="one value between its tags, with entities and CDATA sections",
-        opens=(),
+        opens=("argument", "decoded"),
         ends="its closing tag, the next opening one, or the end of the call",
         malformed="what is not of its kind is passed on as a string",
+    ),
+    "decoded": State(
+        reads="entities and CDATA sections, for the frame below that reads an array or an object",
+        opens=(),
+        ends="the end of the value, or what ends the text around it",
+        malformed="as in the frame below",
     ),
     "elements": State(
         reads="between elements, nested",
@@ -141,12 +153,18 @@ STATES = {
     ),
     "argument": State(
         reads="an array or an object between tags, as JSON",
-        opens=("python_argument",),
+        opens=("python_argument", "escaped_argument"),
         ends="the end of the value",
         malformed="brackets and quotes are followed to its end, or to its closing tag",
     ),
     "python_argument": State(
         reads="the rest of an array or an object that goes on as Python writes it",
+        opens=("argument",),
+        ends="the end of the value",
+        malformed="brackets and quotes are followed to its end, or to its closing tag",
+    ),
+    "escaped_argument": State(
+        reads="the rest of an array or an object that is escaped as if it stood in a string",
         opens=("argument",),
         ends="the end of the value",
         malformed="brackets and quotes are followed to its end, or to its closing tag",

@@ -16,6 +16,7 @@ from typing import ClassVar
 from .. import diagnostics
 from ..grammar import NameInId
 from ..lazily import lazily
+from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
 from .markers import Markers
@@ -39,19 +40,30 @@ def _comes_after_space(machine: Machine, key: str) -> int | None:
     return None if not machine.at_end and key.startswith(rest) else 0
 
 
-def _next_is(machine: Machine, frame: CallsFrame, key: str) -> bool | None:
+def _next_is(machine: Machine, frame: CallsFrame, key: str, whole: str = "") -> bool | None:
     """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
-    not `key`: there what should come is missing."""
+    not `key`, nor the `whole` that it begins: there what should come is missing."""
     machine.skip_space()
     rest = machine.buffer[machine.position : machine.position + len(key)]
     if rest != key:
         return None if not machine.at_end and key.startswith(rest) else False
     markers = frame.markers
     marker = markers.at(machine.buffer, machine.position)
-    if marker is not None and markers.which(marker).key != key:
+    if marker is not None and markers.which(marker).key not in (key, whole):
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
     pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
     return None if pending and not machine.at_end else True
+
+
+def _words_come(machine: Machine, frame: CallsFrame, words: tuple[str, ...], whole: str = "") -> int | None:
+    """How long these words are, which come next; 0 where they do not, None when more input is needed."""
+    comes = _next_is(machine, frame, words[0], whole)
+    if not comes or len(words) == 1:
+        return None if comes is None else len(words[0]) * comes
+    end = after_words(machine.buffer, machine.position, words, machine.limits.name)
+    if end is None:
+        return 0 if machine.at_end else None
+    return max(end - machine.position, 0)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,19 +71,25 @@ class Literal:
     """Text that must come next, or, with `otherwise`, may: if it does not, go on there."""
 
     key: str
+    words: tuple[str, ...]
+    """The words that it is made of; whitespace between them is as it comes."""
     otherwise: int = -1
+    due: bool = False
+    """Whether it is reported where it may be missing, and is."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.key)
-        if comes is None:
+        size = _words_come(machine, frame, self.words, self.key)
+        if size is None:
             return False
-        if comes:
-            machine.take(len(self.key), MARKUP)
+        if size:
+            machine.take(size, MARKUP)
             frame.at += 1
         elif self.otherwise >= 0:
             rest = machine.buffer[machine.position :]
             if machine.cut_off and rest and self.key.startswith(rest):
                 raise Malformed(diagnostics.UNFINISHED_CALL, "")
+            if self.due:
+                machine.report(diagnostics.REPAIRED, f"a tool call without '{self.key}'")
             frame.at = self.otherwise
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a tool call without '{self.key}'")
@@ -86,13 +104,10 @@ class Branch:
     at: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        comes = _next_is(machine, frame, self.words[0])
-        if comes and len(self.words) > 1:
-            end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
-            comes = None if end is None and not machine.at_end else end is not None and end >= 0
-        if comes is None:
+        size = _words_come(machine, frame, self.words)
+        if size is None:
             return False
-        frame.at = self.at if comes else frame.at + 1
+        frame.at = self.at if size else frame.at + 1
         return True
 
 
@@ -132,7 +147,8 @@ class ReadWord:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNamespaced(ReadWord):
-    """The call's name, without what stands before it where that makes it one of the tools'."""
+    """The call's name, without what stands before it where that makes it one of the tools'. The prompt shows each tool
+    as `name.name`; another namespace is reported."""
 
     def read(self, machine: Machine, word: str) -> None:
         name = word.rpartition(".")[2]
@@ -140,13 +156,15 @@ class ReadNamespaced(ReadWord):
             name = word
         machine.call.name = name
         if head := len(word) - len(name):
+            if word[: head - 1] != name:
+                machine.report(diagnostics.REPAIRED, f"{word!r} is not among the tools: taken as {name!r}")
             machine.take(head, MARKUP)
         machine.take(len(name), NAME)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNameInId(ReadWord):
-    """The call's id, with its name in it."""
+    """The call's id, with its name in it. Models leave the name out, and write no more than the number."""
 
     node: NameInId
 
@@ -155,6 +173,9 @@ class ReadNameInId(ReadWord):
         head = len(node.before) if word.startswith(node.before) else 0
         name, after, number = word[head:].rpartition(node.after)
         numbered = bool(after) and bool(_number(number))
+        if machine.tools is not None and not machine.knows(word) and not (name if numbered else not _number(word)):
+            self._unnamed(machine, machine.tools, word)
+            return
         machine.call.name = name if numbered else word[head:]
         machine.call.id = word if numbered and head else ""
         if head:
@@ -162,6 +183,15 @@ class ReadNameInId(ReadWord):
         machine.take(len(machine.call.name), NAME)
         if numbered:
             machine.take(len(after + number), MARKUP)
+
+    def _unnamed(self, machine: Machine, tools: Tools, word: str) -> None:
+        """There is no name. A single tool is meant; among several, the arguments tell."""
+        if len(tools) == 1:
+            (machine.call.name,) = tools
+            machine.report(diagnostics.REPAIRED, f"a tool call without a name: to {machine.call.name!r}, the only tool")
+        else:
+            machine.call.unnamed = True
+        machine.take(len(word), NAME)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -223,6 +253,19 @@ class BeginNotation:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class NoMoreOfCall:
+    """The call has no arguments, and nothing more of it comes: go on at its end."""
+
+    at: int
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.accept_call()
+        machine.no_arguments()
+        frame.at = self.at
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class EndCall:
     """The call is over. If it is not complete, its closing marker is still part of what the model wrote for it."""
 
@@ -241,13 +284,15 @@ class NextInList:
     close: tuple[str, ...]
     """The words that end the list, where there are any."""
     first: str
-    """What each call begins with, where that is known."""
+    """The word that each call begins with, where that is known,"""
+    whole: str
+    """and all of what it begins with."""
     again: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if not self.close:
             return self._open_end(machine, frame)
-        further = _next_is(machine, frame, self.separator or self.first)
+        further = _next_is(machine, frame, self.separator or self.first, self.whole)
         if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
             return False
         size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)

@@ -19,6 +19,15 @@ def run_of(pattern: str) -> Callable[[str, int], int]:
     return lazily(make)
 
 
+_between_words = lazily(lambda: re.compile(r"""\s+|(?<=>)(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
+
+
+def words_of(markup: str) -> tuple[str, ...]:
+    """The words of some markup: whitespace may stand between any two, or none. Two tags are two words, and in a tag so
+    are a name, the sign after it and a quote."""
+    return tuple(filter(None, _between_words(markup)))
+
+
 space_end = run_of(r"\s*")
 # Nothing that could be markup of the call around it, or a placeholder for a token.
 word_end = run_of(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")

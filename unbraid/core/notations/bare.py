@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
+from ...errors import UnbraidError
 from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
 from ..events import Event
@@ -24,9 +25,8 @@ from ..machine.steps import ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
-from .json_text import Number, decode, escape, is_number, may_become_number, members, quote
-from .object_writer import ObjectWriter
+from .base import CallNotation, ObjectWriter, Place
+from .json_text import Number, decode, escape, is_number, may_become_number, quote
 from .python_values import WORDS, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one
@@ -69,9 +69,14 @@ class BareArguments(CallNotation):
         def key(text: str) -> str:
             return text if is_bare_key(text) else quote + text + quote
 
+        def entry(name: str, value: object) -> str:
+            if not self.can_name(name):
+                raise UnbraidError(f"a key {name[:40]!r} cannot be written in this format: it has {quote!r} in it")
+            return f"{key(name)}:{written(value)}"
+
         def written(value: object) -> str:
             if isinstance(value, dict):
-                return "{" + ",".join(f"{key(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+                return "{" + ",".join(entry(name, inner) for name, inner in value.items()) + "}"
             if isinstance(value, list):
                 return "[" + ",".join(map(written, value)) + "]"
             if isinstance(value, str):
@@ -79,8 +84,10 @@ class BareArguments(CallNotation):
             # The template writes true and false as JSON does, and None as Python.
             return "None" if value is None else json.dumps(value)
 
-        arguments = members(call.arguments)
-        return "{" + ",".join(f"{key(name)}:{written(decode(value))}" for name, value in arguments.items()) + "}"
+        return written({name: decode(value) for name, value in self.members(call).items()})
+
+    def can_name(self, key: str) -> bool:
+        return self.quote not in key
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -3,18 +3,24 @@
 A notation is one module here. It has the grammar's node for it (a subclass of `CallNotation`), which says how the
 notation is read (`step`) and written (`write`), and the frames that read it. Its constraint is the module of the same
 name in `unbraid/constraints/notations`. CONTRIBUTING.md has the steps to add one.
+
+`ObjectWriter` is for all that are not JSON: it writes the arguments as one JSON object, as `json.dumps` writes it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...errors import UnbraidError
+from .. import diagnostics
 from ..grammar import Notation
 from ..machine.calls import Step
+from ..machine.machine import Machine
 from ..message import ToolCall
+from .json_text import members, quote
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,3 +56,52 @@ class CallNotation(Notation, ABC):
     @abstractmethod
     def write(self, call: ToolCall, number: int) -> str:
         """The text of a call's arguments. `number` counts the calls of the message."""
+
+    def can_name(self, key: str) -> bool:
+        """Whether an argument of this name can be written."""
+        return True
+
+    def members(self, call: ToolCall) -> dict[str, str]:
+        """The arguments by their names, each as the JSON it is written as."""
+        found = members(call.arguments)
+        for key in found:
+            if not self.can_name(key):
+                raise UnbraidError(
+                    f"an argument named {key[:40]!r} cannot be written in this format: the name would read back as "
+                    "another; use letters, digits and `_`"
+                )
+        return found
+
+
+class ObjectWriter:
+    """One JSON object, and the keys that it has so far."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, seen: Iterable[str] = ()) -> None:
+        self._seen = dict.fromkeys(seen)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._seen
+
+    @property
+    def empty(self) -> bool:
+        return not self._seen
+
+    def begin(self, machine: Machine, key: str) -> str:
+        """What stands before the value of `key`."""
+        before = ", " if self._seen else "{"
+        if key in self._seen:
+            machine.report(diagnostics.DUPLICATE_KEY, f"the argument {key!r} comes twice")
+        if len(self._seen) < machine.limits.arguments:
+            self._seen[key] = None
+        return f"{before}{quote(key)}: "
+
+    def end(self, machine: Machine) -> None:
+        """The object is whole: write its end. Whether what stands in it is sound, the call knows."""
+        machine.add_arguments("}" if self._seen else "{}")
+        machine.call.has_arguments = True
+        machine.call.complete = not machine.call.flawed
+
+    def keys(self) -> list[str]:
+        return list(self._seen)

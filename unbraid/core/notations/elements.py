@@ -22,9 +22,8 @@ from ..machine.steps import BeginNotation
 from ..machine.words import space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
-from .json_text import as_json, decode, members, quote
-from .object_writer import ObjectWriter
+from .base import CallNotation, ObjectWriter, Place
+from .json_text import as_json, decode, quote
 from .tagged import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
@@ -56,7 +55,10 @@ class ElementArguments(CallNotation):
         return BeginNotation(lambda markers: ElementArgumentsFrame(rule, markers))
 
     def write(self, call: ToolCall, number: int) -> str:
-        return "".join(self._element(key, decode(value)) for key, value in members(call.arguments).items())
+        return "".join(self._element(key, decode(value)) for key, value in self.members(call).items())
+
+    def can_name(self, key: str) -> bool:
+        return is_element_name(key)
 
     def _element(self, name: str, value: object) -> str:
         inside = ""

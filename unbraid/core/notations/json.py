@@ -79,8 +79,16 @@ class ValueFrame(Frame):
     def step(self, machine: Machine) -> bool:
         if self.lenient:
             return self._follow_brackets(machine)
-        scanner, start = self.scanner, machine.position
-        end = scanner.scan(machine.buffer, start)
+        start = machine.position
+        end = self._scan(machine, start)
+        if end > start:
+            machine.take(end - start, self.role)
+        return self._go_on(machine)
+
+    def _scan(self, machine: Machine, at: int) -> int:
+        """Scan the buffer; the position up to which it is the value's."""
+        scanner = self.scanner
+        end = scanner.scan(machine.buffer, at)
         while scanner.paused:
             # `[` begins an array and `[TOOL_CALLS]`: outside strings a marker is a marker.
             marker = self.markers.matches_at(machine.buffer, end)
@@ -91,11 +99,14 @@ class ValueFrame(Frame):
                 break
             else:
                 end = scanner.scan(machine.buffer, end)
-        if end > start:
-            machine.take(end - start, self.role)
+        return end
+
+    def _go_on(self, machine: Machine) -> bool:
+        """What follows from what was scanned. As `step` says whether there is something to do."""
+        scanner = self.scanner
         if scanner.error:
-            self._broken(machine)
-        elif scanner.done or (machine.at_end and machine.turn_over and scanner.finish()):
+            return self._broken(machine)
+        if scanner.done or (machine.at_end and machine.turn_over and scanner.finish()):
             self._finish(machine)
         elif machine.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
@@ -112,9 +123,10 @@ class ValueFrame(Frame):
     def in_string(self) -> bool:
         return self.quoted if self.lenient else self.scanner.in_string
 
-    def _broken(self, machine: Machine) -> None:
+    def _broken(self, machine: Machine) -> bool:
         machine.report(self.scanner.error, self.scanner.message)
         self.lenient, self.depth = True, len(self.scanner.open)
+        return True
 
     def _finish(self, machine: Machine) -> None:
         machine.pop()
@@ -190,7 +202,7 @@ class QuotedArgumentsFrame(Frame):
             machine.take(1, MARKUP)
             self.opened = True
         buffer, start = machine.buffer, machine.position
-        end = _plain(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        end = plain_end(buffer, start)
         if end > start:
             self._check(buffer[start:end])
             machine.take(end - start, ARGUMENTS)
@@ -200,37 +212,12 @@ class QuotedArgumentsFrame(Frame):
             machine.take(1, MARKUP)
             self._finish(machine)
         else:
-            size, value = self._unescape(machine)
+            size, value = unescape(machine)
             if not size:
                 return False
             self._check(value)
             machine.take(size, ARGUMENTS, value)
         return True
-
-    def _unescape(self, machine: Machine) -> tuple[int, str]:
-        """The length of the escape that comes next and what it stands for; length 0 when more input is needed."""
-        buffer, start = machine.buffer, machine.position
-        escape = _escape(buffer, start)
-        if escape is None:
-            if _partial_escape(buffer, start) and not machine.at_end:
-                return 0, ""
-            machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
-            return 1, "\\"
-        text = escape.group()
-        if text[1] != "u":
-            return 2, _ESCAPED[text[1]]
-        high = int(text[2:], 16)
-        if not 0xD800 <= high < 0xE000:
-            return 6, chr(high)
-        second = _escape(buffer, start + 6)
-        if second is None and not machine.at_end and (len(buffer) == start + 6 or _partial_escape(buffer, start + 6)):
-            return 0, ""
-        if second is not None and second.group()[1] == "u" and high < 0xDC00:
-            low = int(second.group()[2:], 16)
-            if 0xDC00 <= low < 0xE000:
-                return 12, chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-        # Half of a pair is no character: it stays the escape that it is.
-        return 6, text
 
     def _check(self, value: str) -> None:
         self.empty = self.empty and not value.strip()
@@ -253,6 +240,37 @@ class QuotedArgumentsFrame(Frame):
         return cls(JsonScanner(machine.limits))
 
 
+def plain_end(text: str, at: int) -> int:
+    """Up to where there is neither a quote nor a backslash."""
+    return _plain(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+
+
+def unescape(machine: Machine) -> tuple[int, str]:
+    """The length of the escape that comes next and what it stands for; length 0 when more input is needed."""
+    buffer, start = machine.buffer, machine.position
+    escape = _escape(buffer, start)
+    if escape is None:
+        if _partial_escape(buffer, start) and not machine.at_end:
+            return 0, ""
+        machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
+        return 1, "\\"
+    text = escape.group()
+    if text[1] != "u":
+        return 2, _ESCAPED[text[1]]
+    high = int(text[2:], 16)
+    if not 0xD800 <= high < 0xE000:
+        return 6, chr(high)
+    second = _escape(buffer, start + 6)
+    if second is None and not machine.at_end and (len(buffer) == start + 6 or _partial_escape(buffer, start + 6)):
+        return 0, ""
+    if second is not None and second.group()[1] == "u" and high < 0xDC00:
+        low = int(second.group()[2:], 16)
+        if 0xDC00 <= low < 0xE000:
+            return 12, chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    # Half of a pair is no character: it stays the escape that it is.
+    return 6, text
+
+
 def push_arguments(machine: Machine, markers: Markers) -> None:
     """Read the arguments that come next: JSON, or a string that holds it."""
     if machine.buffer.startswith('"', machine.position):
@@ -264,6 +282,10 @@ def push_arguments(machine: Machine, markers: Markers) -> None:
 def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
     """The arguments are over: are they what arguments should be?"""
     call = machine.call
+    if call.unnamed:
+        call.name = _tool_for(machine, scanner)
+        machine.report(diagnostics.REPAIRED, f"a tool call without a name: by its arguments, to {call.name!r}")
+        machine.accept_call()
     call.has_arguments = True
     call.complete = scanner.done and not scanner.flaw
     if scanner.flaw:
@@ -272,3 +294,17 @@ def finish_arguments(machine: Machine, scanner: JsonScanner) -> None:
         machine.report(diagnostics.ARGUMENTS_NOT_OBJECT, "a tool call's arguments are not a JSON object")
     elif not scanner.done and not scanner.error:
         machine.report(diagnostics.MALFORMED_JSON, "a tool call's arguments end too early")
+    if scanner.duplicate:
+        machine.report(diagnostics.DUPLICATE_KEY, f"the argument {scanner.duplicate} comes twice")
+
+
+def _tool_for(machine: Machine, scanner: JsonScanner) -> str:
+    """The one tool that takes these arguments."""
+    tools, keys = machine.tools, set(scanner.keys)
+    assert tools is not None
+    names = [name for name, schema in tools.items() if keys <= set(schema.get("properties", {}))]
+    if len(names) > 1:
+        names = [name for name in names if keys >= set(tools[name].get("required", ()))]
+    if len(names) != 1 or not scanner.done:
+        raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
+    return names[0]

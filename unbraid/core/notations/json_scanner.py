@@ -1,7 +1,8 @@
 """One JSON value, checked strictly while it passes by.
 
 The scanner never holds text back and never looks at a character twice: it is told of text as it arrives and says how
-far the value goes. Its whole state is a handful of plain values, however much has passed.
+far the value goes. Its whole state is a handful of plain values, however much has passed, and the keys of the outermost
+object, as many as there is room for: a key that comes twice is worth a word.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..limits import Limits
 # What may come next.
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
 # Inside something.
-_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN = range(6, 12)
+_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(6, 13)
 
 _whitespace = re.compile(r"[ \t\n\r]*").match
 # Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
@@ -46,8 +47,8 @@ class JsonScanner:
     be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
 
     saved = (
-        *("_hex", "_in_key", "_scalar", "_state", "_wary", "open"),
-        *("done", "error", "flaw", "is_object", "message", "missing", "paused"),
+        *("_hex", "_in_key", "_key", "_scalar", "_state", "_wary", "open"),
+        *("done", "duplicate", "keys", "error", "flaw", "is_object", "message", "missing", "paused"),
     )
     """All of its state but the limits."""
     __slots__ = ("_limits", *saved)
@@ -62,6 +63,12 @@ class JsonScanner:
         self.open = ""
         """The brackets that are open."""
         self._in_key = False
+        self._key = ""
+        """As much as has come of a key,"""
+        self.keys: list[str] = []
+        """and the keys of the outermost object that came before, as they are spelled."""
+        self.duplicate = ""
+        """The first that came twice."""
         self._hex = 0
         self._scalar = ""
         self.done = False
@@ -74,7 +81,7 @@ class JsonScanner:
 
     @property
     def in_string(self) -> bool:
-        return self._state in (_STRING, _ESCAPE, _HEX)
+        return self._state in (_STRING, _NAME, _ESCAPE, _HEX)
 
     def scan(self, text: str, position: int) -> int:
         """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
@@ -89,7 +96,7 @@ class JsonScanner:
                 char = text[position]
                 position += 1
                 if char == '"':
-                    self._state = _COLON if self._in_key else self._after_value()
+                    self._state = self._after_value()
                 elif char == "\\":
                     self._state = _ESCAPE
                 else:
@@ -116,23 +123,29 @@ class JsonScanner:
                 if stop == size or not self._end_scalar():
                     return stop
                 position = stop
+            elif state == _NAME:
+                position = self._name(text, position)
             elif state == _ESCAPE:
                 char = text[position]
                 position += 1
+                if self._in_key:
+                    self._more_of_key(char)
                 if char == "u":
                     self._state, self._hex = _HEX, 4
                 else:
-                    self._state = _STRING
+                    self._state = _NAME if self._in_key else _STRING
                     if char not in _ESCAPES:
                         self.flaw = f"'\\{char}' is no escape in JSON"
             elif state == _HEX:
                 if text[position] in "0123456789abcdefABCDEF":
+                    if self._in_key:
+                        self._more_of_key(text[position])
                     position += 1
                     self._hex -= 1
                     if not self._hex:
-                        self._state = _STRING
+                        self._state = _NAME if self._in_key else _STRING
                 else:
-                    self._state = _STRING
+                    self._state = _NAME if self._in_key else _STRING
                     self.flaw = "'\\u' is not followed by four hexadecimal digits"
             else:
                 break
@@ -144,6 +157,15 @@ class JsonScanner:
             self._end_scalar()
         return self.done
 
+    @property
+    def needs_item(self) -> bool:
+        """Whether a value or a key must come next, or should have."""
+        return self._state in (_VALUE, _KEY) or bool(self.missing)
+
+    def forgive_comma(self) -> None:
+        """It broke where a closing bracket came after a comma: go on as if there were no comma."""
+        self._state, self.error, self.message, self.missing = _NEXT, "", "", ""
+
     def fail(self, message: str) -> None:
         """The value cannot go on here, for a reason that is not in the text of it."""
         self.paused = False
@@ -153,7 +175,7 @@ class JsonScanner:
         """`scan`, for text that stands all inside the string that is open now. False, and nothing done, for other."""
         if self._state == _STRING:
             end = _in_string(text, 0).end()  # type: ignore[union-attr]  # an empty match always exists
-        elif self._state == _ESCAPE and text[0] in _ESCAPES:
+        elif self._state == _ESCAPE and text[0] in _ESCAPES and not self._in_key:
             end = _in_string(text, 1).end()  # type: ignore[union-attr]
         else:
             return False
@@ -164,6 +186,37 @@ class JsonScanner:
         else:
             return False
         return True
+
+    def _name(self, text: str, position: int) -> int:
+        """Go through more of a key; the position after what was read."""
+        end = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+        if end == len(text):
+            self._more_of_key(text[position:])
+            return end
+        if text[end] == '"':
+            self._more_of_key(text[position:end])
+            self._state = _COLON
+            if self.open == "{":
+                self._remember()
+            self._key = ""
+            return end + 1
+        self._more_of_key(text[position : end + 1])
+        if text[end] == "\\":
+            self._state = _ESCAPE
+        else:
+            self.flaw = "a control character stands unescaped in a string"
+        return end + 1
+
+    def _more_of_key(self, text: str) -> None:
+        self._key = (self._key + text)[: self._limits.name + 1]
+
+    def _remember(self) -> None:
+        """A key of the outermost object is whole."""
+        key = self._key
+        if key in self.keys:
+            self.duplicate = self.duplicate or f"'{key}'"
+        elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:
+            self.keys.append(key)
 
     def _structure(self, char: str) -> bool:
         """A character outside strings and scalars. False where it does not belong there."""
@@ -183,7 +236,7 @@ class JsonScanner:
             self._state = _VALUE
         elif state in (_KEY, _FIRST_KEY):
             if char == '"':
-                self._state, self._in_key = _STRING, True
+                self._state, self._in_key = _NAME, True
             elif char == "}" and state == _FIRST_KEY:
                 self.open = self.open[:-1]
                 self._state = self._after_value()

@@ -23,9 +23,8 @@ from ..machine.steps import BeginNotation, ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
-from .json_text import escape, members, quote
-from .object_writer import ObjectWriter
+from .base import CallNotation, ObjectWriter, Place
+from .json_text import escape, quote
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
@@ -34,7 +33,11 @@ ITEM, VALUE, _COLON, _NEXT, _QUOTES, _STRING = range(6)
 
 _CALL = "c"
 """The outermost level: the arguments themselves, up to the bracket that closes the call."""
-_CLOSERS = {_CALL: ")", "(": ")", "[": "]", "{": "}"}
+_SET = "s"
+"""A level of brackets that is a set, and a list in JSON."""
+_CLOSERS = {_CALL: ")", "(": ")", "[": "]", "{": "}", _SET: "}"}
+_AFTER_STRING = ",:)]}"
+"""What may follow a string. A quote with something else after it is one that should have been escaped."""
 
 _name_end = run_of(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*")
 _scalar_end = run_of(r"[\w.+-]*")
@@ -49,7 +52,10 @@ class PythonArguments(CallNotation):
         return BeginNotation(PythonArgumentsFrame)
 
     def write(self, call: ToolCall, number: int) -> str:
-        return ", ".join(f"{key}={as_python(value)}" for key, value in members(call.arguments).items())
+        return ", ".join(f"{key}={as_python(value)}" for key, value in self.members(call).items())
+
+    def can_name(self, key: str) -> bool:
+        return bool(key) and _name_end(key, 0) == len(key)
 
 
 @frozen
@@ -122,7 +128,7 @@ class PythonArgumentsFrame(Frame):
             if marker:
                 return self._break(machine, "a marker in the middle of the arguments")
         if self.state in (ITEM, _NEXT) and char == _CLOSERS[self.open[-1]]:
-            self._close(machine, char)
+            self._close(machine)
         elif self.state == _NEXT and char == ",":
             machine.take(1, MARKUP)
             # Before the next argument, its key knows of the comma.
@@ -144,12 +150,12 @@ class PythonArgumentsFrame(Frame):
             return None
         return machine.pass_arguments(text, escape(text))
 
-    def _close(self, machine: Machine, char: str) -> None:
+    def _close(self, machine: Machine) -> None:
         if self.open == _CALL:
             machine.pop()
             self.keys.end(machine)
             return
-        machine.take(1, ARGUMENTS, "}" if char == "}" else "]")
+        machine.take(1, ARGUMENTS, "}" if self.open[-1] == "{" else "]")
         self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
         if not self.open:
             machine.pop()
@@ -187,8 +193,13 @@ class PythonArgumentsFrame(Frame):
         if char in "([{" and not is_key:
             if len(self.open) >= machine.limits.depth:
                 return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
-            self._write(machine, 1, "{" if char == "{" else "[")
-            self.open, self.state = self.open + char, ITEM
+            is_set = char == "{" and bool(self.open) and self._is_set(machine, start + 1)
+            if is_set is None:
+                return machine.needs_more()
+            if is_set:
+                machine.report(diagnostics.REPAIRED, "a set, which JSON does not have: taken as a list")
+            self._write(machine, 1, "{" if char == "{" and not is_set else "[")
+            self.open, self.state = self.open + (_SET if is_set else char), ITEM
             return True
         stop = _scalar_end(buffer, start)
         if stop - start > machine.limits.number:
@@ -202,6 +213,27 @@ class PythonArgumentsFrame(Frame):
         self._write(machine, stop - start, quote(scalar) if is_key and not scalar.startswith('"') else scalar)
         self.state = _COLON if is_key else _NEXT
         return True
+
+    def _is_set(self, machine: Machine, start: int) -> bool | None:
+        """Whether what stands in these braces is no key but an item; None when more input is needed to tell."""
+        buffer = machine.buffer
+        at = space_end(buffer, start)
+        char = buffer[at : at + 1]
+        if char and char in "\"'":
+            quotes = char * 3 if buffer.startswith(char * 3, at) else char
+            found = string_run[quotes](buffer, at + len(quotes))
+            end = found.end()  # type: ignore[union-attr]  # an empty match always exists
+            end = end + len(quotes) if buffer.startswith(quotes, end) else len(buffer)
+        elif char == "(":
+            return True
+        else:
+            end = _scalar_end(buffer, at)
+        after = space_end(buffer, end)
+        if after - start > machine.limits.name:
+            return False  # what is too long to wait for may as well be a key
+        if after == len(buffer) or buffer[at:] in ("''", '""'):
+            return None
+        return end > at and buffer[after] in ",}"
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
         machine.take(size, ARGUMENTS, self.lead + value)
@@ -230,9 +262,31 @@ class PythonArgumentsFrame(Frame):
                 machine.take(end - start, MARKUP)
         if not buffer.startswith(self.quotes, end):
             return machine.needs_more()
+        closes = self._closes(machine)
+        if closes is None:
+            return False
+        if not closes:
+            machine.report(diagnostics.REPAIRED, f"{self.quotes} inside a string, without a backslash before it")
+            machine.take(1, ARGUMENTS, escape(self.quotes))
+            return True
         machine.take(len(self.quotes), ARGUMENTS, '"')
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
         return True
+
+    def _closes(self, machine: Machine) -> bool | None:
+        """Whether the quote that comes ends the string: by what follows it. None when more input is needed to tell."""
+        if len(self.quotes) > 1:
+            return True
+        buffer, start = machine.buffer, machine.position
+        after = space_end(buffer, start + 1)
+        if after - start > machine.limits.name:
+            return True
+        if after == len(buffer):
+            return True if machine.at_end else None
+        if buffer[after] in _AFTER_STRING or (buffer[after] in "\"'" and after > start + 1):
+            return True  # two strings in a row, and nothing shows what they should be
+        marker = self.markers.matches_at(buffer, after)
+        return machine.at_end if marker is None and machine.at_end else marker
 
     def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
         machine.report(kind, message)
@@ -304,8 +358,8 @@ class PythonDictFrame(PythonArgumentsFrame):
         super().__init__(markers)
         self.open, self.state = "", VALUE
 
-    def _close(self, machine: Machine, char: str) -> None:
-        super()._close(machine, char)
+    def _close(self, machine: Machine) -> None:
+        super()._close(machine)
         if not self.open:
             machine.call.has_arguments = True
             machine.call.complete = not machine.call.flawed

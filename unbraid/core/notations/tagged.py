@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from ...errors import InvalidFormat
-from ...schema.kinds import STRING, kind_of, kinds_of
+from ...schema.kinds import ANY_KIND, STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import Step
@@ -27,15 +27,14 @@ from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
-from ..machine.words import after_words, run_of
+from ..machine.words import after_words, run_of, space_end, words_of
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, Place
+from .base import CallNotation, ObjectWriter, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
 from .json_text import escape, is_number, may_become_number, members
-from .object_writer import ObjectWriter
-from .python import ITEM, VALUE, PythonArgumentsFrame
+from .nested import ArgumentFrame
 
 _word_end = run_of(r"\w*")
 _said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
@@ -46,8 +45,6 @@ _STARTS |= dict.fromkeys("0123456789", "number")
 _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_ONLY_IN_PYTHON = "'TFN("
-"""What values begin with that JSON does not have."""
 
 
 @frozen
@@ -62,25 +59,56 @@ class TaggedArguments(CallNotation):
     """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
     kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The words, and the kinds of JSON value that each stands for."""
+    key_escapes: tuple[tuple[str, str], ...] = ()
+    """What is replaced in keys, in this order, and by what."""
+    wrappers: tuple[str, ...] = ()
+    """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
+
+    @property
+    def quotes_keys(self) -> bool:
+        """Whether keys stand between quotes. If not, whitespace around them says nothing."""
+        return self.open.partition("{key}")[0].endswith('"')
+
+    @property
+    def not_in_keys(self) -> str:
+        """The characters that cannot stand in a key, beside control characters."""
+        return "<>" + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
+
+    def can_name(self, key: str) -> bool:
+        key = self.encoded_key(key)
+        trimmed = self.quotes_keys or key == key.strip()
+        return trimmed and not any(char < " " or char in self.not_in_keys for char in key)
+
+    def encoded_key(self, key: str) -> str:
+        """A key as it stands in the tag."""
+        for text, written in self.key_escapes:
+            key = key.replace(text, written)
+        return key
+
+    def decoded_key(self, written: str) -> str:
+        """The key that stands in the tag so."""
+        for text, replaced in reversed(self.key_escapes):
+            written = written.replace(replaced, text)
+        return written
 
     def step(self, place: Place) -> Step:
         rule = tag_rule(self, place)
         return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
 
     def write(self, call: ToolCall, number: int) -> str:
-        return "".join(self._argument(key, value) for key, value in members(call.arguments).items())
+        return "".join(self._argument(key, value) for key, value in self.members(call).items())
 
     def _argument(self, key: str, value: str) -> str:
         """An argument between its tags. `value` is JSON."""
         kind = kind_of(json.loads(value))
         words = [word for word, kinds in self.kinds if kind in kinds]
-        key, text = self._encoded(key, json.loads(value) if kind == STRING else value)
-        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "").replace("{key}", key)
-        return open + text + self.close
+        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "")
+        text = self._encoded(json.loads(value) if kind == STRING else value)
+        return open.replace("{key}", self.encoded_key(key)) + text + self.close
 
-    def _encoded(self, key: str, text: str) -> tuple[str, str]:
-        """A key and the text of its value as they stand in the tags."""
-        return key, text
+    def _encoded(self, text: str) -> str:
+        """The text of a value as it stands between the tags."""
+        return text
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -102,6 +130,7 @@ class TagRule:
     """The words of the opening tag before the key; whitespace between words is as it comes."""
     key_end: Callable[[str, int], int]
     """Where a key ends."""
+    node: TaggedArguments
     after_key: tuple[str, ...]
     """Its words after the key."""
     kind: tuple[tuple[str, ...], tuple[str, ...]] | None
@@ -122,7 +151,7 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     find, following = place.key, place.ends
 
     def words(text: str) -> tuple[str, ...]:
-        return tuple(map(find, text.split()))
+        return tuple(map(find, words_of(text)))
 
     opening, key, rest = node.open.partition("{key}")
     middle, _, end = rest.rpartition("{kind}")
@@ -133,7 +162,6 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     if node.kind:
         around = node.kind.partition("{}")
         kind = words(around[0]), words(around[2])
-    ends_key = re.escape((after_key or after)[0][0])
     lead, text, trail = split_whitespace(node.close)
     close = Marker("close", "", find(text), lead, trail)
     # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
@@ -142,7 +170,8 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
     value = ValueRule(close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]))
     return TagRule(
         before,
-        run_of(rf"[^<>{ends_key}\x00-\x1f\ud800-\udfff]*"),
+        run_of(rf"[^{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]*"),
+        node,
         after_key,
         kind,
         {word: frozenset(kinds) for word, kinds in node.kinds},
@@ -170,36 +199,58 @@ class TaggedArgumentsFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         most = machine.limits.name
         begin = after_words(buffer, start, rule.before, most)
+        if begin == -1 and self.keys.empty and buffer.startswith("{", start):
+            machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
+            machine.pop()
+            machine.push(ValueFrame(machine.limits, ARGUMENTS, self.markers))
+            return True
         if begin == -1 or (machine.at_end and start == len(buffer)):
             return self._end(machine)
-        stop = end = None
+        first = stop = 0
+        end = None
         kinds: frozenset[str] | None = None
         if begin is not None:
-            stop = rule.key_end(buffer, begin)
+            first = begin if rule.node.quotes_keys else space_end(buffer, begin)
+            stop = rule.key_end(buffer, first)
             if stop - begin > most:
                 raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
             end, kinds = self._after_key(buffer, stop, most)
         if end is None:
             return machine.needs_more()
         if end == -1:
-            words = " ".join((*rule.after_key, *rule.after))
+            words = "".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
-        key = self._key(buffer[begin:stop])
-        value = self._value(kinds or kinds_of(machine.parameters(), key))
-        machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+        written = buffer[first:stop]
+        key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
+        if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
+            machine.take(end - start, MARKUP)
+            machine.push(WrapperFrame(rule.value, key, kinds == frozenset((STRING,))))
+        else:
+            value = self._value(self._kinds(machine, key, kinds))
+            machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+            machine.push(value)
         machine.trail = rule.trail
-        machine.push(value)
         return True
 
-    def _key(self, written: str) -> str:
-        return written
+    def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
+        """The kinds of value that come: by the schema, and by what the tag says. Where the two contradict each other,
+        the schema is right: a value of another kind would be of no use."""
+        kinds = kinds_of(machine.parameters(), key)
+        if said is None:
+            return kinds
+        if not said:
+            machine.report(diagnostics.MALFORMED_CALL, f"the tag of {key!r} says a kind of value that is not known")
+        elif kinds.isdisjoint(said):
+            written, known = _either(said), _either(kinds)
+            machine.report(diagnostics.REPAIRED, f"the tag of {key!r} says {written}, and the schema {known}")
+        return kinds & said or kinds
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return TaggedValueFrame(self.rule.value, kinds)
 
     def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
-        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of,
-        where it does."""
+        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of:
+        None where it does not, none at all where it is not known what it says."""
         rule = self.rule
         end = after_words(buffer, at, rule.after_key, most)
         kinds = None
@@ -214,7 +265,7 @@ class TaggedArgumentsFrame(Frame):
                 if stop == len(buffer):
                     return None, None
                 # Of `array[string]`, the first word.
-                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower())
+                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower(), frozenset())
                 end = after_words(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
             end = after_words(buffer, end, rule.after, most)
@@ -239,62 +290,8 @@ class TaggedArgumentsFrame(Frame):
         return cast(Self, machine.calls.begun())
 
 
-class ArgumentFrame(ValueFrame):
-    """An argument that is an array or an object by the schema: JSON, passed on as it is. Models write it as Python does
-    too: `['a', None]`."""
-
-    kind = "argument"
-    __slots__ = ()
-
-    def _broken(self, machine: Machine) -> None:
-        scanner = self.scanner
-        if scanner.missing and machine.buffer[machine.position] in _ONLY_IN_PYTHON:
-            machine.pop()
-            machine.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
-        else:
-            super()._broken(machine)
-
-    def _finish(self, machine: Machine) -> None:
-        machine.pop()
-        scanner = self.scanner
-        if scanner.flaw:
-            machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
-        if scanner.flaw or not scanner.done:
-            machine.call.flawed = True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        return cls(machine.limits, ARGUMENTS, _value_below(machine).rule.ends)
-
-
-class PythonArgumentFrame(PythonArgumentsFrame):
-    """The rest of an array or an object that goes on as Python writes it."""
-
-    kind = "python_argument"
-    __slots__ = ()
-
-    def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
-        super().__init__(markers)
-        self.open, self.state = open, state
-
-    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
-        machine.pop()
-        rest = ArgumentFrame(machine.limits, ARGUMENTS, self.markers)
-        rest.lenient, rest.depth = True, len(self.open)
-        machine.push(rest)
-        machine.report(kind, message)
-        if self.lead:
-            machine.add_arguments(self.lead)
-        machine.call.flawed = True
-        return True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        return cls(_value_below(machine).rule.ends)
-
-
 # What is known of a value so far.
-_NOTHING, _SCALAR, _JSON, _STRING, _AFTER_JSON, _AS_IS = range(6)
+_NOTHING, _SCALAR, _JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
 
 
 class TaggedValueFrame(Frame):
@@ -322,12 +319,12 @@ class TaggedValueFrame(Frame):
 
     @property
     def in_string(self) -> bool:
-        return self.state != _AFTER_JSON
+        return self.state != AFTER_JSON
 
     @property
     def decided(self) -> bool:
         """Whether it is told what the value is."""
-        return self.state in (_STRING, _AFTER_JSON, _AS_IS)
+        return self.state in (_STRING, AFTER_JSON, _AS_IS)
 
     @property
     def watched(self) -> Markers:
@@ -336,7 +333,7 @@ class TaggedValueFrame(Frame):
 
     def step(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        if self.state == _AFTER_JSON:
+        if self.state == AFTER_JSON:
             return self._after_json(machine)
         watched = self.watched
         found = watched.find(buffer, start)
@@ -411,7 +408,7 @@ class TaggedValueFrame(Frame):
         machine.resolve_pending(str)
         if space:
             machine.take(space, ARGUMENTS)
-        self.state = _AFTER_JSON
+        self.state = AFTER_JSON
         machine.push(ArgumentFrame(machine.limits, ARGUMENTS, self.rule.ends))
 
     def _may_be_scalar(self, machine: Machine, text: str) -> bool:
@@ -478,7 +475,7 @@ class TaggedValueFrame(Frame):
         machine.pop()
         is_string = self.state == _STRING
         if is_string and STRING not in self.kinds:
-            kinds = " or ".join(sorted(self.kinds))
+            kinds = _either(self.kinds)
             machine.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
         self._take_close(machine, found, is_string)
 
@@ -501,8 +498,61 @@ class TaggedValueFrame(Frame):
         return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
 
 
-def _value_below(machine: Machine) -> TaggedValueFrame:
-    """The value whose array or object is on top."""
-    below = machine.stack[-1]
-    assert isinstance(below, TaggedValueFrame)
-    return below
+class WrapperFrame(TaggedValueFrame):
+    """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is a
+    JSON object."""
+
+    kind = "wrapper"
+    saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text")
+    __slots__ = ("key", "text")
+
+    def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
+        super().__init__(rule, ANY_KIND)
+        self.key = key
+        self.text = text
+        """Whether it is a string, where it is an argument like others."""
+
+    def _is_string(self, machine: Machine) -> None:
+        self._name(machine)
+        super()._is_string(machine)
+
+    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
+        if self.state == _JSON and self.scanner is not None and self.scanner.done and self._unwrap(machine):
+            machine.pop()
+            self._take_close(machine, found, is_string=False)
+            return
+        if self.state in (_SCALAR, _JSON) and self.text:
+            self._is_string(machine)
+        self._name(machine)
+        super()._finish(machine, found)
+
+    def _unwrap(self, machine: Machine) -> bool:
+        """Write the members of the object as arguments. False, and nothing done, where they are none of the tool's."""
+        text = "".join(machine.call.pending)
+        known = machine.parameters().get("properties", {})
+        if self.scanner is None or not self.scanner.is_object or not all(key in known for key in json.loads(text)):
+            return False
+        machine.report(diagnostics.REPAIRED, f"all arguments stand in one argument {self.key!r}")
+        keys = self._keys(machine)
+        written = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
+        machine.resolve_pending(lambda _: written)
+        return True
+
+    def _name(self, machine: Machine) -> None:
+        """It is an argument like others: write its key."""
+        if self.key:
+            machine.add_arguments(self._keys(machine).begin(machine, self.key))
+            self.key = ""
+
+    def _keys(self, machine: Machine) -> ObjectWriter:
+        below = machine.stack[-2]
+        assert isinstance(below, TaggedArgumentsFrame)
+        return below.keys
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.stack[-1].rule.value)  # type: ignore[attr-defined]  # of a notation of tags
+
+
+def _either(kinds: frozenset[str]) -> str:
+    return " or ".join(sorted(kinds))

@@ -1,23 +1,27 @@
 """XML notation: arguments between tags, whose keys and values are XML text.
 
-Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `tagged.py`.
+Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `tagged.py`. Arrays
+and objects are read by the same frames as there (`nested.py`), which see the text decoded (`DecodedFrame`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from .. import diagnostics
+from ..events import Diagnostic, Event, ToolCallArguments
 from ..machine.calls import Step
-from ..machine.machine import Machine
+from ..machine.machine import Frame, Machine
 from ..machine.markers import Marker, Markers
-from ..machine.pending_call import MARKUP, PENDING
+from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from ..records import frozen
 from .base import Place
-from .json_scanner import JsonScanner
-from .tagged import TaggedArguments, TaggedArgumentsFrame, TaggedValueFrame, ValueRule, tag_rule
+from .nested import ArgumentFrame
+from .tagged import AFTER_JSON, TaggedArguments, TaggedArgumentsFrame, TaggedValueFrame, ValueRule, tag_rule
 from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, encode, encode_attribute, entity
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
@@ -31,8 +35,14 @@ class XmlArguments(TaggedArguments):
         rule = tag_rule(self, place, (SECTION_OPEN, AMPERSAND))
         return BeginNotation(lambda markers: XmlArgumentsFrame(rule, markers))
 
-    def _encoded(self, key: str, text: str) -> tuple[str, str]:
-        return encode_attribute(key), encode(text)
+    def encoded_key(self, key: str) -> str:
+        return encode_attribute(key)
+
+    def decoded_key(self, written: str) -> str:
+        return decode(written)
+
+    def _encoded(self, text: str) -> str:
+        return encode(text)
 
 
 class XmlArgumentsFrame(TaggedArgumentsFrame):
@@ -40,9 +50,6 @@ class XmlArgumentsFrame(TaggedArgumentsFrame):
 
     kind = "xml"
     __slots__ = ()
-
-    def _key(self, written: str) -> str:
-        return decode(written)
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return XmlValueFrame(self.rule.value, kinds)
@@ -87,27 +94,123 @@ class XmlValueFrame(TaggedValueFrame):
 
     def _begin_json(self, machine: Machine, space: int) -> None:
         machine.resolve_pending(decode)
-        self._pass_as_is()
-        self.scanner = JsonScanner(machine.limits)
+        self.state = AFTER_JSON
+        machine.push(ArgumentFrame(machine.limits, ARGUMENTS, self.rule.ends))
+        machine.push(DecodedFrame())
 
-    def _pass_on(self, machine: Machine, text: str, size: int) -> bool:
-        scanner = self.scanner if self.decided else None
-        taken = super()._pass_on(machine, text, size)
-        if scanner is not None:
-            end = scanner.scan(text, 0)
-            if scanner.error:
-                self._is_no_json(machine, scanner.message, scanner.error)
-            elif scanner.done and text[end:].strip(" \t\n\r"):
-                self._is_no_json(machine, "text follows the JSON of an argument")
-        return taken
+    def _after_json(self, machine: Machine) -> bool:
+        if self.in_section:
+            machine.skip_space()
+            comes = _SECTION_END.matches_at(machine.buffer, machine.position)
+            if comes is None and not machine.at_end:
+                return False
+            if comes:
+                machine.take(len(SECTION_CLOSE), MARKUP)
+                self.in_section = False
+        return super()._after_json(machine)
 
-    def _is_no_json(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> None:
-        machine.report(kind, message)
-        machine.call.flawed, self.scanner = True, None
 
-    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
-        if self.decided and self.scanner is not None:
-            problem = self.scanner.flaw or ("" if self.scanner.done else "the JSON of an argument ends too early")
-            if problem:
-                self._is_no_json(machine, problem)
-        super()._finish(machine, found)
+class DecodedFrame(Frame):
+    """On top of the frame that reads an array or an object: that frame sees what the text says, and here is told which
+    characters of the output that was. What it does not take yet stays in the buffer, and is decoded again."""
+
+    kind = "decoded"
+    __slots__ = ()
+
+    @property
+    def in_string(self) -> bool:
+        return True
+
+    def step(self, machine: Machine) -> bool:
+        value = machine.stack[-3]
+        assert isinstance(value, XmlValueFrame)
+        start, offset = machine.position, machine.offset
+        decoded, over = _decoded(machine, value.rule.watched, value.in_section)
+        taken, events = self._run_below(machine, decoded.text)
+        fragment = "".join(event.fragment for event in events if isinstance(event, ToolCallArguments))
+        if taken:
+            value.in_section = decoded.sections[taken - 1]
+            machine.take(decoded.ends[taken - 1] - start, ARGUMENTS if fragment else MARKUP, fragment or None)
+        elif fragment:
+            machine.add_arguments(fragment)
+        for event in events:
+            if isinstance(event, Diagnostic):
+                at = decoded.ends[event.start - 1] - start if event.start else 0
+                machine.report(event.kind, event.message, offset + at)
+        if machine.stack[-1] is not self:
+            return True
+        if not over or machine.cut_off:
+            return machine.needs_more()
+        self._end_early(machine, decoded.text[taken:], decoded.ends[-1] if decoded.ends else start)
+        return True
+
+    def _run_below(self, machine: Machine, text: str) -> tuple[int, list[Event]]:
+        """Let the frame below read a text: how much of it was taken, and what was said."""
+        names = ("buffer", "position", "offset", "gaps", "out", "at_end", "keep_raw")
+        before = {name: getattr(machine, name) for name in names}
+        machine.buffer, machine.position, machine.offset, machine.gaps, machine.out = text, 0, 0, [], []
+        machine.at_end = machine.keep_raw = False
+        machine.stack.pop()
+        height = len(machine.stack)
+        try:
+            while len(machine.stack) == height and machine.stack[-1].step(machine):
+                pass
+            return machine.position, machine.out
+        finally:
+            for name, state in before.items():
+                setattr(machine, name, state)
+            if len(machine.stack) == height:
+                machine.stack.append(self)
+
+    def _end_early(self, machine: Machine, rest: str, end: int) -> None:
+        below = machine.stack[-2]
+        if not (isinstance(below, ArgumentFrame) and below.lenient):
+            machine.report(diagnostics.MALFORMED_JSON, "the JSON of an argument ends too early")
+        if rest:
+            machine.take(end - machine.position, ARGUMENTS, rest)
+        machine.call.flawed = True
+        machine.pop()
+        machine.pop()
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls()
+
+
+@dataclass(slots=True)
+class _Decoded:
+    """What some text of the buffer says; for each character where it ends there, and whether it stands in a section."""
+
+    text: str
+    ends: list[int]
+    sections: list[bool]
+
+
+def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Decoded, bool]:
+    """What the buffer says up to what ends the value, or to where more input is needed; and whether it is the end."""
+    buffer, at, said = machine.buffer, machine.position, _Decoded("", [], [])
+    pieces: list[str] = []
+
+    def add(text: str, ends: Iterable[int]) -> None:
+        pieces.append(text)
+        said.ends += ends
+        said.sections += [in_section] * len(text)
+
+    while True:
+        markers = _SECTION_END if in_section else watched
+        found = markers.find(buffer, at)
+        if found is not None:
+            stop = found.start()
+        else:
+            stop = len(buffer) if machine.at_end else markers.safe_end(buffer, at)
+        add(buffer[at:stop], range(at + 1, stop + 1))
+        at, mark = stop, "" if found is None else found.group()
+        if mark in (SECTION_OPEN, SECTION_CLOSE):
+            in_section, at = mark == SECTION_OPEN, at + len(mark)
+            continue
+        size, char = entity(buffer, at, not machine.at_end) if mark == AMPERSAND else (0, "")
+        if not size:
+            said.text = "".join(pieces)
+            return said, machine.at_end if found is None else mark != AMPERSAND
+        at += size
+        add(char, [at])

@@ -49,7 +49,7 @@ def encode_attribute(text: str) -> str:
     """A text as it stands in an attribute."""
     for name in ("amp", "lt", "gt", "quot"):
         text = text.replace(_NAMED[name], f"&{name};")
-    return text
+    return "".join(f"&#{ord(char)};" if char < " " else char for char in text)
 
 
 def _char(found: re.Match[str]) -> str | None:

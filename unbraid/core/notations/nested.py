@@ -1,0 +1,169 @@
+"""An array or an object between tags, where the schema says that one comes.
+
+It is JSON, passed on as it is. Models write it in other ways too: as Python does (`['a', None]`), with a comma after
+the last item, or escaped as if it stood in a string (`[{\\"a\\": 1}]`). Each of these is read from where it shows, and
+what went out before stays. A comma waits for what follows it: it may have been one too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from .. import diagnostics
+from ..limits import Limits
+from ..machine.machine import Machine
+from ..machine.markers import Markers
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from .json import QuotedArgumentsFrame, ValueFrame, plain_end, unescape
+from .json_scanner import JsonScanner
+from .python import ITEM, VALUE, PythonArgumentsFrame
+
+_ONLY_IN_PYTHON = "'TFN("
+"""What values begin with that JSON does not have."""
+_CLOSERS = {"[": "]", "{": "}"}
+
+
+class ArgumentFrame(ValueFrame):
+    """An array or an object, as JSON."""
+
+    kind = "argument"
+    saved: ClassVar[tuple[str, ...]] = (*ValueFrame.saved, "ahead")
+    __slots__ = ("ahead",)
+
+    def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
+        super().__init__(limits, role, markers)
+        self.ahead = 0
+        """How much has been scanned and not taken: a comma, and the whitespace after it."""
+
+    def step(self, machine: Machine) -> bool:
+        if self.lenient:
+            return self._follow_brackets(machine)
+        scanner, buffer, start = self.scanner, machine.buffer, machine.position
+        end = self._scan(machine, start + self.ahead)
+        comma = self._last_comma(machine, start, end)
+        if comma > start:
+            machine.take(comma - start, ARGUMENTS)
+        self.ahead = end - comma
+        if self.ahead and scanner.error and buffer[end] == _CLOSERS[scanner.open[-1]]:
+            machine.report(diagnostics.REPAIRED, "a comma after the last item")
+            machine.take(self.ahead, MARKUP)
+            scanner.forgive_comma()
+            self.ahead = 0
+            return True
+        if self.ahead and (scanner.error or machine.at_end):
+            machine.take(self.ahead, ARGUMENTS)
+            self.ahead = 0
+        return self._go_on(machine)
+
+    def _last_comma(self, machine: Machine, start: int, end: int) -> int:
+        """Where the comma stands that all up to `end` ends with; `end` where there is none."""
+        if not self.scanner.needs_item:
+            return end
+        text = machine.buffer[start:end].rstrip(" \t\n\r")
+        comma = start + len(text) - 1
+        return comma if text.endswith(",") and end - comma <= machine.limits.name else end
+
+    def _broken(self, machine: Machine) -> bool:
+        scanner, rest = self.scanner, machine.buffer[machine.position :]
+        if scanner.missing and rest[0] in _ONLY_IN_PYTHON:
+            machine.pop()
+            machine.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
+            return True
+        if scanner.missing == "item" and rest == "\\" and not machine.at_end:
+            return False
+        if scanner.missing == "item" and rest.startswith('\\"'):
+            machine.report(diagnostics.REPAIRED, "an argument that is escaped as if it stood in a string")
+            machine.pop()
+            machine.push(EscapedArgumentFrame(JsonScanner(machine.limits), scanner.open))
+            return True
+        return super()._broken(machine)
+
+    def _finish(self, machine: Machine) -> None:
+        machine.pop()
+        scanner = self.scanner
+        if scanner.flaw:
+            machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+        if scanner.flaw or not scanner.done:
+            machine.call.flawed = True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.limits, ARGUMENTS, _ends(machine))
+
+
+class PythonArgumentFrame(PythonArgumentsFrame):
+    """The rest of an array or an object that goes on as Python writes it."""
+
+    kind = "python_argument"
+    __slots__ = ()
+
+    def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
+        super().__init__(markers)
+        self.open, self.state = open, state
+
+    def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
+        machine.report(kind, message)
+        if self.lead:
+            machine.add_arguments(self.lead)
+        _follow_brackets(machine, self.open)
+        return True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(_ends(machine))
+
+
+class EscapedArgumentFrame(QuotedArgumentsFrame):
+    """The rest of an array or an object that is escaped as if it stood in a JSON string."""
+
+    kind = "escaped_argument"
+    __slots__ = ()
+
+    def __init__(self, scanner: JsonScanner, open: str = "") -> None:
+        super().__init__(scanner)
+        scanner.scan(open, 0)
+
+    @property
+    def in_string(self) -> bool:
+        return self.scanner.in_string
+
+    def step(self, machine: Machine) -> bool:
+        scanner, buffer, start = self.scanner, machine.buffer, machine.position
+        end = plain_end(buffer, start)
+        if end > start:
+            machine.take(scanner.scan(buffer[:end], start) - start, ARGUMENTS)
+        elif start == len(buffer):
+            return machine.needs_more()
+        elif buffer[start] == '"':
+            scanner.fail("a quote that is not escaped, among others that are")
+        else:
+            size, value = unescape(machine)
+            if not size:
+                return False
+            scanner.scan(value, 0)
+            machine.take(size, ARGUMENTS, value)
+        if scanner.error:
+            machine.report(scanner.error, scanner.message)
+            _follow_brackets(machine, scanner.open)
+        elif scanner.done:
+            machine.pop()
+            if scanner.flaw:
+                machine.report(diagnostics.MALFORMED_JSON, scanner.flaw)
+                machine.call.flawed = True
+        return True
+
+
+def _follow_brackets(machine: Machine, open: str) -> None:
+    """What is on top broke inside these brackets: they are followed to their end, and no more."""
+    machine.pop()
+    rest = ArgumentFrame(machine.limits, ARGUMENTS, _ends(machine))
+    rest.lenient, rest.depth = True, len(open)
+    machine.push(rest)
+    machine.call.flawed = True
+
+
+def _ends(machine: Machine) -> Markers:
+    """What ends the value on top, whose array or object this is."""
+    ends: Markers = machine.stack[-1].rule.ends  # type: ignore[attr-defined]  # a value between tags
+    return ends
