@@ -58,7 +58,8 @@ def _check_rendered(format: Format) -> None:
     for parts in _messages(format):
         text = render(format, Message(parts))
         for pieces in _cuts(text):
-            message = _parsed(format, pieces)
+            # What a prompt wrote may belong to the content.
+            message = _parsed(format, pieces, "" if format.reasoning_in_content else None)
             if message.parts != parts:
                 raise InvalidFormat(
                     f"format {format.name!r}: what it renders does not parse back. {text!r}, cut {_shown(pieces)}, "
@@ -133,9 +134,8 @@ def _cuts(text: str) -> Iterator[Sequence[str]]:
         yield [text[:at], text[at:]]
 
 
-def _parsed(format: Format, pieces: Sequence[str]) -> Message:
-    # What a prompt wrote may belong to the content.
-    parser = Parser(format, tools=_TOOLS, prompt="" if format.reasoning_in_content else None)
+def _parsed(format: Format, pieces: Sequence[str], prompt: str | None = None) -> Message:
+    parser = Parser(format, tools=_TOOLS, prompt=prompt)
     for piece in pieces:
         parser.feed(piece)
     parser.finish(end_of_turn=True)
