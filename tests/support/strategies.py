@@ -347,8 +347,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
 # --- Hostile texts -------------------------------------------------------------------------------------------------
 
 
-def hostile(format: Format) -> st.SearchStrategy[str]:
-    """Markers whole, cut short, doubled and inside each other; broken calls; anything."""
+def hostile(format: Format, damage: bool = True) -> st.SearchStrategy[str]:
+    """Markers whole, cut short, doubled and inside each other; broken calls; grammatical texts, damaged if you want."""
     literals = literals_of(format)
     cut = [literal[:n] for literal in literals for n in range(1, len(literal))]
     json_bits = ['{"name": "f"', ', "arguments": ', '{"a": 1}', "{}", "}", "]", "[", "{", '"', "\\", "\\u00", ",", ":"]
@@ -356,9 +356,8 @@ def hostile(format: Format) -> st.SearchStrategy[str]:
     notation = notation_of(format)
     json_bits += [] if notation is None else notation.hostile
     bits = st.sampled_from([*literals, *literals, *cut, *json_bits]) | st.text(max_size=6)
-    return (
-        st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0]) | damaged(format, bits)
-    )
+    texts = st.lists(bits, max_size=12).map("".join) | grammatical(format).map(lambda pair: pair[0])
+    return texts | damaged(format, bits) if damage else texts
 
 
 @st.composite
