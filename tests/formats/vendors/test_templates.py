@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from unbraid import UnknownFormat
 from unbraid.templates import PromptError
 
 from ...constraints.walks import constraint_accepts
+from ...support.mutations import MUTATIONS, check
 from ...support.places import absent
 from ...templates.prompt_models import ALL_TEMPLATES
 from ...templates.prompt_models import TEMPLATES as FOLDER
@@ -72,6 +74,21 @@ def test_what_a_template_writes_parses_back(vendor: str, name: str, arguments_as
             assert [call.id for call in message.tool_calls] == IDS[: len(message.tool_calls)]
         if format.startswith("mistral"):
             assert all(re.fullmatch("[a-zA-Z0-9]{9}", call.id) for call in message.tool_calls)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("vendor", TEMPLATES)
+def test_a_call_stays_what_it_was_or_the_difference_is_reported(vendor: str, mutation: str) -> None:
+    """What the template writes for one call, changed in one place."""
+    template = TEMPLATES[vendor]
+    for name, arguments_as in template.turns():
+        if len(TURNS[name].calls) != 1:
+            continue
+        prompt, output = written(template, TURNS[name], arguments_as)
+        for format in map(unbraid.find, template.formats):
+            options: dict[str, Any] = {"tools": TOOLS, "prompt": prompt}
+            for changed in MUTATIONS[mutation](format, output, options):
+                check(format, output, changed, options)
 
 
 @pytest.mark.parametrize(("vendor", "name", "arguments_as"), some_cases())
