@@ -59,7 +59,7 @@ STATES = {
         reads="text of one strand: content, reasoning or speech",
         opens=("scope", "header", "citation", "calls"),
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
-        malformed="a closer of something that is not open is text, with a diagnostic",
+        malformed="a closer of something that is not open is reported; it is text, or markup if it is a token",
     ),
     "leading_marker": State(
         reads="at the start: the opening marker once more, after a prompt that ends with it; or a closing one alone",
