@@ -22,6 +22,8 @@ from .program import Program
 
 _TURN = r"<[|｜][^<>]*>|<[^<>\s]*[|｜]>|\[/?[A-Z_]+\]|</?s>|<(?:start|end|begin)_of_\w+>"
 """What begins or ends a turn in the templates there are."""
+_TURN_SIZE = 100_000
+"""How much of a prompt's text is looked at for a strand that it breaks off in."""
 _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
 
@@ -118,18 +120,23 @@ def _markers_of_turn(program: Program, prompt: str | Sequence[int]) -> Iterable[
             return filter(None, map(program.token_placeholders.get, prompt))
         prompt = _text(program, prompt)
     scopes = program.content.inner.values()
-    opens = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.opens)
-    closes = _any_of(program.spelled(marker.key) for scope in scopes for marker in scope.closes)
+    opens = {program.spelled(marker.key) for scope in scopes for marker in scope.opens}
+    begin = max(len(prompt) - _TURN_SIZE, 0)
+    first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=-1)
+    if first < 0:
+        return ()
+    closes = {program.spelled(marker.key) for scope in scopes for marker in scope.closes}
     ends = "|".join([*map(re.escape, program.format.ends), _TURN])
-    pattern = rf"(?:^|(?<=[\n>\]]))[ \t]*({opens})|({closes})|{ends}"
-    found = [match.group(1) or match.group(2) or "" for match in re.finditer(pattern, prompt)]
+    pattern = rf"(?:^|(?<=[\n>\]]))[ \t]*({_any_of(opens)})|({_any_of(closes)})|{ends}"
+    rest = prompt[prompt.rfind("\n", 0, first) + 1 :]
+    found = [match.group(1) or match.group(2) or "" for match in re.finditer(pattern, rest)]
     turn = next((at for at in range(len(found), 0, -1) if not found[at - 1]), 0)
     return found[turn:]
 
 
 def _any_of(texts: Iterable[str]) -> str:
     """A pattern for the longest of them; for nothing at all, if there are none."""
-    return "|".join(map(re.escape, sorted(set(texts), key=len, reverse=True))) or "(?!)"
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
 
 
 def _opened_before(program: Program, markers: Iterable[str]) -> list[str]:
