@@ -39,4 +39,4 @@ class Program:
 
     def spelled(self, key: str) -> str:
         """A key as it is written: with the text of its tokens."""
-        return "".join(self.spellings.get(char, char) for char in key)
+        return "".join(self.spellings.get(char, char) for char in key) if self.spellings else key
