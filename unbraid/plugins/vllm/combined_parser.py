@@ -2,20 +2,19 @@
 
 vLLM makes one `Parser` of a reasoning parser and a tool parser. Its `DelegatingParser` runs them one after the other,
 the second on the text that the first leaves. Then their order decides what is nested in what, and nobody knows any more
-whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place. vLLM has no
-setting for this, so the private function that composes the two is wrapped (`hooks`).
+whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place (`composing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any
 
 from vllm.entrypoints.generate.base.protocol import FunctionCall
 from vllm.parser.abstract_parser import DelegatingParser
+from vllm.parser.harmony import HarmonyParser
 from vllm.parser.metrics import record_tool_parser_invocation
-from vllm.parser.parser_manager import ParserManager
 
 from ...core.grammar import Format
 from ...core.tools import Tools
@@ -24,6 +23,7 @@ from .deltas import as_delta
 from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
+from .versions import strict_level
 
 
 class CombinedParser(DelegatingParser):  # type: ignore[misc]
@@ -42,7 +42,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         if cuts_text(request) or vocabulary_of(tokenizer) is None:
             show_markers(request, self._format, tokenizer)
         if self._tool_parser is not None:
-            reasons, level = self._reasoning_parser is not None, int(self.tool_strict_level)
+            reasons, level = self._reasoning_parser is not None, strict_level(self)
             constrain(request, self._format, tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
 
@@ -122,21 +122,11 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
     return compose(reasoning=reasoning.name, tools=tools.name)
 
 
-_compose = ParserManager._compose_parser
-"""vLLM's own function that composes two parsers."""
-
-
-def install_combined_parser() -> None:
-    """Have vLLM make `CombinedParser`s. You can call it again."""
-    ParserManager._compose_parser = staticmethod(_compose_combined)
-
-
-@wraps(_compose)
-def _compose_combined(*args: Any, **kwargs: Any) -> Any:
-    made = _compose(*args, **kwargs)
-    # Some models (gpt-oss) have a class of their own, on which vLLM's server relies.
-    if made is None or (made.parse, made.parse_delta) != (DelegatingParser.parse, DelegatingParser.parse_delta):
-        return made
+def combined(made: Any) -> Any:
+    """The parser that vLLM composed, or ours in its place if all of its parts are ours. For gpt-oss, vLLM's server
+    takes outputs apart by itself and relies on a class of its own."""
     parts = (made.reasoning_parser_cls, made.tool_parser_cls)
-    ours = all(part is None or isinstance(getattr(part, "format", None), Format) for part in parts)
-    return type(made.__name__, (CombinedParser, made), {}) if ours else made
+    if issubclass(made, HarmonyParser) or not all(part is None or hasattr(part, "format") for part in parts):
+        return made
+    names = ("reasoning_parser_cls", "tool_parser_cls", "tool_strict_level")
+    return type(made.__name__, (CombinedParser,), {name: getattr(made, name) for name in names if hasattr(made, name)})

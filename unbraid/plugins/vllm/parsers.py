@@ -1,4 +1,4 @@
-"""Each format as a `ToolParser` and a `ReasoningParser` of vLLM, and their registration.
+"""Each format as a `ToolParser` and a `ReasoningParser` of vLLM.
 
 vLLM makes one of each for a response. If both are ours, a `CombinedParser` replaces them and these classes only carry
 the format. Beside a parser of vLLM's own they do the work themselves, on text, since text is what vLLM passes from one
@@ -17,13 +17,12 @@ from vllm.entrypoints.generate.base.protocol import (
     FunctionCall,
     ToolCall,
 )
-from vllm.reasoning.abs_reasoning_parsers import ReasoningParser, ReasoningParserManager
-from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
+from vllm.reasoning.abs_reasoning_parsers import ReasoningParser
+from vllm.tool_parsers.abstract_tool_parser import ToolParser
 
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
-from ...formats import all_formats
-from .combined_parser import install_combined_parser
+from ...formats import find
 from .deltas import as_delta
 from .reasoning_text import ReasoningPrefix
 from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
@@ -228,12 +227,9 @@ def reasoning_parser(format: Format) -> Any:
     return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format})
 
 
-def register() -> None:
-    """Register all formats with vLLM, as `unbraid-<name>` for each of their names."""
-    install_combined_parser()
-    for format, aliases in all_formats().items():
-        names = [f"unbraid-{name}" for name in (format.name, *aliases)]
-        if format.tools is not None:
-            ToolParserManager.register_module(names, module=tool_parser(format))
-        if format.reasoning is not None:
-            ReasoningParserManager.register_module(names, module=reasoning_parser(format))
+def __getattr__(name: str) -> Any:
+    """The class that `names` lists as `tools hermes` or `reasoning qwen3`."""
+    kind, _, format = name.partition(" ")
+    if not format:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return (tool_parser if kind == "tools" else reasoning_parser)(find(format))

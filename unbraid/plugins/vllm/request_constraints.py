@@ -14,7 +14,6 @@ from typing import Any, cast, get_args
 
 import vllm.envs as envs
 from vllm.sampling_params import StructuredOutputsParams
-from vllm.tool_parsers.utils import get_function_tools, require_function_tools
 
 from ...constraints import constraint
 from ...core.grammar import Format
@@ -22,6 +21,7 @@ from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
 from .response_reader import program_of, special_tokens, vocabulary_of
+from .versions import function_tools, refuse_without_functions
 
 DIALECT = "UNBRAID_VLLM_DIALECT"
 """The environment variable that chooses the dialect of constraints; `VLLMEngine` explains the choices."""
@@ -32,7 +32,7 @@ def tools_of(request: Any) -> Tools:
     to the model as functions."""
     if request.tool_choice == "none":
         return Tools([])
-    return Tools([tool.model_dump() for tool in get_function_tools(request.tools or [])])
+    return Tools([tool.model_dump() for tool in function_tools(request.tools or [])])
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
@@ -53,7 +53,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     tools = tools_of(request)
     choice = _choice(request.tool_choice)
     if not tools and choice not in ("auto", "none"):
-        require_function_tools(request.tools or [])  # raises vLLM's own error: no call can be made
+        refuse_without_functions(request.tools or [])
     given = request.extract_structured_outputs()
     answer = _answer(given) if choice == "auto" else None
     if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):

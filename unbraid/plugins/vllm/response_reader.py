@@ -138,7 +138,7 @@ class ResponseReader:
         request, special, own = self._request, special_tokens(self._tokenizer), self._meaningful
         if finished and ids and not request.include_stop_str_in_output:
             last = ids[-1]
-            if last in (request.stop_token_ids or ()) or (last in special and last not in own):
+            if last in (getattr(request, "stop_token_ids", None) or ()) or (last in special and last not in own):
                 ids = ids[:-1]
         if not request.skip_special_tokens or special.isdisjoint(ids):
             return ids
