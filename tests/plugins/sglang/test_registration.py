@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,11 @@ from unbraid import Format
 from unbraid.plugins import sglang as plugin
 
 from .cases import FORMATS, REPLACED, a_turn, every_format, streamed, tools
-from .package import parsers
 
-parsers()
-registration: Any = importlib.import_module("unbraid.plugins.sglang.registration")
-ToolParsing, ReasoningParsing = registration.ToolParsing, registration.ReasoningParsing
-PASSED_ON = registration.PASSED_ON
+
+@pytest.fixture
+def registration(sglang: Any) -> Any:
+    return importlib.import_module("unbraid.plugins.sglang.registration")
 
 
 def test_every_format_has_its_names(sglang: Any) -> None:
@@ -33,27 +33,31 @@ def test_every_format_has_its_names(sglang: Any) -> None:
     assert "unbraid" not in type(sglang.FunctionCallParser([], "hermes").detector).__module__
 
 
-def test_every_name_of_sglangs_works_with_the_prefix(sglang: Any) -> None:
+def test_every_name_of_sglangs_works_with_the_prefix(sglang: Any, registration: Any) -> None:
     """If this fails, SGLang has a name that no format has: add it to a format, or to `PASSED_ON` with the reason."""
     calls, reasoning = sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap
     own = [dict(calls), dict(reasoning)]
     plugin.install()
-    for registry, theirs, parsing in zip((calls, reasoning), own, (ToolParsing, ReasoningParsing), strict=True):
+    for registry, theirs, parsing in zip(
+        (calls, reasoning), own, (registration.ToolParsing, registration.ReasoningParsing), strict=True
+    ):
         assert len(theirs) > 30
         for name in theirs:
-            assert issubclass(registry[f"unbraid-{name}"], parsing) is (name not in PASSED_ON)
+            assert issubclass(registry[f"unbraid-{name}"], parsing) is (name not in registration.PASSED_ON)
 
 
-def test_the_server_is_told_the_name_that_it_knows(sglang: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_told_the_name_that_it_knows(
+    sglang: Any, registration: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It asks the name how prompts and ids are written. The processes that it starts know by the environment."""
     monkeypatch.delenv(registration.CHOSEN, raising=False)
     calls, reasoning = sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap
     plugin.install()
     assert registration.own_name("tool_call_parser", "unbraid-kimi_k2") == "kimi_k2"
     assert registration.own_name("reasoning_parser", "unbraid-qwen3") == "qwen3"
-    assert issubclass(calls["kimi_k2"], ToolParsing)
-    assert issubclass(reasoning["qwen3"], ReasoningParsing)
-    assert not issubclass(reasoning["kimi_k2"], ReasoningParsing)
+    assert issubclass(calls["kimi_k2"], registration.ToolParsing)
+    assert issubclass(reasoning["qwen3"], registration.ReasoningParsing)
+    assert not issubclass(reasoning["kimi_k2"], registration.ReasoningParsing)
     assert os.environ[registration.CHOSEN] == "tool_call_parser:kimi_k2,reasoning_parser:qwen3"
     for field, name in (
         ("tool_call_parser", None),
@@ -64,13 +68,20 @@ def test_the_server_is_told_the_name_that_it_knows(sglang: Any, monkeypatch: pyt
         assert registration.own_name(field, name) == name
 
 
-def test_servers_resolve_the_name(sglang: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server_args = pytest.importorskip("sglang.srt.server_args", exc_type=ImportError)
+def test_servers_resolve_the_name(registration: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ServerArgs(SimpleNamespace):
+        def resolve_once(self) -> None:
+            self.resolved = (self.tool_call_parser, self.reasoning_parser)
+
     monkeypatch.delenv(registration.CHOSEN, raising=False)
     plugin.install()
-    told = server_args.ServerArgs(model_path="dummy", tool_call_parser="unbraid-kimi_k2", reasoning_parser="qwen3")
+    module = ModuleType("server_args")
+    module.ServerArgs = ServerArgs  # type: ignore[attr-defined]
+    for _ in range(2):  # a second time changes nothing
+        registration.tell_the_server(module)
+    told = ServerArgs(tool_call_parser="unbraid-kimi_k2", reasoning_parser="qwen3")
     told.resolve_once()
-    assert (told.tool_call_parser, told.reasoning_parser) == ("kimi_k2", "qwen3")
+    assert told.resolved == ("kimi_k2", "qwen3")
 
 
 def test_the_command_line_takes_the_names(installed: Any) -> None:

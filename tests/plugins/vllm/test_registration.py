@@ -64,7 +64,7 @@ def test_in_the_place_of_vllms_own(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert get(kind, name).__module__.startswith("unbraid.") is (bare not in PASSED_ON)
         pairs = (("hermes", "qwen3"), ("kimi_k3", "kimi_k3"), ("cohere_command4", None), (None, "minicpmv"))
         for tool, reasoning in pairs:
-            assert issubclass(composed(tool, reasoning, qwen3()), CombinedParser)
+            assert issubclass(composed.__wrapped__(tool, reasoning, qwen3()), CombinedParser)
     plugin.register()
     assert get("tools", "hermes").__module__.startswith("vllm.")
 
