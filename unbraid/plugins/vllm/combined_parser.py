@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from vllm.entrypoints.generate.base.protocol import FunctionCall
+from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.parser.abstract_parser import DelegatingParser
 from vllm.parser.harmony import HarmonyParser
 from vllm.parser.metrics import record_tool_parser_invocation
@@ -19,7 +19,7 @@ from vllm.parser.metrics import record_tool_parser_invocation
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
-from .deltas import as_delta
+from .deltas import as_delta, without_blank
 from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
@@ -36,13 +36,15 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         self._prompt: Sequence[int] | None = None
         self._reader: ResponseReader | None = None
         self._counter: ReasoningCounter | None = None
+        self._reasoning: list[str] = []
+        self._has_answer = False
 
     def adjust_request(self, request: Any) -> Any:
         tokenizer = self.model_tokenizer
         if cuts_text(request) or vocabulary_of(tokenizer) is None:
             show_markers(request, self._format, tokenizer)
         if self._tool_parser is not None:
-            reasons, level = self._reasoning_parser is not None, strict_level(self)
+            reasons, level = self._reasoning_parser is not None, strict_level(self) or self._tool_parser.strict_level
             constrain(request, self._format, tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
 
@@ -57,7 +59,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
     ) -> tuple[str | None, str | None, list[Any] | None]:
-        said = as_delta(self._new_reader(request, whole=True).whole(model_output, model_output_token_ids), self._format)
+        reader = self._new_reader(request, whole=True)
+        said = without_blank(as_delta(reader.whole(model_output, model_output_token_ids), self._format))
         self._record(said, request, streams=False)
         if said is None:
             return None, None, []
@@ -65,6 +68,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             FunctionCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
             for call in said.tool_calls
         ]
+        if said.reasoning and not calls and not (said.content or "").strip() and self._must_answer(request):
+            return said.content, said.reasoning, calls
         return said.reasoning, said.content, calls
 
     def parse_delta(
@@ -80,11 +85,28 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
             self._reader = self._new_reader(request)
         said = as_delta(self._reader.feed(delta_text, delta_token_ids, finished), self._format)
+        if request.chat_template_kwargs:
+            said = self._answered(said, request, finished)
         self._record(said, request, streams=True)
         if said is None or request.include_reasoning:
             return said
         said.reasoning = None
         return said if said.content or said.tool_calls else None
+
+    def _answered(self, said: Any, request: Any, finished: bool) -> Any:
+        """The delta; the last one with the reasoning as its content if there is no answer and must be one."""
+        if said is not None:
+            self._reasoning += [said.reasoning] if said.reasoning else []
+            self._has_answer = self._has_answer or bool(said.tool_calls) or bool((said.content or "").strip())
+        if finished and self._reasoning and not self._has_answer and self._must_answer(request):
+            said = said or DeltaMessage()
+            said.content = (said.content or "") + "".join(self._reasoning)
+        return said
+
+    def _must_answer(self, request: Any) -> bool:
+        if self._reasoning_parser is None or self._format.reasoning is None:
+            return False
+        return bool(self._reasoning_parser.counterpart.must_answer(request, self._format.reasoning.open.strip()))
 
     def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         vocabulary = vocabulary_of(self.model_tokenizer)
@@ -96,13 +118,15 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         return self._counter.count(token_ids)
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        opens = self._prompt is None and self._reasoning_parser is not None and self._reasoning_parser.opens
         return ResponseReader(
             self._format,
             self.model_tokenizer,
             request,
-            tools=Tools([]) if self._tool_parser is None else tools_of(request),
+            tools=Tools([]) if self._tool_parser is None else tools_of(request, self._tool_parser.tools),
             separate_reasoning=self._reasoning_parser is not None,
             prompt=self._prompt,
+            opens=opens,
             whole=whole,
         )
 

@@ -55,6 +55,13 @@ def as_delta(events: Iterable[Event], format: Format) -> Any:
     return DeltaMessage(**said) if said else None
 
 
+def without_blank(said: Any) -> Any:
+    """A whole message in which whitespace beside calls is no content, as vLLM has it."""
+    if said is not None and said.tool_calls and said.content and not said.content.strip():
+        said.content = None
+    return said
+
+
 def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:
     if start is None:
         return DeltaToolCall(index=index, function=DeltaFunctionCall(arguments=arguments))

@@ -2,7 +2,8 @@
 
 vLLM keeps a table of parsers that it has not imported yet: a name, a module, a class. `Names` takes the place of that
 table. It is vLLM's own until somebody asks for a name of ours or for all names; only then are the formats loaded. The
-class is made when vLLM takes it out of `parsers`.
+class is made when vLLM takes it out of `parsers`, by a name that says what it is: its kind, its format, and the name of
+vLLM's parser that it stands for, if there is one.
 """
 
 from __future__ import annotations
@@ -122,14 +123,18 @@ def our_places(kind: Kind, theirs: dict[str, Place], replace: bool) -> dict[str,
     `replace`, vLLM's own names too."""
     from ...formats import all_formats
 
+    known = {name: format for name in theirs if (format := format_of(name, kind)) is not None}
+    first: dict[Format, str] = {}
+    for name, format in known.items():
+        first.setdefault(format, name)
     found: dict[str, Place] = {}
     for format, aliases in all_formats().items():
         if getattr(format, kind) is not None:
-            found |= {f"{PREFIX}{name}": (PARSERS, f"{kind} {format.name}") for name in (format.name, *aliases)}
+            place = (PARSERS, f"{kind} {format.name} {first.get(format, '')}")
+            found |= {f"{PREFIX}{name}": place for name in (format.name, *aliases)}
     for name, place in theirs.items():
-        known = format_of(name, kind)
-        if known is not None:
-            found[f"{PREFIX}{name}"] = (PARSERS, f"{kind} {known.name}")
+        if name in known:
+            found[f"{PREFIX}{name}"] = (PARSERS, f"{kind} {known[name].name} {name}")
             if replace:
                 found[name] = found[f"{PREFIX}{name}"]
         elif name in PASSED_ON:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import vllm.sampling_params as _sampling
 import vllm.tool_parsers.utils as _utils
 from vllm.exceptions import VLLMValidationError
 
@@ -34,3 +35,10 @@ def refuse_without_functions(tools: Sequence[Any]) -> None:
 def strict_level(parser: Any) -> int:
     """`--tool-strict-level`: 1 constrains calls always, 2 their arguments too."""
     return int(getattr(parser, "tool_strict_level", 0))
+
+
+def check_nesting(schema: Any) -> None:
+    """Raise vLLM's own error for a schema that is nested too deeply. Before 0.32 it had no limit, and failed."""
+    check = getattr(_sampling, "check_json_nesting", None)
+    if check is not None:
+        check(schema)
