@@ -23,6 +23,7 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
+from ..quick import maker
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,10 @@ logger = logging.getLogger(__name__)
 STEP_AUDIO_2 = "step-audio-2"
 HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
+
+
+_item = maker(ToolCallItem, tool_index=0, name=None, parameters="x")
+_parsed = maker(StreamingParseResult, normal_text="x", calls=[])
 
 
 class ToolParsing:
@@ -79,10 +84,11 @@ class ToolParsing:
         return self._result(*self._stream.finish())
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
-        if pieces:
-            self.current_tool_id = pieces[-1].call
-        items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
-        return StreamingParseResult(normal_text=content, calls=items)
+        if not pieces:
+            return _parsed(normal_text=content, calls=[])
+        self.current_tool_id = pieces[-1].call
+        items = [_item(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
+        return _parsed(normal_text=content, calls=items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.
@@ -162,6 +168,8 @@ class ReasoningParsing:
         return self._result(*stream.finish(), over=True)
 
     def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
+        if not (self._must_answer or self._in_one_piece):
+            return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
         self._answered = self._answered or bool(rest)
         if self._must_answer and not self._answered:
             self._all.append(reasoning)

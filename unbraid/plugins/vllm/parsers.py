@@ -105,6 +105,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
 
     def _delta(self, events: list[Event]) -> Any:
         """The events as a delta. Calls are also noted where vLLM looks for arguments that were not sent."""
+        if not events:
+            return None
         for event in events:
             match event:
                 case ToolCallStart(index, _, name):
@@ -112,8 +114,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
                     self.prev_tool_call_arr.append({"name": name, "arguments": ""})
                     self.streamed_args_for_tool.append("")
                     self._fragments = []
-                case ToolCallArguments(_, fragment):
-                    self._fragments.append(fragment)
+                case ToolCallArguments():
+                    self._fragments.append(event.fragment)
                 case ToolCallEnd(index):
                     arguments = "".join(self._fragments)
                     self.prev_tool_call_arr[index]["arguments"] = self.streamed_args_for_tool[index] = arguments

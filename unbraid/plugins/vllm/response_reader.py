@@ -102,11 +102,12 @@ class ResponseReader:
     ) -> None:
         """prompt: its ids; None if nobody knows them. opens: whether an output then begins inside the reasoning.
         by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
-        self._tokenizer = tokenizer
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
         self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
+        self._special = special_tokens(tokenizer)
+        self._shows_special = not getattr(request, "skip_special_tokens", True)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
         self._parser = Parser(
@@ -146,11 +147,12 @@ class ResponseReader:
 
     def _shown(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
         """The ids that vLLM's text would show, and those that are markers or codes of the format."""
-        request, special, own = self._request, special_tokens(self._tokenizer), self._meaningful
-        if finished and ids and not request.include_stop_str_in_output:
+        special, own = self._special, self._meaningful
+        if finished and ids and not self._request.include_stop_str_in_output:
             last = ids[-1]
-            if last in (getattr(request, "stop_token_ids", None) or ()) or (last in special and last not in own):
+            stops = getattr(self._request, "stop_token_ids", None) or ()
+            if last in stops or (last in special and last not in own):
                 ids = ids[:-1]
-        if not request.skip_special_tokens or special.isdisjoint(ids):
+        if self._shows_special or special.isdisjoint(ids):
             return ids
         return [token for token in ids if token not in special or token in own]
