@@ -7,68 +7,90 @@ for piece in stream:
 parser.finish()
 parser.message
 
-Importing this loads the parser and the formats only. Constraints, templates and what they need load when first used.
+Importing this loads nothing else: each name is loaded when it is first used. So a plug-in that an engine loads in all
+of its processes costs nothing where it is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core import diagnostics
-from .core.events import (
-    Content,
-    Diagnostic,
-    Event,
-    Language,
-    Markup,
-    Reasoning,
-    SpeechAudio,
-    SpeechText,
-    Timestamp,
-    ToolCallArguments,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from .core.grammar import Format
-from .core.limits import Limits
-from .core.message import Message, Part, Speech, Tag, Text, ToolCall
-from .core.tools import Tools
-from .errors import (
-    InvalidFormat,
-    InvalidSchema,
-    InvalidSnapshot,
-    InvalidTools,
-    MissingTokens,
-    SchemaWarning,
-    UnbraidError,
-    UnknownFormat,
-)
-from .formats import add, all_formats, compose, find, resolve
-from .parsing import Parser, parse
-from .tokens import vocabulary
-from .version import __version__ as __version__
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from .constraints import Constraint, NotRegular, NotTokens, Unenforced
+    from .core import diagnostics
+    from .core.events import (
+        Content,
+        Diagnostic,
+        Event,
+        Language,
+        Markup,
+        Reasoning,
+        SpeechAudio,
+        SpeechText,
+        Timestamp,
+        ToolCallArguments,
+        ToolCallEnd,
+        ToolCallStart,
+    )
+    from .core.grammar import Format
+    from .core.limits import Limits
+    from .core.message import Message, Part, Speech, Tag, Text, ToolCall
+    from .core.tools import Tools
+    from .errors import (
+        InvalidFormat,
+        InvalidSchema,
+        InvalidSnapshot,
+        InvalidTools,
+        MissingTokens,
+        SchemaWarning,
+        UnbraidError,
+        UnknownFormat,
+    )
+    from .formats import all_formats, compose, find
+    from .parsing import Parser, parse
     from .templates import ChatTemplate
     from .templates.detection import Detection
+    from .version import __version__ as __version__
 
-_LAZY = ("Constraint", "NotRegular", "NotTokens", "Unenforced")
-"""What is loaded with the constraints."""
+    parser = Parser
 
-parser = Parser
-"""The same as `Parser`: `unbraid.parser("qwen3", tools=tools)`."""
+_HOMES = {
+    "constraints": "Constraint NotRegular NotTokens Unenforced",
+    "core.events": "Content Diagnostic Event Language Markup Reasoning SpeechAudio SpeechText Timestamp "
+    "ToolCallArguments ToolCallEnd ToolCallStart",
+    "core.grammar": "Format",
+    "core.limits": "Limits",
+    "core.message": "Message Part Speech Tag Text ToolCall",
+    "core.tools": "Tools",
+    "errors": "InvalidFormat InvalidSchema InvalidSnapshot InvalidTools MissingTokens SchemaWarning UnbraidError "
+    "UnknownFormat",
+    "formats": "all_formats compose find",
+    "parsing": "Parser parse",
+    "version": "__version__",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+"""Where each name is from. It is loaded when the name is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name == "parser":  # the same as `Parser`: `unbraid.parser("qwen3", tools=tools)`
+        value = __getattr__("Parser")
+    elif name == "diagnostics":
+        value = import_module(f"{__name__}.core.diagnostics")
+    elif name in _HOME:
+        value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import constraints
+    globals()[name] = value
+    return value
 
-    return getattr(constraints, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def constraint(
@@ -94,6 +116,8 @@ def constraint(
     prompt: as in `parser`.
     """
     from .constraints import constraint as build
+    from .formats import resolve
+    from .tokens import vocabulary
 
     return build(
         resolve(format),
@@ -111,6 +135,7 @@ def forced_prefix(steps: Iterable[Iterable[str]], *, tokenizer: object) -> Const
     """One of the tokens of each step, one step after the other; then any text. Whisper's output begins so:
     `[["<|de|>", "<|fr|>"], ["<|transcribe|>"], ["<|notimestamps|>"]]`."""
     from .constraints import forced_prefix as build
+    from .tokens import vocabulary
 
     return build(steps, vocabulary(tokenizer))
 
@@ -135,6 +160,7 @@ def detect(
 def render(format: str | Format, message: Message) -> str:
     """The raw text that a model of this format would write for `message`."""
     from .core.render import render as write
+    from .formats import resolve
 
     return write(resolve(format), message)
 
@@ -145,6 +171,7 @@ def register(format: Format, *aliases: str) -> Format:
     Raises `InvalidFormat` with the text that shows what is wrong.
     """
     from .format_checks import check
+    from .formats import add
 
     check(format)
     return add(format, *aliases)

@@ -86,22 +86,20 @@ def test_hooks_are_those_of_the_installed_vllm() -> None:
 
 
 def test_a_vllm_that_changed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vLLM without `DelegatingParser.parse_delta`, and with another `_compose_parser`."""
+    """A vLLM without `DelegatingParser.parse_delta`, and with another `get_parser`."""
 
     class Changed(ModuleType):
         def __getattr__(self, name: str) -> object:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return SimpleNamespace(_compose_parser=lambda tool_parser, reasoning_parser: None, parse=lambda: None)
+            return SimpleNamespace(get_parser=lambda tool_parser, reasoning_parser: None, parse=lambda: None)
 
     for hook in vllm_hooks.HOOKS:
         for at in range(len(hook.module.split("."))):
             name = ".".join(hook.module.split(".")[: at + 1])
             monkeypatch.setitem(sys.modules, name, Changed(name))
     problems = broken_hooks(vllm_hooks.HOOKS)
-    assert problems[0].startswith(
-        "ParserManager._compose_parser takes (tool_parser, reasoning_parser), not (tool_parser_name, "
-    )
+    assert problems[0].startswith("ParserManager.get_parser does not take tool_parser_name, reasoning_parser_name")
     assert "vllm.parser.abstract_parser has no DelegatingParser.parse_delta" in problems
 
 

@@ -87,7 +87,7 @@ def test_a_call_to_an_unknown_tool_is_text(installed: Any, monkeypatch: pytest.M
         ("get_weather", '{"city": "上海"}')
     ]
     _, [item] = installed.FunctionCallParser(known, "step_audio_2").parse_non_stream(STEP_CALL)
-    assert (item.tool_index, item.name) == (-1, "get_weather")
+    assert (item.tool_index, item.name) == (0, "get_weather")
 
 
 @pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,16 +16,72 @@ from unbraid.plugins import sglang as plugin
 from .cases import FORMATS, REPLACED, a_turn, every_format, streamed, tools
 
 
-def test_every_format_has_its_name(sglang: Any) -> None:
+@pytest.fixture
+def registration(sglang: Any) -> Any:
+    return importlib.import_module("unbraid.plugins.sglang.registration")
+
+
+def test_every_format_has_its_names(sglang: Any) -> None:
     names = plugin.install()
-    assert names.tool_call_parsers == [f"unbraid-{f.name}" for f in FORMATS if f.tools is not None] + ["step_audio_2"]
-    assert names.reasoning_parsers == [f"unbraid-{f.name}" for f in FORMATS if f.reasoning is not None] + [
-        "step-audio2"
-    ]
+    for format in FORMATS:
+        for name in (format.name, *unbraid.all_formats()[format]):
+            assert (f"unbraid-{name}" in names.tool_call_parsers) is (format.tools is not None)
+            assert format.reasoning is None or f"unbraid-{name}" in names.reasoning_parsers
     assert set(names.tool_call_parsers) <= set(sglang.FunctionCallParser.ToolCallParserEnum)
     assert set(names.reasoning_parsers) <= set(sglang.ReasoningParser.DetectorMap)
     assert sglang.FunctionCallParser.ToolCallParserEnum["step_audio_2"] is plugin.StepAudio2Detector
     assert "unbraid" not in type(sglang.FunctionCallParser([], "hermes").detector).__module__
+
+
+def test_every_name_of_sglangs_works_with_the_prefix(sglang: Any, registration: Any) -> None:
+    """If this fails, SGLang has a name that no format has: add it to a format, or to `PASSED_ON` with the reason."""
+    calls, reasoning = sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap
+    own = [dict(calls), dict(reasoning)]
+    plugin.install()
+    for registry, theirs, parsing in zip(
+        (calls, reasoning), own, (registration.ToolParsing, registration.ReasoningParsing), strict=True
+    ):
+        assert len(theirs) > 30
+        for name in theirs:
+            assert issubclass(registry[f"unbraid-{name}"], parsing) is (name not in registration.PASSED_ON)
+
+
+def test_the_server_is_told_the_name_that_it_knows(
+    sglang: Any, registration: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the name how prompts and ids are written. The processes that it starts know by the environment."""
+    monkeypatch.delenv(registration.CHOSEN, raising=False)
+    calls, reasoning = sglang.FunctionCallParser.ToolCallParserEnum, sglang.ReasoningParser.DetectorMap
+    plugin.install()
+    assert registration.own_name("tool_call_parser", "unbraid-kimi_k2") == "kimi_k2"
+    assert registration.own_name("reasoning_parser", "unbraid-qwen3") == "qwen3"
+    assert issubclass(calls["kimi_k2"], registration.ToolParsing)
+    assert issubclass(reasoning["qwen3"], registration.ReasoningParsing)
+    assert not issubclass(reasoning["kimi_k2"], registration.ReasoningParsing)
+    assert os.environ[registration.CHOSEN] == "tool_call_parser:kimi_k2,reasoning_parser:qwen3"
+    for field, name in (
+        ("tool_call_parser", None),
+        ("tool_call_parser", "kimi_k2"),
+        ("tool_call_parser", "unbraid-qwen3"),  # SGLang has the name for reasoning only
+        ("tool_call_parser", "unbraid-hunyuan"),  # SGLang's asks the tokenizer
+    ):
+        assert registration.own_name(field, name) == name
+
+
+def test_servers_resolve_the_name(registration: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ServerArgs(SimpleNamespace):
+        def resolve_once(self) -> None:
+            self.resolved = (self.tool_call_parser, self.reasoning_parser)
+
+    monkeypatch.delenv(registration.CHOSEN, raising=False)
+    plugin.install()
+    module = ModuleType("server_args")
+    module.ServerArgs = ServerArgs  # type: ignore[attr-defined]
+    for _ in range(2):  # a second time changes nothing
+        registration.tell_the_server(module)
+    told = ServerArgs(tool_call_parser="unbraid-kimi_k2", reasoning_parser="qwen3")
+    told.resolve_once()
+    assert told.resolved == ("kimi_k2", "qwen3")
 
 
 def test_the_command_line_takes_the_names(installed: Any) -> None:
@@ -103,7 +162,7 @@ def test_detectors_that_ask_the_tokenizer_stay(sglang: Any) -> None:
     plugin.install(replace=True)
     for registry, before in zip(registries, kept, strict=True):
         assert {name: registry[name] for name in before} == before
-        assert not any(issubclass(registry[f"unbraid-{name}"], before["beam"]) for name in ("beam", "hunyuan-3"))
+        assert not any(issubclass(registry[f"unbraid-{name}"], before["beam"]) for name in ("beam", "hunyuan"))
 
 
 def test_the_environment_asks_for_it(sglang: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,12 @@ class Said:
             self.calls[call.index] = (name, arguments + (call.function.arguments or ""))
 
     @classmethod
+    def whole(cls, message: Message) -> Said:
+        """A reply that is not streamed: a call that is not complete is text, and whitespace beside calls is nothing."""
+        said = cls.of(message.settled())
+        return cls(said.reasoning, "" if said.calls and not said.content.strip() else said.content, said.calls)
+
+    @classmethod
     def of(cls, message: Message) -> Said:
         return cls(message.reasoning, message.content, [(call.name, call.arguments) for call in message.tool_calls])
 

@@ -42,7 +42,7 @@ def test_streamed_and_whole_are_what_unbraid_says(format: Format, data: st.DataO
     expected = unbraid.parse(format, ids, tools=tools, tokenizer=server.tokenizer, prompt="")
     for sizes in ([1], data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))):
         assert server.streamed([*grouped(ids, sizes), []]) == Said.of(expected)
-    assert server.whole(ids) == Said.of(expected.settled())
+    assert server.whole(ids) == Said.whole(expected)
 
 
 @every_format
@@ -81,7 +81,7 @@ def test_a_tool_parser_on_its_own(format: Format, data: st.DataObject) -> None:
     assert [call["name"] for call in parser.prev_tool_call_arr] == [name for name, _ in said.calls]
     assert parser.get_remaining_unstreamed_args() == ""
     found = parser.extract_tool_calls(text, request)
-    settled = Said.of(expected.settled())
+    settled = Said.whole(expected)
     assert (found.content or "") == settled.content
     assert [(call.function.name, call.function.arguments) for call in found.tool_calls] == settled.calls
     assert found.tools_called is bool(settled.calls)

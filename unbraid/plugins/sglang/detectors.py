@@ -1,42 +1,43 @@
-"""SGLang's detectors with unbraid's parsing. This module imports SGLang; `install` imports this module.
+"""SGLang's detectors with unbraid's parsing. This module imports SGLang; `registration` imports this module.
 
-A detector is one of SGLang's classes with its parsing replaced by a mixin (`_ToolParsing`, `_ReasoningParsing`). What
+A detector is one of SGLang's classes with its parsing replaced by a mixin (`ToolParsing`, `ReasoningParsing`). What
 else the class knows about its model, such as grammars or whether requests reason by default, stays. For a format
-without a class in SGLang, `_OwnTools` or `_OwnReasoning` is the base.
+without a class in SGLang, `OwnTools` or `OwnReasoning` is the base.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from sglang.srt.environ import envs
 from sglang.srt.function_call.base_format_detector import BaseFormatDetector, StructuralTag
 from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem
-from sglang.srt.function_call.function_call_parser import FunctionCallParser
-from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector, ReasoningParser
+from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector
 from sglang.srt.parser.reasoning_parser import StreamingParseResult as ReasoningResult
 
 from ...constraints import constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...errors import UnbraidError, UnknownFormat
-from ...formats import all_formats, compose, find
+from ...errors import UnbraidError
+from ...formats import compose
 from ...parsing import UnknownTools, parse
+from ..quick import maker
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
 
-PREFIX = "unbraid-"
 STEP_AUDIO_2 = "step-audio-2"
 HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
 
 
-class _ToolParsing:
+_item = maker(ToolCallItem, tool_index=0, name=None, parameters="x")
+_parsed = maker(StreamingParseResult, normal_text="x", calls=[])
+
+
+class ToolParsing:
     """The parsing of a tool-call detector. SGLang makes one for each request."""
 
     format: ClassVar[Format]
@@ -63,12 +64,10 @@ class _ToolParsing:
         """A whole output. An incomplete call is text: no client has seen it begin."""
         known, unknown = known_tools(tools), _unknown_tools()
         message = parse(self.format, text, tools=known, unknown_tools=unknown).settled()
-        places = {
-            tool.function.name: at for at, tool in enumerate(tools)
-        }  # SGLang counts the tools here, not the calls
+        # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
-            ToolCallItem(tool_index=places.get(call.name, -1), name=call.name, parameters=call.arguments)
-            for call in message.tool_calls
+            ToolCallItem(tool_index=at, name=call.name, parameters=call.arguments)
+            for at, call in enumerate(message.tool_calls)
         ]
         return StreamingParseResult(normal_text=message.content, calls=calls)
 
@@ -85,10 +84,11 @@ class _ToolParsing:
         return self._result(*self._stream.finish())
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
-        if pieces:
-            self.current_tool_id = pieces[-1].call
-        items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
-        return StreamingParseResult(normal_text=content, calls=items)
+        if not pieces:
+            return _parsed(normal_text=content, calls=[])
+        self.current_tool_id = pieces[-1].call
+        items = [_item(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
+        return _parsed(normal_text=content, calls=items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.
@@ -123,7 +123,7 @@ def _unknown_tools() -> UnknownTools:
     return "emit" if envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() else "text"
 
 
-class _ReasoningParsing:
+class ReasoningParsing:
     """The parsing of a reasoning detector. SGLang makes one for each request."""
 
     format: ClassVar[Format]
@@ -168,6 +168,8 @@ class _ReasoningParsing:
         return self._result(*stream.finish(), over=True)
 
     def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
+        if not (self._must_answer or self._in_one_piece):
+            return ReasoningResult(normal_text=rest, reasoning_text=reasoning)
         self._answered = self._answered or bool(rest)
         if self._must_answer and not self._answered:
             self._all.append(reasoning)
@@ -191,7 +193,7 @@ def _left_open(format: Format, text: str, otherwise: bool) -> bool:
 # For formats without a class in SGLang
 
 
-class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
+class OwnTools(BaseFormatDetector):  # type: ignore[misc]
     """The base of a tool-call detector: constraints."""
 
     format: ClassVar[Format]
@@ -238,7 +240,7 @@ class _OwnTools(BaseFormatDetector):  # type: ignore[misc]
         raise NotImplementedError(f"{self.format.name}: see get_structural_tag")
 
 
-class _OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
+class OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
     """The base of a reasoning detector: markers and defaults."""
 
     format: ClassVar[Format]
@@ -251,85 +253,14 @@ class _OwnReasoning(BaseReasoningFormatDetector):  # type: ignore[misc]
         super().__init__(tags.open.strip(), tags.close.strip(), reasoning_default=default, **options)
 
 
-class StepAudio2Detector(_ToolParsing, _OwnTools):
+class StepAudio2Detector(ToolParsing, OwnTools):
     """Calls of Step-Audio 2."""
 
     format = compose(tools=STEP_AUDIO_2)
 
 
-class StepAudio2ReasoningDetector(_ReasoningParsing, _OwnReasoning):
+class StepAudio2ReasoningDetector(ReasoningParsing, OwnReasoning):
     """Reasoning of Step-Audio 2: without `<think>` there is none."""
 
     format = compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2)
     greedy = False
-
-
-# Registration
-
-
-class Installed(NamedTuple):
-    """The names that were registered."""
-
-    tool_call_parsers: list[str]
-    reasoning_parsers: list[str]
-
-
-def register(replace: bool) -> Installed:
-    """Register our detectors with SGLang; with `replace`, also under the names of its own."""
-    tools: dict[str, type] = FunctionCallParser.ToolCallParserEnum
-    reasoning: dict[str, type] = ReasoningParser.DetectorMap
-    our_tools = _detectors(tools, _ToolParsing, _OwnTools, replace) | {"step_audio_2": StepAudio2Detector}
-    our_reasoning = _detectors(reasoning, _ReasoningParsing, _OwnReasoning, replace)
-    our_reasoning |= {"step-audio2": StepAudio2ReasoningDetector}
-    tools.update(our_tools)
-    reasoning.update(our_reasoning)
-    return Installed(list(our_tools), list(our_reasoning))
-
-
-def _detectors(registry: Mapping[str, type], parsing: type, own: type, replace: bool) -> dict[str, type]:
-    """Our detectors of one kind, by name."""
-    originals = {name: _original(detector, parsing) for name, detector in registry.items()}
-    theirs = {name: detector for name, detector in originals.items() if not _asks_the_tokenizer(detector)}
-    known = {name: format for name in theirs if (format := _known(name, parsing)) is not None}
-    made: dict[str, type] = {}
-    for format in all_formats():
-        if _has(format, parsing):
-            base = next((theirs[name] for name, other in known.items() if other is format), own)
-            made[f"{PREFIX}{format.name}".lower()] = _detector(format, parsing, base)
-    if replace:
-        made |= {name: _detector(format, parsing, theirs[name]) for name, format in known.items()}
-    return made
-
-
-@cache
-def _detector(format: Format, parsing: type, base: type) -> type:
-    """SGLang's class `base` with our parsing."""
-    parts = {"tools": format.name if format.tools is not None else None}
-    if parsing is _ReasoningParsing:
-        parts["reasoning"] = format.name
-    # For a model that speaks, a wrong guess would turn all of its speech into reasoning.
-    fields = {"format": compose(**parts), "greedy": format.speech is None, "__module__": __name__}
-    return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
-
-
-def _original(detector: type, parsing: type) -> type:
-    """SGLang's own class, also if ours has replaced it."""
-    return detector.__bases__[1] if issubclass(detector, parsing) else detector
-
-
-def _asks_the_tokenizer(detector: type) -> bool:
-    """Whether SGLang's class depends on the tokenizer (`hunyuan` has two generations of tags; `beam` has a response
-    template, which the server uses as well). One format cannot replace that."""
-    return "tokenizer" in inspect.signature(detector).parameters
-
-
-def _known(name: str, parsing: type) -> Format | None:
-    try:
-        format = find(name)
-    except UnknownFormat:
-        return None
-    return format if _has(format, parsing) else None
-
-
-def _has(format: Format, parsing: type) -> bool:
-    return (format.tools if parsing is _ToolParsing else format.reasoning) is not None

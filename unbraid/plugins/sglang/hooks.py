@@ -1,14 +1,15 @@
 """What the drop-in relies on in SGLang: the table, and the versions that it was tested with.
 
 SGLang keeps its detectors in two dictionaries, to which ours are added. It calls `finish` on a detector at the end of a
-stream since 0.5.23; before that, what a parser holds back would be lost.
+stream since 0.5.21; before that, what a parser holds back would be lost. Nothing that the drop-in uses differs between
+the versions that it is made for.
 """
 
 from __future__ import annotations
 
 from ..hooks import Hook, Supported
 
-SUPPORTED = Supported("sglang", "0.5.23", "0.6")
+SUPPORTED = Supported("sglang", "0.5.21", "0.5.24")
 
 _CALLS = "sglang.srt.function_call.function_call_parser"
 _REASONING = "sglang.srt.parser.reasoning_parser"
@@ -44,5 +45,6 @@ SIGNATURES = (
     ),
     Hook(_REASONING, "BaseReasoningFormatDetector.detect_and_parse", ("self", "text")),
     Hook(_REASONING, "BaseReasoningFormatDetector.parse_streaming_increment", ("self", "new_text")),
+    Hook("sglang.srt.server_args", "ServerArgs.resolve_once", ("self",)),
 )
-"""What else it relies on; the tests check these against the installed SGLang."""
+"""What else it relies on; the tests check these against the versions that it is made for."""

@@ -80,6 +80,8 @@ class ToolStream:
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
+        if not events:
+            return "", []
         content: list[str] = []
         pieces: list[CallPiece] = []
         for event in events:
@@ -105,6 +107,11 @@ class RawOrder:
         self.at = 0
         """The position up to which all events were returned."""
         self._ahead: list[tuple[int, int, Event]] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are events that came before their turn."""
+        return bool(self._ahead)
 
     def add(self, events: Iterable[Event]) -> Iterator[Event]:
         """The events that are next in order."""
@@ -146,6 +153,12 @@ class ReasoningStream:
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, str]:
+        if len(events) == 1 and len(self._held) == 1 and not self._order.waits:
+            # What most deltas are: a piece of text that nothing is held back of.
+            event = events[0]
+            if event.end - event.start == len(self._held[0]) and not isinstance(event, Markup):
+                self._order.at, self._held, text = event.end, [], self._held[0]
+                return (text, "") if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
         told = list(self._order.add(events))
         if not told:
@@ -160,5 +173,6 @@ class ReasoningStream:
             if not isinstance(event, Markup) or self._in_calls:
                 place = reasoning if isinstance(event, Reasoning) else rest
                 place.append(raw[event.start - begin : event.end - begin])
-        self._held = [raw[self._order.at - begin :]]
+        left = raw[self._order.at - begin :]
+        self._held = [left] if left else []
         return "".join(reasoning), "".join(rest)

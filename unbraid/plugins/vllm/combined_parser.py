@@ -2,28 +2,28 @@
 
 vLLM makes one `Parser` of a reasoning parser and a tool parser. Its `DelegatingParser` runs them one after the other,
 the second on the text that the first leaves. Then their order decides what is nested in what, and nobody knows any more
-whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place. vLLM has no
-setting for this, so the private function that composes the two is wrapped (`hooks`).
+whether a marker was a token. If both are ours, or there is only one, a `CombinedParser` takes its place (`composing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any
 
-from vllm.entrypoints.generate.base.protocol import FunctionCall
+from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.parser.abstract_parser import DelegatingParser
+from vllm.parser.harmony import HarmonyParser
 from vllm.parser.metrics import record_tool_parser_invocation
-from vllm.parser.parser_manager import ParserManager
 
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
-from .deltas import as_delta
+from .deltas import as_delta, without_blank
 from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import ResponseReader, cuts_text, start_of_output, vocabulary_of
+from .versions import strict_level
 
 
 class CombinedParser(DelegatingParser):  # type: ignore[misc]
@@ -36,13 +36,15 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         self._prompt: Sequence[int] | None = None
         self._reader: ResponseReader | None = None
         self._counter: ReasoningCounter | None = None
+        self._reasoning: list[str] = []
+        self._has_answer = False
 
     def adjust_request(self, request: Any) -> Any:
         tokenizer = self.model_tokenizer
         if cuts_text(request) or vocabulary_of(tokenizer) is None:
             show_markers(request, self._format, tokenizer)
         if self._tool_parser is not None:
-            reasons, level = self._reasoning_parser is not None, int(self.tool_strict_level)
+            reasons, level = self._reasoning_parser is not None, strict_level(self) or self._tool_parser.strict_level
             constrain(request, self._format, tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
 
@@ -57,7 +59,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
     ) -> tuple[str | None, str | None, list[Any] | None]:
-        said = as_delta(self._new_reader(request, whole=True).whole(model_output, model_output_token_ids), self._format)
+        reader = self._new_reader(request, whole=True)
+        said = without_blank(as_delta(reader.whole(model_output, model_output_token_ids), self._format))
         self._record(said, request, streams=False)
         if said is None:
             return None, None, []
@@ -65,6 +68,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             FunctionCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
             for call in said.tool_calls
         ]
+        if said.reasoning and not calls and not (said.content or "").strip() and self._must_answer(request):
+            return said.content, said.reasoning, calls
         return said.reasoning, said.content, calls
 
     def parse_delta(
@@ -80,11 +85,28 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
             self._reader = self._new_reader(request)
         said = as_delta(self._reader.feed(delta_text, delta_token_ids, finished), self._format)
+        if request.chat_template_kwargs:
+            said = self._answered(said, request, finished)
         self._record(said, request, streams=True)
         if said is None or request.include_reasoning:
             return said
         said.reasoning = None
         return said if said.content or said.tool_calls else None
+
+    def _answered(self, said: Any, request: Any, finished: bool) -> Any:
+        """The delta; the last one with the reasoning as its content if there is no answer and must be one."""
+        if said is not None:
+            self._reasoning += [said.reasoning] if said.reasoning else []
+            self._has_answer = self._has_answer or bool(said.tool_calls) or bool((said.content or "").strip())
+        if finished and self._reasoning and not self._has_answer and self._must_answer(request):
+            said = said or DeltaMessage()
+            said.content = (said.content or "") + "".join(self._reasoning)
+        return said
+
+    def _must_answer(self, request: Any) -> bool:
+        if self._reasoning_parser is None or self._format.reasoning is None:
+            return False
+        return bool(self._reasoning_parser.counterpart.must_answer(request, self._format.reasoning.open.strip()))
 
     def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
         vocabulary = vocabulary_of(self.model_tokenizer)
@@ -96,13 +118,15 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         return self._counter.count(token_ids)
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        opens = self._prompt is None and self._reasoning_parser is not None and self._reasoning_parser.opens
         return ResponseReader(
             self._format,
             self.model_tokenizer,
             request,
-            tools=Tools([]) if self._tool_parser is None else tools_of(request),
+            tools=Tools([]) if self._tool_parser is None else tools_of(request, self._tool_parser.tools),
             separate_reasoning=self._reasoning_parser is not None,
             prompt=self._prompt,
+            opens=opens,
             whole=whole,
         )
 
@@ -122,21 +146,11 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
     return compose(reasoning=reasoning.name, tools=tools.name)
 
 
-_compose = ParserManager._compose_parser
-"""vLLM's own function that composes two parsers."""
-
-
-def install_combined_parser() -> None:
-    """Have vLLM make `CombinedParser`s. You can call it again."""
-    ParserManager._compose_parser = staticmethod(_compose_combined)
-
-
-@wraps(_compose)
-def _compose_combined(*args: Any, **kwargs: Any) -> Any:
-    made = _compose(*args, **kwargs)
-    # Some models (gpt-oss) have a class of their own, on which vLLM's server relies.
-    if made is None or (made.parse, made.parse_delta) != (DelegatingParser.parse, DelegatingParser.parse_delta):
-        return made
+def combined(made: Any) -> Any:
+    """The parser that vLLM composed, or ours in its place if all of its parts are ours. For gpt-oss, vLLM's server
+    takes outputs apart by itself and relies on a class of its own."""
     parts = (made.reasoning_parser_cls, made.tool_parser_cls)
-    ours = all(part is None or isinstance(getattr(part, "format", None), Format) for part in parts)
-    return type(made.__name__, (CombinedParser, made), {}) if ours else made
+    if issubclass(made, HarmonyParser) or not all(part is None or hasattr(part, "format") for part in parts):
+        return made
+    names = ("reasoning_parser_cls", "tool_parser_cls", "tool_strict_level")
+    return type(made.__name__, (CombinedParser,), {name: getattr(made, name) for name in names if hasattr(made, name)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vllm.entrypoints.generate.base.protocol import DeltaFunctionCall, DeltaMessage, DeltaToolCall
@@ -20,14 +20,38 @@ from ...core.events import (
 )
 from ...core.grammar import Format
 from ...core.render import spell_codes
+from ..quick import maker
+
+# Most deltas are one event: the next piece of a text or of arguments. They are made without validation.
+_content = maker(DeltaMessage, content="x")
+_reasoning = maker(DeltaMessage, reasoning="x")
+_calls = maker(DeltaMessage, tool_calls=[DeltaToolCall(index=0, function=DeltaFunctionCall(arguments="x"))])
+_fragment = maker(DeltaToolCall, index=0, function=DeltaFunctionCall(arguments="x"))
+_arguments = maker(DeltaFunctionCall, arguments="x")
 
 
-def as_delta(events: Iterable[Event], format: Format) -> Any:
+def as_delta(events: Sequence[Event], format: Format) -> Any:
     """The events as one `DeltaMessage`; None if there is nothing to send.
 
     vLLM's messages have no field for speech. It stays in the content as the model wrote it, where `unbraid.parse` finds
     it.
     """
+    if not events:
+        return None
+    if len(events) == 1:
+        event = events[0]
+        kind = type(event)
+        if kind is ToolCallArguments:
+            part = _fragment(index=event.index, function=_arguments(arguments=event.fragment))  # type: ignore[union-attr]
+            return _calls(tool_calls=[part])
+        if kind is Content:
+            return _content(content=event.text)  # type: ignore[union-attr]
+        if kind is Reasoning:
+            return _reasoning(reasoning=event.text)  # type: ignore[union-attr]
+    return _joined(events, format)
+
+
+def _joined(events: Iterable[Event], format: Format) -> Any:
     content: list[str] = []
     reasoning: list[str] = []
     starts: dict[int, ToolCallStart] = {}
@@ -54,6 +78,13 @@ def as_delta(events: Iterable[Event], format: Format) -> Any:
     if fragments:
         said["tool_calls"] = [_call(index, starts.get(index), "".join(each)) for index, each in fragments.items()]
     return DeltaMessage(**said) if said else None
+
+
+def without_blank(said: Any) -> Any:
+    """A whole message in which whitespace beside calls is no content, as vLLM has it."""
+    if said is not None and said.tool_calls and said.content and not said.content.strip():
+        said.content = None
+    return said
 
 
 def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:

@@ -1,21 +1,18 @@
 """What the plug-in relies on in vLLM: the table, and the versions that it was tested with.
 
-vLLM lets a plug-in register parsers, but does not promise what parsers are asked. `CombinedParser` also replaces a
-private function (`ParserManager._compose_parser`), since there is no public way to read a response once instead of
-twice. When vLLM changes one of these, `register` fails with its name; then change the plug-in, the table and the bound.
+vLLM lets a plug-in register parsers, but does not promise what parsers are asked. The plug-in also takes the place of
+its tables of names (`names`), and wraps the function that composes parsers (`composing`), since there is no public way
+to be known without being loaded, or to read a response once instead of twice. When vLLM changes one of these, the log
+says which; then change the plug-in, the table and the bound. What only some versions have stands in `versions`.
 """
 
 from __future__ import annotations
 
 from ..hooks import Hook, Supported
 
-SUPPORTED = Supported("vllm", "0.32", "0.33")
+SUPPORTED = Supported("vllm", "0.30", "0.33")
 
 _DELTA = ("previous_text", "current_text", "delta_text", "previous_token_ids", "current_token_ids", "delta_token_ids")
-_COMPOSED = (
-    *("tool_parser_name", "reasoning_parser_name", "enable_auto_tools", "model_name", "is_harmony"),
-    *("tool_strict_level", "tokenizer"),
-)
 
 
 def _methods(module: str, kind: str, **methods: tuple[str, ...]) -> tuple[Hook, ...]:
@@ -34,18 +31,21 @@ _PROTOCOL = "vllm.entrypoints.generate.base.protocol"
 
 HOOKS = (
     # How vLLM makes one parser of a reasoning parser and a tool parser, and what it asks of the result
-    Hook("vllm.parser.parser_manager", "ParserManager._compose_parser", _COMPOSED),
+    Hook(
+        "vllm.parser.parser_manager",
+        "ParserManager.get_parser",
+        accepts=("tool_parser_name", "reasoning_parser_name", "enable_auto_tools", "model_name", "is_harmony"),
+    ),
     *_methods(
         _PARSER,
         "DelegatingParser",
         parse=("model_output", "request", "enable_auto_tools", "model_output_token_ids"),
         parse_delta=("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
         adjust_request=("request",),
-        set_prompt_token_ids=("prompt_token_ids",),
         count_reasoning_tokens=("token_ids",),
     ),
     *_names(_PARSER, *(f"DelegatingParser.{name}_parser_cls" for name in ("tool", "reasoning"))),
-    *_names(_PARSER, "DelegatingParser.tool_strict_level"),
+    Hook("vllm.parser.harmony", "HarmonyParser"),
     Hook("vllm.parser.metrics", "record_tool_parser_invocation", accepts=("is_tool_called", "is_streaming", "request")),
     # What it asks of a tool parser
     *_methods(
@@ -58,7 +58,7 @@ HOOKS = (
         get_remaining_unstreamed_args=(),
     ),
     *_names(_TOOL_PARSER, "ToolParser.supports_required_and_named", "ToolParser.engine_based_streaming"),
-    Hook(_TOOL_PARSER, "ToolParserManager.register_module", accepts=("name", "module")),
+    *_names(_TOOL_PARSER, "ToolParserManager.tool_parsers", "ToolParserManager.lazy_parsers"),
     # What it asks of a reasoning parser
     *_methods(
         _REASONING_PARSER,
@@ -75,7 +75,7 @@ HOOKS = (
     ),
     *_names(_REASONING_PARSER, *(f"ReasoningParser.reasoning_{side}_str" for side in ("start", "end"))),
     *_names(_REASONING_PARSER, "ReasoningParser.engine_based_streaming"),
-    Hook(_REASONING_PARSER, "ReasoningParserManager.register_module", accepts=("name", "module")),
+    *_names(_REASONING_PARSER, *(f"ReasoningParserManager.{name}" for name in ("reasoning_parsers", "lazy_parsers"))),
     # What parsers return
     Hook(_PROTOCOL, "DeltaMessage", accepts=("content", "reasoning", "tool_calls")),
     Hook(_PROTOCOL, "DeltaToolCall", accepts=("id", "type", "index", "function")),
@@ -85,15 +85,15 @@ HOOKS = (
     Hook(_PROTOCOL, "ExtractedToolCallInformation", accepts=("tools_called", "tool_calls", "content")),
     # How requests are constrained
     Hook("vllm.sampling_params", "StructuredOutputsParams", accepts=("regex", "grammar", "structural_tag")),
-    Hook("vllm.tool_parsers.utils", "get_function_tools", ("tools",)),
-    Hook("vllm.tool_parsers.utils", "require_function_tools", ("tools",)),
+    Hook("vllm.tool_parsers.utils", "Tool"),
+    Hook("vllm.exceptions", "VLLMValidationError", accepts=("parameter",)),
     Hook("vllm.envs", "VLLM_ENFORCE_STRICT_TOOL_CALLING"),
 )
 """Checked when the plug-in is loaded."""
 
 _REQUEST = (
     *("tools", "tool_choice", "parallel_tool_calls", "structured_outputs", "include_reasoning", "skip_special_tokens"),
-    *("stop", "stop_token_ids", "include_stop_str_in_output"),
+    *("stop", "include_stop_str_in_output"),
 )
 REQUEST_HOOKS = (
     Hook(

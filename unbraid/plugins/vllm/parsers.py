@@ -1,4 +1,4 @@
-"""Each format as a `ToolParser` and a `ReasoningParser` of vLLM, and their registration.
+"""Each format as a `ToolParser` and a `ReasoningParser` of vLLM.
 
 vLLM makes one of each for a response. If both are ours, a `CombinedParser` replaces them and these classes only carry
 the format. Beside a parser of vLLM's own they do the work themselves, on text, since text is what vLLM passes from one
@@ -7,7 +7,7 @@ to the other. What vLLM asks of them is listed in `hooks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,9 +22,9 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
-from ...formats import all_formats
-from .combined_parser import install_combined_parser
-from .deltas import as_delta
+from ...formats import find
+from .counterpart import Counterpart, class_of
+from .deltas import as_delta, without_blank
 from .reasoning_text import ReasoningPrefix
 from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
 from .request_constraints import constrain, show_markers, tools_of
@@ -45,6 +45,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
     """True: vLLM passes deltas and calls `finish_streaming` at the end."""
     skip_reasoning_parsing = False
     """vLLM sets it if there is no reasoning parser. Then the ids are complete and can be parsed."""
+    strict_level = 0
+    """How strict vLLM's own parser of that name is if nobody says it."""
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
         super().__init__(tokenizer, tools)
@@ -54,11 +56,12 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
 
     def adjust_request(self, request: Any) -> Any:
         show_markers(request, self.format, self.model_tokenizer)
-        constrain(request, self.format, self.model_tokenizer, reasoning_parser=not self.skip_reasoning_parsing)
+        reasons, level = not self.skip_reasoning_parsing, self.strict_level
+        constrain(request, self.format, self.model_tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
-        said = as_delta(self._new_reader(request, whole=True).whole(model_output, ()), self.format)
+        said = without_blank(as_delta(self._new_reader(request, whole=True).whole(model_output, ()), self.format))
         calls = [
             ToolCall(id=call.id, function=FunctionCall(name=call.function.name, arguments=call.function.arguments))
             for call in (said.tool_calls if said else ())
@@ -87,11 +90,14 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         return None if reader is None else self._delta(reader.feed("", (), True))
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
+        """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers."""
+        asked = bool(getattr(request, "tools", None))
         return ResponseReader(
             self.format,
             self.model_tokenizer,
             request,
-            tools=tools_of(request),
+            tools=tools_of(request, self.tools) if asked or self.tools else None,
+            unknown_tools="text" if asked else "emit",
             separate_reasoning=False,
             by_ids=self.skip_reasoning_parsing,
             whole=whole,
@@ -99,6 +105,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
 
     def _delta(self, events: list[Event]) -> Any:
         """The events as a delta. Calls are also noted where vLLM looks for arguments that were not sent."""
+        if not events:
+            return None
         for event in events:
             match event:
                 case ToolCallStart(index, _, name):
@@ -106,8 +114,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
                     self.prev_tool_call_arr.append({"name": name, "arguments": ""})
                     self.streamed_args_for_tool.append("")
                     self._fragments = []
-                case ToolCallArguments(_, fragment):
-                    self._fragments.append(fragment)
+                case ToolCallArguments():
+                    self._fragments.append(event.fragment)
                 case ToolCallEnd(index):
                     arguments = "".join(self._fragments)
                     self.prev_tool_call_arr[index]["arguments"] = self.streamed_args_for_tool[index] = arguments
@@ -119,10 +127,14 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     wrote it."""
 
     format: Format
+    theirs: Any = None
+    """vLLM's own parser of that name."""
     engine_based_streaming = True
 
     def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(tokenizer, *args, **kwargs)
+        self.counterpart = Counterpart(self.theirs, (tokenizer, *args), kwargs)
+        self._said: list[str] | None = [] if kwargs.get("chat_template_kwargs") else None
         vocabulary = vocabulary_of(tokenizer)
         program_of(self.format, vocabulary)
         self._markers = ReasoningMarkers(self.format, vocabulary or DecodedTokens(tokenizer))
@@ -146,8 +158,9 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     # Token ids
 
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
-        """Whether a prompt or an output closes the reasoning of its turn."""
-        return self._markers.last(input_ids)[0] == "close"
+        """Whether a prompt or an output closes the reasoning of its turn, or there is none."""
+        marker = self._markers.last(input_ids)[0]
+        return marker == "close" or (marker is None and self.counterpart.ended(input_ids))
 
     def is_reasoning_end_streaming(self, input_ids: Sequence[int], delta_ids: Iterable[int]) -> bool:
         """Whether the reasoning ends with `delta_ids`, the last of the ids; also if the model did not reason at all."""
@@ -181,14 +194,27 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
             start = str(self.model_tokenizer.decode(list(start[-PROMPT_END:]), skip_special_tokens=False))
         self._prompt = start
 
+    @property
+    def opens(self) -> bool:
+        """Whether an output begins inside the reasoning if nobody says what the prompt was."""
+        return bool(self.format.prompt) or self.counterpart.opens(otherwise=False)
+
     def extract_reasoning(self, model_output: str, request: Any) -> tuple[str | None, str | None]:
         """vLLM passes no prompt here. If the reasoning is closed but not opened, the prompt has opened it."""
-        closed, opened = model_output.find(self._markers.close), model_output.find(self._markers.open)
-        prompt = self._markers.open if closed >= 0 and not 0 <= opened < closed else self._prompt
-        prefix = ReasoningPrefix(self.format, prompt)
-        reasoning, content = prefix.feed(model_output)
-        more, rest = prefix.finish()
-        return (reasoning + more) or None, (content + rest) or None
+        prefix = ReasoningPrefix(self.format, self._start(model_output))
+        reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
+        if not content.strip() and self.counterpart.must_answer(request, self._markers.open):
+            reasoning, content = content, reasoning
+        return reasoning or None, content or None
+
+    def _start(self, output: str) -> str | None:
+        """The end of the prompt of a whole output."""
+        closed, opened = output.find(self._markers.close), output.find(self._markers.open)
+        if closed >= 0 and not 0 <= opened < closed:
+            return self._markers.open
+        if self._prompt is None and not output.lstrip().startswith(self._markers.open) and self.opens:
+            return self._markers.open
+        return self._prompt
 
     def extract_reasoning_streaming(
         self,
@@ -200,15 +226,26 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         delta_token_ids: Sequence[int],
     ) -> Any:
         if self._prefix is None:
-            self._prefix = ReasoningPrefix(self.format, self._prompt)
-        return _delta(*self._prefix.feed(delta_text))
+            unknown = self._prompt is None and self.opens
+            self._prefix = ReasoningPrefix(self.format, self._markers.open if unknown else self._prompt)
+        return self._note(_delta(*self._prefix.feed(delta_text)))
+
+    def get_streaming_fallback_content(self, text: str, request: Any) -> str | None:
+        """What vLLM sends as the answer at the end of a stream that had none."""
+        must = self._said and self.counterpart.must_answer(request, self._markers.open)
+        return "".join(self._said or ()) if must else None
+
+    def _note(self, delta: Any) -> Any:
+        if self._said is not None and delta is not None and delta.reasoning:
+            self._said.append(delta.reasoning)
+        return delta
 
     def has_engine_confirmed_reasoning_end(self) -> bool:
         return self._prefix is not None and self._prefix.over
 
     def finish_streaming(self) -> Any:
         """What was held back, at the end of the output or of the reasoning."""
-        return None if self._prefix is None else _delta(*self._prefix.finish())
+        return None if self._prefix is None else self._note(_delta(*self._prefix.finish()))
 
 
 def _delta(reasoning: str, content: str) -> Any:
@@ -217,23 +254,29 @@ def _delta(reasoning: str, content: str) -> Any:
 
 
 @cache
-def tool_parser(format: Format) -> Any:
-    """The class for one format."""
-    return type(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format})
+def tool_parser(format: Format, theirs: Any) -> Any:
+    """The class for one format. theirs: vLLM's class of that name."""
+    level = getattr(theirs, "default_tool_strict_level", None)
+    return type(f"ToolParser({format.name})", (UnbraidToolParser,), {"format": format, "strict_level": int(level or 0)})
 
 
 @cache
-def reasoning_parser(format: Format) -> Any:
-    """The class for one format."""
-    return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format})
+def reasoning_parser(format: Format, theirs: Any) -> Any:
+    """The class for one format. theirs: vLLM's class of that name."""
+    return type(f"ReasoningParser({format.name})", (UnbraidReasoningParser,), {"format": format, "theirs": theirs})
 
 
-def register() -> None:
-    """Register all formats with vLLM, as `unbraid-<name>` for each of their names."""
-    install_combined_parser()
-    for format, aliases in all_formats().items():
-        names = [f"unbraid-{name}" for name in (format.name, *aliases)]
-        if format.tools is not None:
-            ToolParserManager.register_module(names, module=tool_parser(format))
-        if format.reasoning is not None:
-            ReasoningParserManager.register_module(names, module=reasoning_parser(format))
+def __getattr__(name: str) -> Any:
+    """The class that `names` lists as `tools hermes hermes` or `reasoning qwen3 holo2`."""
+    kind, _, what = name.partition(" ")
+    if kind not in _MAKERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    format, _, theirs = what.partition(" ")
+    make, registry = _MAKERS[kind]
+    return make(find(format), class_of(registry.lazy_parsers.theirs.get(theirs)))
+
+
+_MAKERS: dict[str, tuple[Callable[[Format, Any], Any], Any]] = {
+    "tools": (tool_parser, ToolParserManager),
+    "reasoning": (reasoning_parser, ReasoningParserManager),
+}

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 import vllm.envs as envs
 from vllm.sampling_params import StructuredOutputsParams
-from vllm.tool_parsers.utils import get_function_tools, require_function_tools
 
 from ...constraints import constraint
 from ...core.grammar import Format
@@ -22,17 +21,19 @@ from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
 from .response_reader import program_of, special_tokens, vocabulary_of
+from .versions import check_nesting, function_tools, refuse_without_functions
 
 DIALECT = "UNBRAID_VLLM_DIALECT"
 """The environment variable that chooses the dialect of constraints; `VLLMEngine` explains the choices."""
 
 
-def tools_of(request: Any) -> Tools:
-    """The functions that the model may call. In `/v1/responses`, vLLM also shows custom tools and tools in namespaces
-    to the model as functions."""
-    if request.tool_choice == "none":
+def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
+    """The functions that the model may call: those of the request, or `own`, those that the parser was made with. In
+    `/v1/responses`, vLLM also shows custom tools and tools in namespaces to the model as functions."""
+    given = getattr(request, "tools", None)
+    if given and request.tool_choice == "none":
         return Tools([])
-    return Tools([tool.model_dump() for tool in get_function_tools(request.tools or [])])
+    return Tools([tool.model_dump() for tool in function_tools(given or own)])
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
@@ -53,7 +54,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     tools = tools_of(request)
     choice = _choice(request.tool_choice)
     if not tools and choice not in ("auto", "none"):
-        require_function_tools(request.tools or [])  # raises vLLM's own error: no call can be made
+        refuse_without_functions(request.tools or [])
     given = request.extract_structured_outputs()
     answer = _answer(given) if choice == "auto" else None
     if not tools or not (choice != "auto" or answer or _constrains_auto(request, tools, strict_level)):
@@ -106,6 +107,7 @@ def _answer(given: Any) -> dict[str, Any] | None:
         return {"type": "json_object"}
     if given.json is None:
         return None
+    check_nesting(given.json)
     schema = json.loads(given.json) if isinstance(given.json, str) else given.json
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 

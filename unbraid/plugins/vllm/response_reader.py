@@ -18,7 +18,7 @@ from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolC
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
-from ...parsing import Parser
+from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
@@ -28,9 +28,10 @@ PROMPT_END = 64
 
 def _vocabulary(tokenizer: Any) -> Vocabulary | None:
     try:
-        return tokens.vocabulary(tokenizer)
+        found = tokens.vocabulary(tokenizer)
     except (TypeError, ValueError):
         return None
+    return None if found is tokenizer else found  # none of vLLM's tokenizers is a `Vocabulary`; a mock is anything
 
 
 def _special(tokenizer: Any) -> frozenset[int]:
@@ -52,7 +53,7 @@ def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
 
 def cuts_text(request: Any) -> bool:
     """Whether vLLM cuts a stop text off the output. It changes the text and leaves the ids."""
-    return bool(request.stop) and not request.include_stop_str_in_output
+    return bool(getattr(request, "stop", None)) and not request.include_stop_str_in_output
 
 
 def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> str | Sequence[int]:
@@ -76,6 +77,12 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
     return format.reasoning.open
 
 
+def _start(prompt: Sequence[int] | None, opens: bool, format: Format, tokenizer: Any) -> str | Sequence[int] | None:
+    if prompt is not None:
+        return start_of_output(prompt, format, tokenizer)
+    return format.reasoning.open if opens and format.reasoning is not None else None
+
+
 class ResponseReader:
     """Parses one response as it comes: its ids, or its text if the ids do not say enough."""
 
@@ -85,25 +92,30 @@ class ResponseReader:
         tokenizer: Any,
         request: Any,
         *,
-        tools: Tools,
+        tools: Tools | None,
         separate_reasoning: bool,
+        unknown_tools: UnknownTools = "text",
         prompt: Sequence[int] | None = None,
+        opens: bool = False,
         by_ids: bool = True,
         whole: bool = False,
     ) -> None:
-        """by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
-        self._tokenizer = tokenizer
+        """prompt: its ids; None if nobody knows them. opens: whether an output then begins inside the reasoning.
+        by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
         self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
+        self._special = special_tokens(tokenizer)
+        self._shows_special = not getattr(request, "skip_special_tokens", True)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
         self._parser = Parser(
             format,
             tools=tools,
+            unknown_tools=unknown_tools,
             tokenizer=self._vocabulary,
-            prompt=None if prompt is None else start_of_output(prompt, format, tokenizer),
+            prompt=_start(prompt, opens, format, tokenizer),
             separate_reasoning=separate_reasoning,
             keep_message=whole,
             markup=format.speech is not None,
@@ -135,11 +147,12 @@ class ResponseReader:
 
     def _shown(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
         """The ids that vLLM's text would show, and those that are markers or codes of the format."""
-        request, special, own = self._request, special_tokens(self._tokenizer), self._meaningful
-        if finished and ids and not request.include_stop_str_in_output:
+        special, own = self._special, self._meaningful
+        if finished and ids and not self._request.include_stop_str_in_output:
             last = ids[-1]
-            if last in (request.stop_token_ids or ()) or (last in special and last not in own):
+            stops = getattr(self._request, "stop_token_ids", None) or ()
+            if last in stops or (last in special and last not in own):
                 ids = ids[:-1]
-        if not request.skip_special_tokens or special.isdisjoint(ids):
+        if self._shows_special or special.isdisjoint(ids):
             return ids
         return [token for token in ids if token not in special or token in own]

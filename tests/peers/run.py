@@ -1,0 +1,244 @@
+"""The engines' own tests, with their parsers and with ours: what passes with theirs must pass with ours.
+
+    make test-peers
+    .venv-vllm/bin/python tests/peers/run.py vllm -k hermes      # one engine, and arguments for pytest
+
+vLLM's tests are in its sdist, which is fetched with pip's own settings. SGLang has no sdist any more and its wheels
+have no tests: name a checkout of SGLang in UNBRAID_SGLANG_SOURCE to have its tests run; they are left out without it.
+
+Each suite runs twice, and pytest's reports are compared. A test that fails only with ours is a difference. It is
+allowed if `tests/peer_differences.toml` names it, with the reason. An entry that no longer differs must go, so the list
+says what is true.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+HOME = ROOT / ".peers"
+DIFFERENCES = ROOT / "tests" / "peer_differences.toml"
+SGLANG_SOURCE = "UNBRAID_SGLANG_SOURCE"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of one engine."""
+
+    engine: str
+    folders: tuple[str, ...]
+    """What is run."""
+    left_out: tuple[str, ...]
+    """Files that need a server, a model or the rest of the suite to be imported."""
+
+
+SUITES = {
+    "vllm": Suite(
+        "vllm",
+        ("tests/tool_parsers", "tests/reasoning", "tests/parser", "tests/tool_use/test_kimi_k3_tool_parser.py"),
+        ("tests/conftest.py", "tests/tool_use/conftest.py"),
+    ),
+    "sglang": Suite(
+        "sglang",
+        ("test/registered/unit/function_call", "test/registered/unit/parser/test_reasoning_parser.py"),
+        (),
+    ),
+}
+
+
+# Where the tests come from
+
+
+def fetch_vllm() -> Path:
+    """The folder with vLLM's tests, for the version that is installed."""
+    number = version("vllm").partition("+")[0]
+    folder = HOME / f"vllm-{number}"
+    if not (folder / "tests").is_dir():
+        archive = HOME / f"vllm-{number}.tar.gz"
+        if not archive.is_file():
+            HOME.mkdir(exist_ok=True)
+            (HOME / ".gitignore").write_text("*\n", encoding="utf-8")
+            _download_sdist("vllm", number, archive)
+        _extract(archive, folder, "tests/")
+    return folder
+
+
+def fetch_sglang() -> Path | None:
+    named = os.environ.get(SGLANG_SOURCE)
+    if not named:
+        return None
+    if not (Path(named) / "test").is_dir():
+        sys.exit(f"{SGLANG_SOURCE} names no checkout of SGLang: {named} has no folder `test`")
+    folder = HOME / "sglang"
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("test/registered/unit/function_call", "test/registered/unit/parser"):
+        shutil.copytree(Path(named) / part, folder / part)
+    return folder
+
+
+def _download_sdist(package: str, number: str, to: Path) -> None:
+    """By pip, so that its index, its proxy and its certificates are used. `pip download` would try to build it."""
+    from pip._internal.commands import create_command
+    from pip._vendor.packaging.specifiers import SpecifierSet
+
+    command = create_command("download")
+    options, _ = command.parse_args(["--no-binary", ":all:", package])
+    with command.main_context():
+        session = command.get_default_session(options)  # type: ignore[attr-defined]
+        finder = command._build_package_finder(options, session)  # type: ignore[attr-defined]
+        found = finder.find_best_candidate(package, SpecifierSet(f"=={number}")).best_candidate
+        if found is None:
+            sys.exit(f"the index has no sdist of {package} {number}")
+        answer = session.get(found.link.url_without_fragment, headers={"Accept-Encoding": "identity"})
+        answer.raise_for_status()
+    begun = to.with_suffix(".begun")
+    begun.write_bytes(answer.content)
+    begun.rename(to)
+
+
+def _extract(archive: Path, folder: Path, part: str) -> None:
+    """What the archive has under `part`, without its first folder."""
+    begun = folder.with_suffix(".begun")
+    shutil.rmtree(begun, ignore_errors=True)
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            name = member.name.partition("/")[2]
+            if name.startswith(part) and member.isfile():
+                member.name = name
+                opened.extract(member, begun, filter="data")
+    begun.rename(folder)
+
+
+def tokenizer() -> Path:
+    """A tokenizer.json for both runs."""
+    path = HOME / "tokenizer.json"
+    if not path.is_file():
+        HOME.mkdir(exist_ok=True)
+        sys.path.insert(0, str(ROOT))
+        from tests.support import real_tokenizers
+
+        real_tokenizers.qwen3_huggingface().save(str(path))
+    return path
+
+
+# The two runs
+
+
+def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str, str]:
+    """What became of each test: passed, skipped, failed."""
+    for name in suite.left_out:
+        (folder / name).unlink(missing_ok=True)
+    report = HOME / f"{suite.engine}-{'ours' if ours else 'theirs'}.xml"
+    report.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (folder, HERE, ROOT))),
+        "UNBRAID_PEER_ENGINE": suite.engine,
+        "UNBRAID_PEER_TOKENIZER": str(tokenizer()),
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_PLUGINS": "",
+        "SGLANG_PLUGINS": "none",
+    }
+    environment.pop("UNBRAID_PEER_OURS", None)
+    if ours:
+        environment["UNBRAID_PEER_OURS"] = "1"
+    options = ("-p", "peer_plugin", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q")
+    command = [sys.executable, "-m", "pytest", *options, "-o", "addopts=", f"--junitxml={report}", *more]
+    command += [name for name in suite.folders if (folder / name).exists()]
+    with (HOME / f"{report.stem}.log").open("w") as log:
+        subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    if not report.is_file():
+        sys.exit(f"{suite.engine}'s tests could not be run; see {HOME / f'{report.stem}.log'}")
+    return outcomes(report)
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """The tests of one of pytest's reports, and what became of each."""
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        kinds = {child.tag for child in case}
+        name = f"{case.get('classname', '')}::{case.get('name')}"
+        if kinds & {"failure", "error"}:
+            found[name] = "failed"
+        else:
+            found.setdefault(name, "skipped" if "skipped" in kinds else "passed")
+    return found
+
+
+# What differs
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Tests that may differ, and why."""
+
+    reason: str
+    tests: tuple[str, ...]
+
+    def matching(self, name: str) -> str | None:
+        """The entry that names the test: all of it, the part before its parameters, or a beginning with `*`."""
+        for entry in self.tests:
+            begins = entry.endswith("*") and name.startswith(entry[:-1])
+            if begins or name == entry or name.startswith(f"{entry}["):
+                return entry
+        return None
+
+
+def allowed(engine: str) -> list[Allowed]:
+    table = tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))
+    return [Allowed(one["reason"], tuple(one["tests"])) for one in table.get(engine, [])]
+
+
+def compare(theirs: dict[str, str], ours: dict[str, str], reasons: Iterable[Allowed]) -> tuple[list[str], list[str]]:
+    """The tests that fail only with ours and are not explained, and the entries that explain nothing."""
+    differ = [name for name, became in theirs.items() if became == "passed" and ours.get(name) != "passed"]
+    reasons = list(reasons)
+    used: set[str] = set()
+    unexplained = []
+    for name in differ:
+        entries = [entry for one in reasons if (entry := one.matching(name)) is not None]
+        used.update(entries)
+        if not entries:
+            unexplained.append(name)
+    return unexplained, [entry for one in reasons for entry in one.tests if entry not in used]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("engine", nargs="?", choices=SUITES, help="only this engine")
+    chosen, more = options.parse_known_args()
+    failed = False
+    for engine, suite in SUITES.items():
+        if chosen.engine not in (None, engine):
+            continue
+        folder = fetch_vllm() if engine == "vllm" else fetch_sglang()
+        if folder is None:
+            print(f"{engine}: left out, {SGLANG_SOURCE} names no checkout")
+            continue
+        theirs, ours = (run(suite, folder, mode, more) for mode in (False, True))
+        reasons = allowed(engine)
+        unexplained, stale = compare(theirs, ours, reasons)
+        passed = [sum(became == "passed" for became in one.values()) for one in (theirs, ours)]
+        print(f"{engine}: {len(theirs)} tests, {passed[0]} pass with its own parsers, {passed[1]} with ours")
+        for name in unexplained:
+            print(f"  passes with theirs, not with ours: {name}")
+        for entry in stale if not more else ():
+            print(f"  differs no longer, take it out of {DIFFERENCES.name}: {entry}")
+        failed = failed or bool(unexplained) or (bool(stale) and not more)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

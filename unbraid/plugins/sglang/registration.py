@@ -1,0 +1,161 @@
+"""Our detectors in SGLang's registries: `unbraid-NAME` beside its own, or in their place. Imports SGLang.
+
+A name of SGLang's says more than what to parse. Its server asks it how to write the prompt (`kimi_k3`) and the ids of
+calls (`kimi_k2`), and where the reasoning begins (`minimax`). So a server that is started with `unbraid-kimi_k2` is
+told `kimi_k2`, and our detector is put in the place of SGLang's under that name (`tell_the_server`). Processes that
+the server starts are told by an environment variable.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from functools import cache, wraps
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from sglang.srt.function_call.function_call_parser import FunctionCallParser
+from sglang.srt.parser.reasoning_parser import ReasoningParser
+
+from ...core.grammar import Format
+from ...errors import UnknownFormat
+from ...formats import all_formats, compose, find
+from .detectors import (
+    OwnReasoning,
+    OwnTools,
+    ReasoningParsing,
+    StepAudio2Detector,
+    StepAudio2ReasoningDetector,
+    ToolParsing,
+)
+
+PREFIX = "unbraid-"
+PASSED_ON = frozenset({"minimax-append-think", "response_template"})
+"""SGLang's detectors that parse nothing that a format could: one leaves everything where it is, the other one reads
+what the tokenizer says. With the prefix they are SGLang's own."""
+CHOSEN = "UNBRAID_SGLANG_CHOSEN"
+"""The environment variable with the detectors that the server was started with, for the processes that it starts:
+`tool_call_parser:kimi_k2,reasoning_parser:kimi_k2`."""
+
+
+class Installed(NamedTuple):
+    """The names that were registered."""
+
+    tool_call_parsers: list[str]
+    reasoning_parsers: list[str]
+
+
+def register(replace: bool) -> Installed:
+    """Register our detectors with SGLang; with `replace`, also under the names of its own."""
+    chosen = os.environ.get(CHOSEN, "").split(",")
+    made: list[list[str]] = []
+    for field, registry in _registries().items():
+        parsing, own, more = _KINDS[field]
+        theirs = {name: _original(detector) for name, detector in registry.items()}
+        ours = _beside(theirs, parsing, own) | more
+        for name in theirs:
+            if (replace or f"{field}:{name}" in chosen) and _known(name, theirs, parsing):
+                ours[name] = ours[f"{PREFIX}{name}"]
+        registry.update(ours)
+        made.append(list(ours))
+    return Installed(*made)
+
+
+_KINDS: dict[str, tuple[type, type, dict[str, type]]] = {
+    "tool_call_parser": (ToolParsing, OwnTools, {"step_audio_2": StepAudio2Detector}),
+    "reasoning_parser": (ReasoningParsing, OwnReasoning, {"step-audio2": StepAudio2ReasoningDetector}),
+}
+"""By the name of the server's argument: our parsing, the base for formats that SGLang lacks, and further names."""
+
+
+def _registries() -> dict[str, dict[str, type]]:
+    """SGLang's detectors, by the name of the server's argument."""
+    return {
+        "tool_call_parser": FunctionCallParser.ToolCallParserEnum,
+        "reasoning_parser": ReasoningParser.DetectorMap,
+    }
+
+
+def _beside(theirs: Mapping[str, type], parsing: type, own: type) -> dict[str, type]:
+    """Our detectors of one kind by their names with the prefix: those of the formats, and SGLang's own."""
+    known = {name: format for name in theirs if (format := _known(name, theirs, parsing)) is not None}
+    made: dict[str, type] = {}
+    for format, aliases in all_formats().items():
+        if _has(format, parsing):
+            base = next((theirs[name] for name, other in known.items() if other is format), own)
+            names = (f"{PREFIX}{name}".lower() for name in (format.name, *aliases))
+            made |= dict.fromkeys(names, _detector(format, parsing, base))
+    made |= {f"{PREFIX}{name}": _detector(format, parsing, theirs[name]) for name, format in known.items()}
+    return made | {f"{PREFIX}{name}": theirs[name] for name in PASSED_ON & theirs.keys()}
+
+
+@cache
+def _detector(format: Format, parsing: type, base: type) -> type:
+    """SGLang's class `base` with our parsing."""
+    parts = {"tools": format.name if format.tools is not None else None}
+    if parsing is ReasoningParsing:
+        parts["reasoning"] = format.name
+    # For a model that speaks, a wrong guess would turn all of its speech into reasoning.
+    fields = {"format": compose(**parts), "greedy": format.speech is None, "__module__": __name__}
+    return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
+
+
+def _original(detector: type) -> type:
+    """SGLang's own class, also if ours has replaced it."""
+    return detector.__bases__[1] if issubclass(detector, ToolParsing | ReasoningParsing) else detector
+
+
+def _known(name: str, theirs: Mapping[str, type], parsing: type) -> Format | None:
+    """The format that can replace SGLang's detector of that name."""
+    if name.startswith(PREFIX) or _asks_the_tokenizer(theirs[name]):
+        return None
+    try:
+        format = find(name)
+    except UnknownFormat:
+        return None
+    return format if _has(format, parsing) else None
+
+
+def _asks_the_tokenizer(detector: type) -> bool:
+    """Whether SGLang's class depends on the tokenizer (`hunyuan` has two generations of tags; `beam` has a response
+    template, which the server uses as well). One format cannot replace that."""
+    return "tokenizer" in inspect.signature(detector).parameters
+
+
+def _has(format: Format, parsing: type) -> bool:
+    return (format.tools if parsing is ToolParsing else format.reasoning) is not None
+
+
+# What the server is told
+
+
+def tell_the_server(module: ModuleType) -> None:
+    """Have the arguments of SGLang's server (`sglang.srt.server_args`) name its own detectors."""
+    arguments = module.ServerArgs
+    resolve = arguments.resolve_once
+    if hasattr(resolve, "__wrapped__"):
+        return
+
+    @wraps(resolve)
+    def resolve_once(self: Any) -> None:
+        for field in _KINDS:
+            setattr(self, field, own_name(field, getattr(self, field, None)))
+        resolve(self)
+
+    arguments.resolve_once = resolve_once
+
+
+def own_name(field: str, name: str | None) -> str | None:
+    """SGLang's own name of the detector `unbraid-NAME`, if it has one; from now on our detector has that name too."""
+    registry = _registries()[field]
+    known = (name or "").removeprefix(PREFIX)
+    if name is None or known == name or known not in registry or name not in registry:
+        return name
+    if not issubclass(registry[name], _original(registry[known])):
+        return name  # SGLang's asks the tokenizer, ours does not
+    if known not in PASSED_ON:
+        chosen = [*os.environ.get(CHOSEN, "").split(","), f"{field}:{known}"]
+        os.environ[CHOSEN] = ",".join(filter(None, dict.fromkeys(chosen)))
+        register(False)
+    return known
