@@ -23,6 +23,7 @@ from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
+from ..choices import as_chosen
 from ..quick import maker
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
@@ -262,5 +263,5 @@ class StepAudio2Detector(ToolParsing, OwnTools):
 class StepAudio2ReasoningDetector(ReasoningParsing, OwnReasoning):
     """Reasoning of Step-Audio 2: without `<think>` there is none."""
 
-    format = compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2)
+    format = as_chosen(compose(reasoning=STEP_AUDIO_2, tools=STEP_AUDIO_2))
     greedy = False

@@ -21,6 +21,7 @@ from sglang.srt.parser.reasoning_parser import ReasoningParser
 from ...core.grammar import Format
 from ...errors import UnknownFormat
 from ...formats import all_formats, compose, find
+from ..choices import as_chosen
 from .detectors import (
     OwnReasoning,
     OwnTools,
@@ -97,7 +98,7 @@ def _detector(format: Format, parsing: type, base: type) -> type:
     if parsing is ReasoningParsing:
         parts["reasoning"] = format.name
     # For a model that speaks, a wrong guess would turn all of its speech into reasoning.
-    fields = {"format": compose(**parts), "greedy": format.speech is None, "__module__": __name__}
+    fields = {"format": as_chosen(compose(**parts)), "greedy": format.speech is None, "__module__": __name__}
     return type(f"Unbraid{base.__name__.lstrip('_')}", (parsing, base), fields)
 
 

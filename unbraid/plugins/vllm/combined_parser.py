@@ -19,6 +19,7 @@ from vllm.parser.metrics import record_tool_parser_invocation
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
+from ..choices import as_chosen
 from .deltas import as_delta, without_blank
 from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
@@ -143,7 +144,7 @@ def _joined(reasoning: Format | None, tools: Format | None) -> Format:
         format = tools or reasoning
         assert format is not None
         return format
-    return compose(reasoning=reasoning.name, tools=tools.name)
+    return as_chosen(compose(reasoning=reasoning.name, tools=tools.name))
 
 
 def combined(made: Any) -> Any:

@@ -23,6 +23,7 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 from ...core.events import Event, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...formats import find
+from ..choices import as_chosen
 from .counterpart import Counterpart, class_of
 from .deltas import as_delta, without_blank
 from .reasoning_text import ReasoningPrefix
@@ -273,7 +274,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     format, _, theirs = what.partition(" ")
     make, registry = _MAKERS[kind]
-    return make(find(format), class_of(registry.lazy_parsers.theirs.get(theirs)))
+    return make(as_chosen(find(format)), class_of(registry.lazy_parsers.theirs.get(theirs)))
 
 
 _MAKERS: dict[str, tuple[Callable[[Format, Any], Any], Any]] = {
