@@ -114,3 +114,19 @@ def test_tools_alone_and_with_speech(tools: str) -> None:
         assert read(format, [call])[0].tool_calls == (CALL,)
         for text in texts("step-audio-2", tools):
             check(format, text)
+
+
+@pytest.mark.parametrize("tools", [name for name in TOOLS if unbraid.find(name).headers is not None])
+def test_tools_in_messages_of_their_own(tools: str) -> None:
+    """Reasoning that nobody asked for apart is not glued to the answer, and tags around it are read."""
+    told = unbraid.find(tools)
+    if told.reasoning is not None:
+        text = unbraid.render(tools, Message((Text("reasoning", "why"), Text("content", "so"))))
+        alone = read(unbraid.compose(tools=tools), [text])[0]
+        assert alone.reasoning == ""
+        assert alone.content.endswith("so")
+        assert "whyso" not in alone.content
+    tagged = unbraid.compose(reasoning="qwen3", tools=tools)
+    message = read(tagged, [f"<think>\nwhy\n</think>\n\n{unbraid.render(tools, Message((CALL,)))}"])[0]
+    assert message.reasoning == "why"
+    assert [call.name for call in message.tool_calls] == ["f"]

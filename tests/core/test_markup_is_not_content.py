@@ -211,17 +211,27 @@ def test_the_marker_that_the_prompt_wrote_is_put_back() -> None:
 # --- Prompts -------------------------------------------------------------------------------------------------------
 
 
+PROMPTS = [
+    ("<think>\nI'm", True),
+    ("<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n<think>\nI'm", True),
+    ("[INST]What?[/INST]<think>I'm <b>bold</b>", True),
+    ("<|im_start|>assistant\n<think>\nOptions: [A] or M[I][J], <s>not</s> <|pad|>. I'm", True),
+    ("<think>Say <|im_end|> in a word.<|im_end|>\n<|im_start|>assistant\n", False),
+    ("<|im_start|>user\n<think>\nWhat?<|im_end|>\n<|im_start|>assistant\n", False),
+    ("[INST]\n<think>\nWhat?[/INST]", False),
+    ("What does <think> mean?", False),
+    ("<think>\nlong ago\n</think>\n\nand then", False),
+]
+
+
+def test_a_prompt_that_breaks_off_inside_reasoning_in_speech() -> None:
+    message = parse("step-audio-2", " well</think>so", prompt="<tts_start>Hello<think>\nHm")
+    assert message.parts == (Text("reasoning", " well"), Speech("so"))
+
+
 @pytest.mark.parametrize(
     ("prompt", "open"),
-    [
-        ("<think>\nI'm", True),
-        ("<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n<think>\nI'm", True),
-        ("[INST]What?[/INST]<think>I'm <b>bold</b>", True),
-        ("<|im_start|>user\n<think>\nWhat?<|im_end|>\n<|im_start|>assistant\n", False),
-        ("[INST]\n<think>\nWhat?[/INST]", False),
-        ("What does <think> mean?", False),
-        ("<think>\nlong ago\n</think>\n\nand then", False),
-    ],
+    PROMPTS,
 )
 def test_a_prompt_that_breaks_off_inside_the_reasoning(prompt: str, open: bool) -> None:
     message = parse("qwen3", " well", prompt=prompt)

@@ -108,6 +108,9 @@ def compose(*, reasoning: str | None = None, tools: str | None = None, audio: st
             format = replace(format, call_ids=source.call_ids, versions=source.versions)
         else:
             format = replace(format, speech=source.speech)
+    if format.headers is not None and format.reasoning is None and tools is not None:
+        # The headers tell reasoning from the answer. Nobody asked for it apart: so it stays in place, with them.
+        format = replace(format, reasoning=find(tools).reasoning, reasoning_in_content=True)
     format = replace(format, ends=tuple(ends))
     versions = tuple(
         (since, replace(format, name=f"{format.name}@{since}", tools=version.tools, versions=()))

@@ -82,7 +82,7 @@ class _Builder:
         tools = {CALLS: format.tools} if format.tools is not None else {}
         tools |= {f"{CALLS} {number}": node for number, node in enumerate(format.other_tools, 1)}
         headers = format.headers
-        headed = set(pairs) & {"reasoning"}
+        headed = {"reasoning"} if headers is not None and _is_headed(format.reasoning, headers) else set()
         if headers is not None and (body := _body_of_message(format.tools, headers)) is not None:
             # A header has shown already that calls come.
             tools = {CALLS: grammar.Calls("", body, headers.ends[0], close_written=False)}
@@ -93,8 +93,9 @@ class _Builder:
             pairs[strand] = opens, tuple(self._marker("close", strand, text) for text in node.closes)
         if headers is not None:
             # Whatever ends a message ends what it holds.
-            for strand in headed:
-                pairs[strand] = (), tuple(self._marker("close", strand, text) for text in headers.ends)
+            for strand in {*headed, *(set(pairs) & {"reasoning"})}:
+                ends = tuple(self._marker("close", strand, text) for text in headers.ends)
+                pairs[strand] = ((), ends) if strand in headed else (pairs[strand][0], (*pairs[strand][1], *ends))
             others = [open for opens, _ in pairs.values() for open in opens]
             program.headers = self._headers(headers, others)
         keys = [open.key for opens, _ in pairs.values() for open in opens]
@@ -325,6 +326,13 @@ class _Builder:
             )
         for number, (text, seconds) in enumerate(times.items()):
             program.codes[timeless + 1 + number] = (seconds, text)
+
+
+def _is_headed(reasoning: grammar.Between | None, headers: grammar.Headers) -> bool:
+    """Whether the reasoning stands in messages of its own."""
+    if reasoning is None:
+        return False
+    return reasoning.open.startswith(headers.opens) and reasoning.open.endswith(headers.closes)
 
 
 def _body_of_message(tools: grammar.Calls | None, headers: grammar.Headers) -> grammar.CallsBody | None:

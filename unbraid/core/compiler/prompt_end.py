@@ -11,7 +11,7 @@ nothing of that kind follows, and that stand at the beginning of a line or right
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import UnbraidError
@@ -20,7 +20,11 @@ from ..machine.headers import HeaderRule
 from ..machine.markers import Marker
 from .program import Program
 
-_TURN = r"<[|｜][^<>]*>|<[^<>\s]*[|｜]>|\[/?[A-Z_]+\]|</?s>|<(?:start|end|begin)_of_\w+>"
+_TURN = (
+    r"<[|｜][^<>]*(?:im_|turn|user|assistant|system|human|bot|header|eot|eom|end|start|begin|message|msg|role|sep|"
+    r"observation|TURN|BOT|EOT)[^<>]*>|<[^<>\s]*turn[|｜]?>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS|AVAILABLE_TOOLS)\]|"
+    r"<(?:start|end|begin)_of_\w+>|\]~b\]|</assistant>|<(?:user|assistant|system)>"
+)
 """What begins or ends a turn in the templates there are."""
 _TURN_SIZE = 100_000
 """How much of a prompt's text is looked at for a strand that it breaks off in."""
@@ -44,8 +48,11 @@ def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """What `prompt` leaves open."""
     end = opened_at_end(program, prompt)
     if not end.strands and program.headers is None:  # a header has told it
-        markers = _markers_of_turn(program, prompt)
-        return PromptEnd(_opened_before(program, markers), end.trail)
+        if isinstance(prompt, str):
+            opened = _opened_in_text(program, prompt)
+        else:
+            opened = _opened_by_ids(program, prompt)
+        return PromptEnd(opened, end.trail)
     return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt))
 
 
@@ -111,44 +118,46 @@ def _last_tokens(program: Program, prompt: Sequence[int]) -> Sequence[int]:
     return prompt[max(begin - _MARKER_TOKENS, 0) :]
 
 
-def _markers_of_turn(program: Program, prompt: str | Sequence[int]) -> Iterable[str]:
-    """What may open or close a strand, in the turn that a prompt has begun."""
-    if not isinstance(prompt, str):
-        turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
-        prompt = prompt[turn:]
-        if not program.format.spelled_markers:
-            return filter(None, map(program.token_placeholders.get, prompt))
-        prompt = _text(program, prompt)
+def _opened_by_ids(program: Program, prompt: Sequence[int]) -> list[str]:
+    """The strands that a prompt opens, in the turn that it has begun, and does not close."""
+    turn = next((at for at in range(len(prompt), 0, -1) if prompt[at - 1] in program.ends), 0)
+    if program.format.spelled_markers:
+        return _opened_in_text(program, _text(program, prompt[turn:]))
+    opened: list[str] = []
+    for key in filter(None, map(program.token_placeholders.get, prompt[turn:])):
+        _read(program, key, opened)
+    return opened
+
+
+def _opened_in_text(program: Program, prompt: str) -> list[str]:
+    """The same by text. What opens the first strand stands at the beginning of a line, or after another marker."""
     scopes = program.content.inner.values()
     opens = {program.spelled(marker.key) for scope in scopes for marker in scope.opens}
     begin = max(len(prompt) - _TURN_SIZE, 0)
     first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=-1)
     if first < 0:
-        return ()
+        return []
     closes = {program.spelled(marker.key) for scope in scopes for marker in scope.closes}
+    keys = "|".join(map(re.escape, sorted(opens | closes, key=len, reverse=True)))
     ends = "|".join([*map(re.escape, program.format.ends), _TURN])
-    pattern = rf"(?:^|(?<=[\n>\]]))[ \t]*({_any_of(opens)})|({_any_of(closes)})|{ends}"
-    rest = prompt[prompt.rfind("\n", 0, first) + 1 :]
-    found = [match.group(1) or match.group(2) or "" for match in re.finditer(pattern, rest)]
-    turn = next((at for at in range(len(found), 0, -1) if not found[at - 1]), 0)
-    return found[turn:]
-
-
-def _any_of(texts: Iterable[str]) -> str:
-    """A pattern for the longest of them; for nothing at all, if there are none."""
-    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
-
-
-def _opened_before(program: Program, markers: Iterable[str]) -> list[str]:
-    """The strands that these markers open, and do not close."""
     opened: list[str] = []
-    for key in markers:
-        for strand, scope in program.content.inner.items():
-            if strand not in opened and any(key in _spellings(program, marker) for marker in scope.opens):
-                opened.append(strand)
-            elif strand in opened and any(key in _spellings(program, marker) for marker in scope.closes):
-                del opened[opened.index(strand) :]
+    for found in re.finditer(f"({keys})|{ends}", prompt[first:]):
+        key = found.group(1)
+        before = prompt[max(first + found.start() - 80, 0) : first + found.start()].rstrip(" \t")
+        if key is None:
+            opened.clear()
+        elif opened or not before or before[-1] in "\n>]":
+            _read(program, key, opened)
     return opened
+
+
+def _read(program: Program, key: str, opened: list[str]) -> None:
+    """What a marker does to the strands that are open."""
+    for strand, scope in program.content.inner.items():
+        if strand not in opened and any(key in _spellings(program, marker) for marker in scope.opens):
+            opened.append(strand)
+        elif strand in opened and any(key in _spellings(program, marker) for marker in scope.closes):
+            del opened[opened.index(strand) :]
 
 
 def _spellings(program: Program, marker: Marker) -> tuple[str, str]:
