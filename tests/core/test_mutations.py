@@ -5,15 +5,19 @@ The texts are what the renderer writes; `tests/formats/vendors` tries the same o
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 import unbraid
-from unbraid import Format, Message, Text, ToolCall
+from unbraid import Format, Message, Text, ToolCall, diagnostics
+from unbraid.core.grammar import Notation
+from unbraid.core.notations import TaggedArguments
 
 from ..support import strategies
 from ..support.mutations import MUTATIONS, check, said, spaced
+from ..support.notations import nodes_in
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
 CALLS = (ToolCall("get_weather", '{"a": "Paris, France", "n": 2}'), ToolCall("f", '{"t": true, "l": ["x", 1]}'))
@@ -56,3 +60,21 @@ def test_a_call_that_is_cut_off_anywhere_is_the_same_or_not_complete(format: For
         assert complete == whole[: len(complete)]
         if len(complete) < len(message.tool_calls):
             assert message.diagnostics
+
+
+@every_format
+def test_a_closing_tag_too_many_after_an_argument_loses_nothing(format: Format) -> None:
+    if format.tools is None or not isinstance(notation := notation_node(format), TaggedArguments):
+        return
+    text = unbraid.render(format, Message(CALLS[:1]))
+    close = notation.close.strip()
+    for at in [found.end() for found in re.finditer(re.escape(close), text)]:
+        message = unbraid.parse(format, text[:at] + close + text[at:], **OPTIONS)
+        assert said(message) == said(Message(CALLS[:1]))
+        assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.REPAIRED]
+        assert message.content == ""
+
+
+def notation_node(format: Format) -> Notation | None:
+    """How the format writes arguments."""
+    return next((node for node in nodes_in(format.tools) if isinstance(node, Notation)), None)

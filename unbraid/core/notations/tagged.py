@@ -142,6 +142,8 @@ class TagRule:
     trail: str
     """Whitespace after it that belongs to it."""
     value: ValueRule
+    closer: Markers
+    """What closes a value, without the whitespace around it."""
     following: Markers
     """What may come after the last argument."""
 
@@ -178,6 +180,7 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
         after,
         rest[len(rest.rstrip()) :],
         value,
+        Markers([Marker("close", "", close.key)]),
         Markers(Marker("end", "", text) for text in following),
     )
 
@@ -276,10 +279,20 @@ class TaggedArgumentsFrame(Frame):
             markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
         ]
         if not any(comes):
-            if machine.cut_off or (None in comes and not machine.at_end):
+            extra = self.rule.closer.matches_at(machine.buffer, machine.position)
+            if extra:
+                close = self.rule.value.close.key
+                machine.report(diagnostics.REPAIRED, f"'{close}' once more than there are arguments")
+                machine.take(len(close), MARKUP)
+                return True
+            if machine.cut_off or (None in (*comes, extra) and not machine.at_end):
                 return machine.needs_more()
             if not machine.at_end:
                 raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+        ended_by = self.markers.at(machine.buffer, machine.position)
+        if ended_by and not comes[0] and self.keys.empty and self.markers.which(ended_by).role == "header":
+            # The arguments may well stand in the message that begins here.
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments that does not end")
         machine.pop()
         self.keys.end(machine)
         return True
