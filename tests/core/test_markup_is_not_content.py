@@ -115,6 +115,18 @@ def test_what_is_spoken_holds_no_markup(text: str, spoken: str, kept: str) -> No
     assert message.diagnostics
 
 
+def test_an_opener_in_what_it_opened_is_not_spoken() -> None:
+    message = parse("step-audio-2", "<tts_start>Hi <tts_start>there<tts_end>")
+    assert message.parts == (Speech("Hi there"),)
+    assert kinds(message) == [diagnostics.STRAY_CLOSER]
+
+
+def test_reasoning_that_is_not_taken_apart_is_not_spoken() -> None:
+    message = parse("step-audio-2", "<tts_start><think>\nhm\n</think>\n\nHi<tts_end>", separate_reasoning=False)
+    assert [part.text for part in message.parts if isinstance(part, Speech)] == ["\n\nHi"]
+    assert message.content == "<think>\nhm\n</think>"
+
+
 def test_a_closer_of_nothing_is_not_spoken() -> None:
     message = parse("step-audio-2", "<tts_start>Hi</tool_call> there<tts_end>")
     assert message.parts == (Speech("Hi there"),)

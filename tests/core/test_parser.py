@@ -515,7 +515,7 @@ def test_a_prompt_of_ids_needs_a_tokenizer() -> None:
         (
             "step-audio-2",
             "<tts_start>hi<think>why</think>yo<audio_1><tts_end><think>ok",
-            (Speech("hi<think>why</think>yo", (1,)), content("<think>ok")),
+            (Speech("hi"), content("<think>why</think>"), Speech("yo", (1,)), content("<think>ok")),
         ),
     ],
 )
@@ -528,7 +528,7 @@ def test_separate_reasoning_false(format: str, text: str, parts: tuple[Part, ...
 def test_separate_reasoning_false_after_a_prompt_that_opened_it() -> None:
     assert parse("qwen3", "why</think>so", prompt="<think>\n", separate_reasoning=False).content == "why</think>so"
     message = parse("step-audio-2", "why</think>hi", prompt="<tts_start><think>\n", separate_reasoning=False)
-    assert message.parts == (Speech("why</think>hi"),)
+    assert message.parts == (content("why</think>"), Speech("hi"))
 
 
 # --- Lists ---------------------------------------------------------------------------------------------------------
@@ -570,7 +570,7 @@ FLOODS: dict[str, tuple[str, str, str, set[str]]] = {
     "backslashes in a string": ("hermes", f'<tool_call>{F[:-3]}"', "\\", {"unfinished_call"}),
     "brackets as content": ("mistral", "", "[", set()),
     "openers of reasoning": ("qwen3", "", "<think>", {"unclosed"}),
-    "openers of two scopes": ("step-audio-2", "", "<think><tts_start>", {"unclosed"}),
+    "openers of two scopes": ("step-audio-2", "", "<think><tts_start>", {"unclosed", "stray_closer"}),
     "openers and closers": ("step-audio-2", "", "<tts_start><think><tts_end></think>", {"unclosed", "stray_closer"}),
     "closers": ("qwen3", "", "</think>", {"stray_closer"}),
     "openers of calls": ("hermes", "", "<tool_call>", {"malformed_call", "unfinished_call"}),

@@ -156,6 +156,8 @@ class _Builder:
             if name not in strands and close.key not in known and not (drafts and name in self.calls)
         ]
         markup = [replace(close, role="stray") for close in others if strands[-1] == "speech" or _is_control(close.key)]
+        if strands[-1] == "speech":
+            markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         strays = [replace(open, lead="") for open in drafts]
         strays += [close for close in others if not _is_control(close.key)] if strands[-1] != "speech" else []
         # In the middle of a call a bracket is a bracket.
@@ -208,6 +210,7 @@ class _Builder:
             Markers([*(self._marker("end", "", text) for text in node.ends), *others]),
             re.compile(node.inside),
             (*opens, *closes, *node.begins) if node.begins else (),
+            (*node.opens, self.format.prompt),
             [(strand, re.compile(pattern)) for strand, pattern in patterns],
             names_calls=self.format.tools is not None and not self.format.tools.open.endswith(node.closes),
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ...errors import UnbraidError
 from ..detokenizer import Detokenizer
-from ..machine.headers import HeaderRule
+from ..machine.headers import CALLS, HeaderRule
 from ..machine.markers import Marker
 from .program import Program
 
@@ -175,7 +175,7 @@ def _strand_of_message(program: Program, rule: HeaderRule, prompt: str) -> list[
 
 
 def _unfinished_header(program: Program, prompt: str | Sequence[int]) -> str:
-    """What a prompt has written of a header that it has not finished."""
+    """What a prompt has written of a header that it has not finished; or all of it, where calls come."""
     rule = program.headers
     if rule is None:
         return ""
@@ -188,4 +188,8 @@ def _unfinished_header(program: Program, prompt: str | Sequence[int]) -> str:
         at = prompt.rfind(open)
         if 0 <= at < begin and not any(close in prompt[at:begin] for close in closes):
             begin = at
-    return "" if begin < 0 or any(close in prompt[begin:] for close in closes) else prompt[begin:]
+    header = prompt[begin:] if begin >= 0 else ""
+    finished = any(close in header for close in closes)
+    if finished and not (header.endswith(tuple(closes)) and rule.strand(header)[0] == CALLS):
+        return ""
+    return header

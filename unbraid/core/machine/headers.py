@@ -41,7 +41,9 @@ class HeaderRule:
     inside: re.Pattern[str]
     """What may stand between `opens` and `closes`."""
     begins: tuple[str, ...]
-    """What the rest of a header may begin with, where the prompt has begun it; anything, if there is none."""
+    """What the rest of a header may begin with, where the prompt has just begun it; anything, if there is none."""
+    fresh: tuple[str, ...]
+    """How a prompt looks that has just begun a header."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
     """Which strand follows, by the first pattern that is found."""
     names_calls: bool
@@ -79,10 +81,13 @@ class HeaderFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.
         limit = min(len(buffer), start + 2 * machine.limits.name)
-        begin, end = rule.close_at(buffer, start, limit)
+        # The prompt may have written all of it.
+        written = self.before.endswith(tuple(map(machine.spell, rule.closes)))
+        begin, end = (start, start) if written else rule.close_at(buffer, start, limit)
         rest = buffer[start : limit if begin < 0 else begin]
         too_long = begin < 0 and limit < len(buffer)
-        if too_long or rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit]):
+        broken = rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit])
+        if too_long or (broken and not written):
             self._give_up(machine, "a header that does not end")
             return True
         if begin < 0:
@@ -108,7 +113,7 @@ class HeaderFrame(Frame):
         _begin_message(machine, strand)
         if strand == CALLS and rule.names_calls and found is not None and "name" in found.re.groupindex:
             self._take_named(machine, found, end - start)
-        elif strand != REASONING:
+        elif strand != REASONING and end > start:
             machine.take(end - start, MARKUP)
         return True
 
@@ -119,7 +124,7 @@ class HeaderFrame(Frame):
         if not rule.inside.fullmatch(rest, opened):
             return True
         begun = text.lstrip()
-        if not self.before or not rule.begins or not begun:
+        if not self.before or self.before not in rule.fresh or not rule.begins or not begun:
             return False
         return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
 

@@ -135,7 +135,7 @@ class Machine:
         seed: int | None,
     ) -> None:
         """keep_raw: whether a call that does not become complete is reported with its raw text.
-        reasoning_apart: False leaves the reasoning, and its markers, in the strand around it.
+        reasoning_apart: False puts the reasoning into the content, with its markers.
         """
         self.limits = limits
         self.keep_raw = keep_raw
@@ -319,7 +319,7 @@ class Machine:
     def _choose_text_event(self) -> None:
         strand = self.strands[-1]
         if strand == "reasoning" and not self.reasoning_apart:
-            strand = next(strand for strand in reversed(self.strands) if strand != "reasoning")
+            strand = "content"
         if strand == "content":
             self.text_event = Content
         else:
@@ -329,7 +329,7 @@ class Machine:
         """Take a marker that opens or closes a strand, with the whitespace after it that belongs to it. It is text
         where it marks the reasoning and that is left where it stands."""
         if strand == "reasoning" and not self.reasoning_apart:
-            self.take(size, TEXT)
+            self.take(size, KEPT)
         else:
             self.take(size, MARKUP)
             self.trail = trail
@@ -370,6 +370,9 @@ class Machine:
             self.report(problem.kind, problem.message)
         while self.stack[-1] is not calls:
             self.pop()
+        if self.at_end and self.call.accepted and not self.call.complete:
+            # What was held back belongs to the call: nobody wants the beginning of a tag for an answer.
+            self.take(len(self.buffer) - self.position, MARKUP)
         if self.call.complete or not self.call.accepted:
             self.end_call()
         calls.give_up(self)
