@@ -47,7 +47,11 @@ class Suite:
 SUITES = {
     "vllm": Suite(
         "vllm",
-        ("tests/tool_parsers", "tests/reasoning", "tests/parser", "tests/tool_use/test_kimi_k3_tool_parser.py"),
+        (
+            "tests/tool_parsers",
+            "tests/reasoning",
+            *(f"tests/parser/test_{name}.py" for name in ("parse", "streaming", "include_reasoning", "chat_parsing")),
+        ),
         ("tests/conftest.py", "tests/tool_use/conftest.py"),
     ),
     "sglang": Suite(
