@@ -14,7 +14,7 @@ SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
 LISTENS := $(if $(NPM),--transcription-model whisper-base)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples test test-long test-engines lint bench clean help
+.PHONY: run examples test test-long test-engines test-peers lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
@@ -35,6 +35,9 @@ test-long: lint ## Run the tests with many more random examples, new ones each t
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)
 	$(ENGINES)/bin/python -m pytest tests/constraints tests/engines/test_vllm.py \
 		tests/clients/test_vllm_clients.py tests/plugins tests/speech/listeners tests/docs
+
+test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with ours (SGLang's too: UNBRAID_SGLANG_SOURCE=checkout)
+	$(ENGINES)/bin/python tests/peers/run.py
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .

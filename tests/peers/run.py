@@ -47,7 +47,11 @@ class Suite:
 SUITES = {
     "vllm": Suite(
         "vllm",
-        ("tests/tool_parsers", "tests/reasoning", "tests/parser", "tests/tool_use/test_kimi_k3_tool_parser.py"),
+        (
+            "tests/tool_parsers",
+            "tests/reasoning",
+            *(f"tests/parser/test_{name}.py" for name in ("parse", "streaming", "include_reasoning", "chat_parsing")),
+        ),
         ("tests/conftest.py", "tests/tool_use/conftest.py"),
     ),
     "sglang": Suite(
@@ -140,6 +144,7 @@ def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str
     """What became of each test: passed, skipped, failed."""
     for name in suite.left_out:
         (folder / name).unlink(missing_ok=True)
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # the names of the tests begin in this folder
     report = HOME / f"{suite.engine}-{'ours' if ours else 'theirs'}.xml"
     report.unlink(missing_ok=True)
     environment = {
@@ -155,7 +160,7 @@ def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str
     if ours:
         environment["UNBRAID_PEER_OURS"] = "1"
     options = ("-p", "peer_plugin", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q")
-    command = [sys.executable, "-m", "pytest", *options, "-o", "addopts=", f"--junitxml={report}", *more]
+    command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *more]
     command += [name for name in suite.folders if (folder / name).exists()]
     with (HOME / f"{report.stem}.log").open("w") as log:
         subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import unbraid
-from unbraid import Message, Text
+from unbraid import Format, Message, Text, ToolCall
 from unbraid.plugins import sglang as plugin
 
-from .cases import STEP_CALL, streamed, tools
+from .cases import FORMATS, STEP_CALL, streamed, tools
 from .package import Chat
 
 
@@ -109,3 +111,31 @@ def test_an_answer_through_the_server(installed: Any, monkeypatch: pytest.Monkey
         assert asyncio.run(chat.stream([*text], **request))["content"] == "Hi."
         assert chat.whole(text, **request)["content"] == "Hi."
         assert chat.whole(text, **request)["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("name", ["kimi_k2", "kimi_k3", "hermes", "qwen3_coder"])
+def test_two_calls_to_one_tool_have_two_numbers(sglang: Any, name: str) -> None:
+    """SGLang makes the ids of Kimi's calls of them."""
+    plugin.install(replace=True)
+    calls = [ToolCall("get_weather", f'{{"city": "{city}"}}', "") for city in ("Bonn", "Rome")]
+    text = unbraid.render(name, Message(tuple(calls)))
+    _, items = sglang.FunctionCallParser(tools(sglang), name).parse_non_stream(text)
+    assert [item.tool_index for item in items] == [0, 1]
+
+
+@pytest.mark.parametrize("format", [format for format in FORMATS if format.tools is not None], ids=attrgetter("name"))
+def test_a_call_that_is_cut_off_is_not_run(installed: Any, format: Format) -> None:
+    """At every cut: a whole reply has none but the calls of the whole output. A stream has begun the others, and the
+    server is told that they are not complete."""
+    given = {"city": "a long name"}
+    calls = [ToolCall("get_weather", json.dumps(given), "abcdefghi")] * 2
+    text = unbraid.render(unbraid.compose(tools=format.name), Message((Text("content", "So."), *calls)))
+    known, name = tools(installed), f"unbraid-{format.name}"
+    for cut in range(len(text)):
+        _, items = installed.FunctionCallParser(known, name).parse_non_stream(text[:cut])
+        assert [json.loads(item.parameters) for item in items] == [given] * len(items)
+        parser = installed.FunctionCallParser(known, name)
+        _, streamed_calls = streamed(parser, text[:cut], 7)
+        incomplete = parser.detector.incomplete_tool_call_indices
+        done = [arguments for at, (_, arguments) in enumerate(streamed_calls) if at not in incomplete]
+        assert [json.loads(arguments) for arguments in done] == [given] * len(items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,7 +139,9 @@ def test_up_to_the_content(format: Format, data: st.DataObject) -> None:
     assert split(text) == (thought, rest)
     assert split(data.draw(st.composite(strategies.cuts)(text))) == (thought, rest)
     assert text.endswith(rest.lstrip())
-    parsed = unbraid.parse(format, text, prompt=prompt)
+    assert format.tools is None or format.tools.open.strip() not in thought  # what opens a call is for others to read
+    without_calls = replace(format, tools=None, other_tools=(), versions=())
+    parsed = unbraid.parse(without_calls, text, prompt=prompt)
     assert parsed.reasoning.startswith(thought)
     if not rest.strip():
         assert parsed.reasoning == thought
@@ -151,6 +154,7 @@ def test_up_to_the_content(format: Format, data: st.DataObject) -> None:
         ("\n<think>\na\n</think>\n\nb", "a", "\nb"),
         (f"<think>\na\n</think>\n\n{CALL}", "a", CALL),
         (f"<think>\na{CALL}", "a", CALL),  # a call ends the reasoning
+        ("<think>\na\n<tool_call>\n<function=f>", "a\n", "<tool_call>\n<function=f>"),  # of any notation
         (f"{CALL}<think>\na", "", f"{CALL}<think>\na"),
         ("b</think>", "", "b</think>"),
         ("<think>\na", "a", ""),

@@ -109,7 +109,7 @@ def _original(detector: type) -> type:
 
 def _known(name: str, theirs: Mapping[str, type], parsing: type) -> Format | None:
     """The format that can replace SGLang's detector of that name."""
-    if name.startswith(PREFIX) or _asks_the_tokenizer(theirs[name]):
+    if name.startswith(PREFIX) or name in PASSED_ON or _asks_the_tokenizer(theirs[name]):
         return None
     try:
         format = find(name)

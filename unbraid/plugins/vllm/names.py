@@ -144,6 +144,8 @@ def our_places(kind: Kind, theirs: dict[str, Place], replace: bool) -> dict[str,
 
 def format_of(name: str, kind: Kind) -> Format | None:
     """The format that reads what vLLM's parser of that name does; None if there is none."""
+    if name in PASSED_ON:
+        return None
     from ...errors import UnknownFormat
     from ...formats import find
 

@@ -107,6 +107,9 @@ class ResponseReader:
         program = program_of(format, self._vocabulary)
         self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
         self._special = special_tokens(tokenizer)
+        self._stops = frozenset(getattr(request, "stop_token_ids", None) or ())
+        self._ends = self._stops | {getattr(tokenizer, "eos_token_id", None)} | frozenset(program.ends)
+        """The ids that say that the model ended its turn. Without one of them it may have been cut off."""
         self._shows_special = not getattr(request, "skip_special_tokens", True)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
@@ -125,12 +128,13 @@ class ResponseReader:
         """The events of one delta, which came with this text and these ids."""
         if self._by_ids is None and (text or ids):
             self._by_ids = bool(ids) and not cuts_text(self._request)
+        ended = finished and bool(ids) and ids[-1] in self._ends
         events: list[Event] = []
         if self._by_ids:
             events = self._parser.feed_tokens(self._shown(ids, finished))
         elif text:
             events = self._parser.feed(text)
-        return [*events, *self._parser.finish()] if finished else events
+        return [*events, *self._parser.finish(end_of_turn=ended)] if finished else events
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
         """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
@@ -150,8 +154,7 @@ class ResponseReader:
         special, own = self._special, self._meaningful
         if finished and ids and not self._request.include_stop_str_in_output:
             last = ids[-1]
-            stops = getattr(self._request, "stop_token_ids", None) or ()
-            if last in stops or (last in special and last not in own):
+            if last in self._stops or (last in special and last not in own):
                 ids = ids[:-1]
         if self._shows_special or special.isdisjoint(ids):
             return ids
