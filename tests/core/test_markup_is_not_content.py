@@ -45,6 +45,16 @@ def test_what_opens_the_reasoning_may_come_once_more_after_the_prompt(format: Fo
     assert message.parts == (Text("reasoning", "why"), Text("content", "so"))
 
 
+@every_format
+@pytest.mark.parametrize("between", ["", "\n", " \n\n"])
+def test_what_opens_the_reasoning_may_come_twice(format: Format, between: str) -> None:
+    if format.reasoning is None or format.headers is not None or format.reasoning_in_content:
+        return
+    open, close = format.reasoning.open, format.reasoning.close
+    message = parse(format, f"{open}{between}{open}why{close}so", prompt="")
+    assert message.parts == (Text("reasoning", "why"), Text("content", "so"))
+
+
 def test_later_it_is_text_where_an_answer_may_have_it() -> None:
     message = parse("qwen3", "so</think>yes")
     assert message.content == "so</think>yes"

@@ -27,6 +27,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
     ("start", "scope"): ("qwen3", "", ""),
     ("start", "header"): ("harmony", "<|start|>assistant", ""),
     ("start", "leading_marker"): ("qwen3", "<think>\n", ""),
+    ("scope", "leading_marker"): ("qwen3", "", "<think>"),
     ("scope", "scope"): ("qwen3", "", "<think>"),
     ("scope", "header"): ("harmony", "x", "<|start|>"),
     ("scope", "citation"): ("command-r", "", "x <co: 0"),

@@ -17,7 +17,8 @@ _LLAMA_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
 
 # The list has no marker around it; some models write one.
 _MARKED = Calls("<|python_start|>", Either("{", _JSON, _LIST), "<|python_end|>")
-PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), other_tools=(_MARKED,), ends=_LLAMA_ENDS)
+_TAGGED = Calls("<|python_tag|>", Either("{", _JSON, _LIST))
+PYTHONIC = Format("pythonic", tools=Calls("[", _LIST, bare=True), other_tools=(_MARKED, _TAGGED), ends=_LLAMA_ENDS)
 # Gemma 3, as its vendor shows it: in a fence, and printed. The fence is part of the list, as in Command R's.
 _PRINTED = Call((Maybe("print(", written=False), Name(), "(", PythonArguments(), ")", Maybe(")", written=False)))
 GEMMA_3 = Format(

@@ -154,7 +154,10 @@ class ScopeFrame(Frame):
                 return
         machine.take_marker(size, marker.strand, marker.trail)
         if calls is None:
-            enter(machine, self.rule.inner[marker.strand])
+            inner = self.rule.inner[marker.strand]
+            enter(machine, inner)
+            if marker.strand == "reasoning":
+                machine.push(LeadingMarkerFrame(inner.leading))
 
     def _is_orphan(self, closer: Marker) -> bool:
         """Whether it closes the call that was no call. That is so once."""
@@ -190,8 +193,8 @@ class ScopeFrame(Frame):
 
 
 class LeadingMarkerFrame(Frame):
-    """At the start of the output. After a prompt that opened the reasoning, models may open it once more. After one
-    that did not, they may close it: templates write `</think>` for a turn without reasoning."""
+    """At the start of the output, and of reasoning. Models may open what is open once more. Where nothing is open, they
+    may close it: templates write `</think>` for a turn without reasoning."""
 
     kind = "leading_marker"
     __slots__ = ("markers",)

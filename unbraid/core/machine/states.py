@@ -57,12 +57,12 @@ START = ("scope", "header", "leading_marker")
 STATES = {
     "scope": State(
         reads="text of one strand: content, reasoning or speech",
-        opens=("scope", "header", "citation", "calls"),
+        opens=("scope", "leading_marker", "header", "citation", "calls"),
         ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
         malformed="a closer of something that is not open is reported; it is text, or markup if it is a token",
     ),
     "leading_marker": State(
-        reads="at the start: the opening marker once more, after a prompt that ends with it; or a closing one alone",
+        reads="at the start: the opening marker once more, where it is open; or a closing one alone",
         opens=(),
         ends="the marker, or anything else",
         malformed="anything else belongs to the scope below",
