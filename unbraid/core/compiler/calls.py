@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.words import check_ends_word, words_of
+from ..machine.words import check_ends_word, marked_parts, words_of
 from ..notations.base import CallNotation, Place
 
 _BRACKETS = ("]", "}", ")")
@@ -75,9 +75,11 @@ class CallSteps:
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
         self._call(node.call)
-        begins = whole = first.begins if isinstance(first, CallNotation) else ""
+        whole = first.begins if isinstance(first, CallNotation) else ""
+        begins = (whole,) if whole else ()
         if isinstance(first, str):
-            begins, whole = self._key(words_of(first)[0]), self._key(first.strip())
+            mark_and_tag = words_of(first)[: len(marked_parts(first.split()[0]))]
+            begins, whole = tuple(map(self._key, mark_and_tag)), self._key(first.strip())
         self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, again))
         if not separator and isinstance(first, str):
             self.again, self.first = again, whole

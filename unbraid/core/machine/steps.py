@@ -283,8 +283,8 @@ class NextInList:
     separator: str
     close: tuple[str, ...]
     """The words that end the list, where there are any."""
-    first: str
-    """The word that each call begins with, where that is known,"""
+    first: tuple[str, ...]
+    """The words of the tag that each call begins with, where that is known,"""
     whole: str
     """and all of what it begins with."""
     again: int
@@ -292,10 +292,14 @@ class NextInList:
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if not self.close:
             return self._open_end(machine, frame)
-        further = _next_is(machine, frame, self.separator or self.first, self.whole)
+        if self.separator or not self.first:
+            further = _next_is(machine, frame, self.separator, self.whole)
+        else:
+            comes = _words_come(machine, frame, self.first, self.whole)
+            further = None if comes is None else bool(comes)
         if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
             return False
-        size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
+        size = self._comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
         if size is None:
             return False
         if size:
@@ -311,8 +315,8 @@ class NextInList:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
         return True
 
-    def _end_comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
-        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
+    def _comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
+        """How long these words are, which come next; 0 where they do not, None where that cannot be told yet."""
         start = machine.position
         end = after_words(machine.buffer, start, words, machine.limits.name)
         if end is None:
@@ -322,7 +326,7 @@ class NextInList:
     def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
         """The list ends where no other call comes."""
         if self.separator or self.first:
-            size = _comes_after_space(machine, self.separator or self.first)
+            size = self._comes(machine, (self.separator,) if self.separator else self.first)
             if size is None:
                 return False
             more = bool(size)

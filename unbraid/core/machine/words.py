@@ -19,13 +19,28 @@ def run_of(pattern: str) -> Callable[[str, int], int]:
     return lazily(make)
 
 
-_between_words = lazily(lambda: re.compile(r"""\s+|(?<=>)(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
+_between_words = lazily(lambda: re.compile(r"""\s+|(?<=[>\[])(?=<)|(?<=\w\])(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
+_after_mark = lazily(lambda: re.compile(r"(?<=\[)(?=<)").split)
+_space_after_mark = lazily(lambda: re.compile(r"(?<=\[)\s+(?=<)").sub)
+LONGEST_GAP = 16
+"""How much whitespace may stand between a mark and its tag."""
 
 
 def words_of(markup: str) -> tuple[str, ...]:
     """The words of some markup: whitespace may stand between any two, or none. Two tags are two words, and in a tag so
     are a name, the sign after it and a quote."""
     return tuple(filter(None, _between_words(markup)))
+
+
+def marked_parts(marker: str) -> list[str]:
+    """A marker in parts: a mark that ends with a bracket (`]<]minimax[>[`), and the tag after it. Whitespace between
+    the two says nothing."""
+    return _after_mark(marker)
+
+
+def without_gaps(written: str) -> str:
+    """A marker, as it is written, without the whitespace between its parts."""
+    return _space_after_mark("", written)
 
 
 space_end = run_of(r"\s*")
