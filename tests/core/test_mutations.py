@@ -5,12 +5,14 @@ The texts are what the renderer writes; `tests/formats/vendors` tries the same o
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 import unbraid
 from unbraid import Format, Message, Text, ToolCall
+from unbraid.core import diagnostics
 
 from ..support import strategies
 from ..support.mutations import MUTATIONS, check, said, spaced
@@ -42,6 +44,18 @@ def test_whitespace_between_the_parts_of_a_call_says_nothing(format: Format) -> 
         message = unbraid.parse(format, changed, **OPTIONS)
         # Without a marker, a call to an unknown name may as well be an answer.
         assert said(message) == said(Message(CALLS)) or message.diagnostics or format.tools.bare, changed
+
+
+@every_format
+@pytest.mark.parametrize("quote", ["'", ""])
+def test_attributes_in_other_quotes_or_none_are_the_same(format: Format, quote: str) -> None:
+    if format.tools is None:
+        return
+    text = unbraid.render(format, Message(CALLS))
+    changed = re.sub(r'="(\w+)"', rf"={quote}\1{quote}", text)
+    message = unbraid.parse(format, changed, **OPTIONS)
+    assert said(message) == said(Message(CALLS))
+    assert {one.kind for one in message.diagnostics} == ({diagnostics.REPAIRED} if changed != text else set())
 
 
 @every_format

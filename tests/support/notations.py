@@ -186,6 +186,7 @@ class Tagged(Generator[notations.TaggedArguments]):
     def hostile(self) -> list[str]:
         tags = [self.node.open.replace("{key}", key) for key in [*TYPES, "x"]]
         tags += [self.node.open.replace("{key}", key) for key in self.node.wrappers]
+        tags += [tag.replace('"', quote) for tag in tags[:2] if '="' in tag for quote in ("'", "")]
         bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", '{"a": ', "{\\", '[{\\"a\\": 1', *self.escapes]
         return [*tags, *tags, self.node.close, self.node.close, *bits]
 

@@ -21,7 +21,7 @@ from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
 from .markers import Markers
 from .pending_call import MARKUP, NAME
-from .words import after_words, space_end, word_end
+from .words import QUOTES, after_words, space_end, word_end
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)
@@ -192,6 +192,60 @@ class ReadNameInId(ReadWord):
         else:
             machine.call.unnamed = True
         machine.take(len(word), NAME)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class OpenQuote:
+    """The quote before an attribute's value. Models write others, or none: then all of the value is read here, with
+    what comes after it, so that this is said once."""
+
+    value: ReadWord | None = None
+    """The next step, where the one after it is the quote that closes."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start = machine.buffer, machine.position
+        if buffer.startswith('"', start):
+            machine.take(1, MARKUP)
+            frame.at += 1
+            return True
+        first = start + buffer.startswith("'", start)
+        end = word_end(buffer, first)
+        after = space_end(buffer, end)
+        short = after - start <= machine.limits.name
+        if short and after == len(buffer) and not machine.at_end:
+            return False
+        if first == start:
+            end -= buffer.endswith("/", first, end)  # of a tag that closes itself
+        if self.value is None or end == first or after == len(buffer) or not short:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without '\"'")
+        machine.report(diagnostics.REPAIRED, f"a tool call whose {self.value.field} stands in no double quotes")
+        if first > start:
+            machine.take(1, MARKUP)
+        self.value.read(machine, buffer[first:end])
+        if buffer.startswith(QUOTES, after):
+            machine.take(after + 1 - end, MARKUP)
+        frame.at += 3
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class CloseQuote:
+    """The quote after an attribute's value."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start = machine.buffer, machine.position
+        if start == len(buffer) and not machine.at_end:
+            return False
+        if start == len(buffer) or word_end(buffer, start) > start:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without '\"'")
+        if not buffer.startswith('"', start):
+            machine.report(diagnostics.REPAIRED, "an attribute without '\"' after it")
+        if buffer.startswith(QUOTES, start):
+            machine.take(1, MARKUP)
+        frame.at += 1
+        return True
 
 
 @dataclass(slots=True, eq=False, repr=False)

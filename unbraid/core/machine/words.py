@@ -43,6 +43,10 @@ def without_gaps(written: str) -> str:
     return _space_after_mark("", written)
 
 
+QUOTES = ('"', "'")
+AfterWords = Callable[[str, int, tuple[str, ...], int], int | None]
+"""What `after_words` is."""
+
 space_end = run_of(r"\s*")
 # Nothing that could be markup of the call around it, or a placeholder for a token.
 word_end = run_of(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
@@ -70,4 +74,23 @@ def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | 
         if rest != word:
             return None
         at = begin + len(word)
+    return at
+
+
+def after_loose_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """As `after_words`, where the quotes around attributes may be others, or missing."""
+    for word in words:
+        if word != '"':
+            after = after_words(text, at, (word,), most)
+            if after is None or after < 0:
+                return after
+            at = after
+            continue
+        begin = space_end(text, at)
+        if begin - at > most:
+            return -1
+        if begin == len(text):
+            return None
+        if text[begin] in QUOTES:
+            at = begin + 1
     return at
