@@ -81,6 +81,8 @@ VALUES: list[tuple[Any, str, str]] = [
     (None, "§<a>{}§</a>", "{}"),
     # Whitespace between tags says nothing.
     (None, "\n§<a>\n §<k>\n§<item>1§</item>\n§</k>\n§</a>\n", '{"k": [1]}'),
+    (None, "§\n<a>§ <k> §\n\t<item>1§\n</item>§\n</k>§ </a>", '{"k": [1]}'),
+    ("string", "§<a>x §\n§\n</a>", f'"x {MARK}\\n"'),
     # Odd names, and a wrong one that closes.
     (None, "§<a>§<my key>1§</my key>§<é/1>2§</é/1>§<>3§</>§</a>", '{"my key": 1, "é/1": 2, "": 3}'),
     (None, "§<a>§<k>1§</j>§</b>", '{"k": 1}'),
@@ -104,6 +106,16 @@ def test_several_calls() -> None:
     assert message.content == "Hello."
     assert message.tool_calls == (ToolCall("f", '{"a": 1}'), ToolCall("g", "{}"))
     assert message.diagnostics == ()
+
+
+def test_whitespace_between_the_mark_and_its_tag_says_nothing() -> None:
+    calls = '§<tool_call>\n§<invoke name="f">§<a>1§</a>§</invoke>\n§<invoke name="g">§</invoke>\n§</tool_call>'
+    for text in (calls, calls.removeprefix("§<tool_call>\n")):
+        for space in ("\n", " ", "\n\t "):
+            message = parse("minimax-m3", marked(f"Hello.{text}!".replace("§<", f"§{space}<")))
+            assert message.content == "Hello.!"
+            assert message.tool_calls == (ToolCall("f", '{"a": 1}'), ToolCall("g", "{}"))
+            assert message.diagnostics == ()
 
 
 # Tags that are missing or out of place: arguments, whether the call is complete, diagnostics, content.
@@ -152,10 +164,10 @@ def test_a_call_that_is_not_closed_loses_nothing() -> None:
 
 
 def test_a_closing_marker_that_goes_wrong_is_text() -> None:
-    for rest in ("</tool", "</x>", " "):
+    for rest in ("</tool", "\n", "</x>", " x"):
         message = parse("minimax-m3", call("").removesuffix("</tool_call>") + rest)
         assert message.tool_calls == (ToolCall("f", "{}"),)
-        assert message.content == ("" if rest == "</tool" else MARK + rest)
+        assert message.content == ("" if rest in ("</tool", "\n") else MARK + rest)
         assert kinds(message) == [diagnostics.UNCLOSED]
 
 
@@ -325,7 +337,7 @@ def test_the_constraint_knows_the_types_inside() -> None:
     constraint = unbraid.constraint("minimax-m3", tools=[function], tool_choice="required")
     for text in (
         "§<s>a§</s>",
-        "§<s>b§</s>§<p>§<x>1§</x>§<label>any § text§</label>§</p>§<l>§<item>1§</item>§<item>2§</item>§</l>",
+        "§<s>b§</s>§<p>§<x>1§</x>§<label>any text§</label>§</p>§<l>§<item>1§</item>§<item>2§</item>§</l>",
         "§<s>a§</s>§<p>§</p>§<l>§</l>",
         "§<s>a§</s>§<p>§<other>§<deep>x§</deep>§</other>§</p>",
     ):

@@ -49,6 +49,18 @@ def test_whitespace_between_the_parts_of_a_call_says_nothing(format: Format) -> 
 
 
 @every_format
+@pytest.mark.parametrize("quote", ["'", ""])
+def test_attributes_in_other_quotes_or_none_are_the_same(format: Format, quote: str) -> None:
+    if format.tools is None:
+        return
+    text = unbraid.render(format, Message(CALLS))
+    changed = re.sub(r'="(\w+)"', rf"={quote}\1{quote}", text)
+    message = unbraid.parse(format, changed, **OPTIONS)
+    assert said(message) == said(Message(CALLS))
+    assert {one.kind for one in message.diagnostics} == ({diagnostics.REPAIRED} if changed != text else set())
+
+
+@every_format
 def test_a_call_that_is_cut_off_anywhere_is_the_same_or_not_complete(format: Format) -> None:
     if format.tools is None:
         return

@@ -244,6 +244,19 @@ NEARLY = {
     "deepseek_v4, another section": f"<｜DSML｜tool>\n{_DSML_F}\n{_DSML_G}\n</｜DSML｜tool>",
     "minimax_m2, only closed": f"{_INVOKE_F}\n{_INVOKE_G}\n</minimax:tool_call>",
     "dots, without a section": f"{_INVOKE_F}\n{_INVOKE_G}",
+    "dots, in single quotes": f"<dots_function_call>{_INVOKE_F}\n<invoke name=g/></dots_function_call>".replace(
+        '"f"', "'f'"
+    ),
+    "hunyuan-3, without what follows the name": (
+        "<tool_calls>\n<tool_call>f\n"
+        + _tags("<arg_key>{}</arg_key>\n<arg_value>", "</arg_value>\n")
+        + "</tool_call>\n<tool_call>g</tool_call>\n</tool_calls>"
+    ),
+    "deepseek_v3, without a type": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><｜tool▁sep｜>f\n"
+        f"```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>\n"
+        "<｜tool▁call▁begin｜><｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    ),
     "kimi_k2, another section": (
         f"<|tool_call_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|>"
         "<|tool_call_begin|>g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_section_end|>"

@@ -186,6 +186,7 @@ class Tagged(Generator[notations.TaggedArguments]):
     def hostile(self) -> list[str]:
         tags = [self.node.open.replace("{key}", key) for key in [*TYPES, "x"]]
         tags += [self.node.open.replace("{key}", key) for key in self.node.wrappers]
+        tags += [tag.replace('"', quote) for tag in tags[:2] if '="' in tag for quote in ("'", "")]
         bits = ["True", "None", "[1, ", ' "a"]', "12", "{}\n", '{"a": ', "{\\", '[{\\"a\\": 1', *self.escapes]
         return [*tags, *tags, self.node.close, self.node.close, *bits]
 
@@ -231,14 +232,27 @@ class Elements(Generator[notations.ElementArguments]):
     def hostile(self) -> list[str]:
         node = self.node
         tags = [f"{node.mark}<{sign}{key}>" for key in [*TYPES, "x", node.item] for sign in ("", "/")]
-        return [*tags, *tags, node.mark, f"{node.mark}<", "True", "None", "[1, ", ' "a"]', "12", "{}\n", ">"]
+        return [
+            *tags,
+            *tags,
+            node.mark,
+            f"{node.mark}<",
+            f"{node.mark}\n",
+            "True",
+            "None",
+            "[1, ",
+            ' "a"]',
+            "12",
+            "{}\n",
+            ">",
+        ]
 
 
 @st.composite
 def elements(draw: st.DrawFn, node: notations.ElementArguments, name: str, value: Any) -> str:
     """A value as elements may say it."""
-    space = draw(SPACE)
-    open, close = f"{space}{node.mark}<{name}>", f"{node.mark}</{name}>{space}"
+    space, gap = draw(SPACE), draw(SPACE)
+    open, close = f"{space}{node.mark}{gap}<{name}>", f"{node.mark}{gap}</{name}>{space}"
     if isinstance(value, str):
         return open + value + close
     if isinstance(value, list) and value:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
+from unbraid.core.machine.words import marked_parts
 
 from .notations import SPACE, TYPES, cuts, generator_of, notation_of, python_literals, spaced, strings_in, strings_of
 
@@ -232,7 +233,8 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
         # The whitespace at a marker's ends may be there or not, but not in a header, which is one word.
         if format.headers is not None:
             return text
-        return draw(st.sampled_from([text, text.strip(), text.lstrip(), text.rstrip()]))
+        text = draw(st.sampled_from([text, text.strip(), text.lstrip(), text.rstrip()]))
+        return draw(SPACE if len(marked_parts(text)) > 1 else st.just("")).join(marked_parts(text))
 
     def some_calls() -> None:
         tools = format.tools

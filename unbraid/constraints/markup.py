@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from ..core import grammar
 from ..core.compiler.compiler import pieces
 from ..core.compiler.program import Program
+from ..core.machine.words import marked_parts
 from ..schema.regular import NOTHING, Node, Repeat, Text, choice, maybe, sequence
 from ..schema.types import Schema
 from .language import Json, TextExcept, one_token
@@ -25,7 +26,8 @@ class Markup:
         self.tokens = {program.spellings[char]: token for token, char in program.token_placeholders.items()}
         """The markers that are tokens."""
         format = self.format
-        markers = dict.fromkeys(_markers(format))
+        # Whitespace may stand between a mark and its tag: the mark alone is too much.
+        markers = dict.fromkeys(marked_parts(marker)[0] for marker in _markers(format))
         if format.speech is not None:
             spelled = (format.speech.code.partition("{}")[0], *format.speech.out_of_band)
             markers |= dict.fromkeys(text for text in spelled if text)

@@ -38,7 +38,7 @@ _DEEPSEEK_ENDS = ("<｜end▁of▁sentence｜>",)
 _FENCED = Call(
     (
         "<｜tool▁call▁begin｜>",
-        "function",
+        Maybe("function", due=True),
         "<｜tool▁sep｜>",
         Name(),
         "\n",

@@ -77,7 +77,7 @@ IQUEST = replace(
 # Tencent's Hunyuan from Hy3 on. A checkpoint may have a suffix to its tags: `hunyuan-3:opensource`.
 _HY3_CALLS = Calls(
     "<tool_calls>\n",
-    CallList(Call(("<tool_call>", Name(), "<tool_sep>\n", _PAIRS, "</tool_call>")), separator="\n"),
+    CallList(Call(("<tool_call>", Name(), Maybe("<tool_sep>\n", due=True), _PAIRS, "</tool_call>")), separator="\n"),
     "\n</tool_calls>",
 )
 _HY4_CALLS = Calls(
@@ -200,7 +200,7 @@ GIGACHAT_35 = replace(
 _STEP_CALL = Call(
     (
         "<｜tool_call_begin｜>",
-        "function",
+        Maybe("function", due=True),
         "<｜tool_sep｜>",
         '<steptml:invoke name="',
         Name(),

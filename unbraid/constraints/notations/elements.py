@@ -33,6 +33,8 @@ class _Elements:
         self.item = notation.item
         self.begin = f"{notation.mark}<"
         self.mark = call.marker(self.begin)
+        self.not_in_text = (notation.mark,)
+        """What no text contains: there the whitespace after the mark would say whether a tag comes."""
         self.taken = {text.removeprefix(self.begin).strip("/>") for text in call.following}
         """What no element can be called."""
         self.known: dict[tuple[str | None, tuple[int, ...]], Node] = {}
@@ -84,7 +86,7 @@ class _Elements:
         if STRING not in kinds and (some := kinds - _NESTING):
             scalars = [self.parameters.typed(schemas, some, self.parameters.where)]
         # Where a string may come, every text is a value, however it is read.
-        return self._options(name, schemas, kinds, [TextExcept((self.begin,))] if STRING in kinds else [], scalars)
+        return self._options(name, schemas, kinds, [TextExcept(self.not_in_text)] if STRING in kinds else [], scalars)
 
     def _options(
         self,
@@ -143,12 +145,13 @@ class _Elements:
     def _string(self, form: Strings | str) -> Node | None:
         """A constant, or strings with a length or a pattern; None where they might contain a tag."""
         if isinstance(form, str):
-            return None if self.begin in form else Text(form)
+            return None if self.not_in_text[0] in form else Text(form)
         if not form.patterns:
-            return TextExcept((self.begin,), least=form.least, most=form.most, where=form.where)
+            return TextExcept(self.not_in_text, least=form.least, most=form.most, where=form.where)
         pattern = one_pattern(form, self.parameters.note)
-        return None if all(may_hold(pattern, char) for char in self.begin) else Lexeme(pattern)
+        return None if all(may_hold(pattern, char) for char in self.not_in_text[0]) else Lexeme(pattern)
 
 
 def _name_char(taken: Collection[str]) -> Node:
-    return all_but("<", ">", '"', "/", "\x00\x1f", *taken)
+    # With `=`, a name could be the tag that a call begins with.
+    return all_but("<", ">", '"', "/", "=", "\x00\x1f", *taken)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.words import check_ends_word, words_of
+from ..machine.words import check_ends_word, marked_parts, words_of
 from ..notations.base import CallNotation, Place
 
 _BRACKETS = ("]", "}", ")")
@@ -39,6 +39,8 @@ class CallSteps:
             self.steps.append(steps.Empty())
         self._ended: list[steps.NoMoreOfCall] = []
         """What ends a call before its other parts: where its end is, they are told with its last part."""
+        self._written = node.open.strip()
+        """What stands right before the next part, where it is text."""
         self._body(node.body)
         for step in self._empty_lists:
             step.at = len(self.steps)
@@ -75,9 +77,11 @@ class CallSteps:
             self.steps.append(self._empty_lists[-1])
         again = len(self.steps)
         self._call(node.call)
-        begins = whole = first.begins if isinstance(first, CallNotation) else ""
+        whole = first.begins if isinstance(first, CallNotation) else ""
+        begins: tuple[str, ...] = (whole,) if whole else ()
         if isinstance(first, str):
-            begins, whole = self._key(words_of(first)[0]), self._key(first.strip())
+            mark_and_tag = words_of(first)[: len(marked_parts(first.split()[0]))]
+            begins, whole = tuple(map(self._key, mark_and_tag)), self._key(first.strip())
         self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, again))
         if not separator and isinstance(first, str):
             self.again, self.first = again, whole
@@ -98,23 +102,40 @@ class CallSteps:
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
         if isinstance(part, str):
-            if part.strip():
-                self.steps.append(self._literal(part))
+            self._text(part.strip())
         elif isinstance(part, CallNotation):
             place = Place(self._key, self._key(following) if following else "", self._close)
             self.steps.append(part.step(place))
         elif isinstance(part, grammar.Maybe):
             at = len(self.steps)
             self.steps.append(steps.Jump(0))
+            marker = part.marker
+            if marker.endswith('="'):
+                marker = marker[:-1]
+                self.steps.append(steps.OpenQuote())
             for inner in part.then:
                 self._part(inner)
-            self.steps[at] = self._literal(part.marker, len(self.steps), part.due)
+            self.steps[at] = self._literal(marker, len(self.steps), part.due)
         elif isinstance(part, grammar.NoArguments):
             self.steps.append(self._literal(part.marker, len(self.steps) + 2))
             self._ended.append(steps.NoMoreOfCall(0))
             self.steps.append(self._ended[-1])
         else:
             self.steps.append(_read_word(part))
+        self._written = part.strip() if isinstance(part, str) else ""
+
+    def _text(self, text: str) -> None:
+        """Text of a call. The quotes around the value of an attribute are steps of their own."""
+        before, value = ([None, None, *self.steps])[-2:]
+        if text.startswith('"') and isinstance(before, steps.OpenQuote) and isinstance(value, steps.ReadWord):
+            before.value = value
+            self.steps.append(steps.CloseQuote())
+            text = text[1:]
+        opens = text.endswith('"') and (self._written + text).endswith('="')
+        if literal := text[:-1] if opens else text:
+            self.steps.append(self._literal(literal))
+        if opens:
+            self.steps.append(steps.OpenQuote())
 
     def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> Step:
         return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import InvalidFormat
+from .words import LONGEST_GAP, marked_parts, without_gaps
 
 Role = Literal["open", "close", "answer", "header", "citation", "end", "stray"]
 
@@ -71,14 +72,15 @@ class Markers:
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
-        alternatives = [re.escape(text) + _not_begun(begun.get(text.lstrip(), [])) for text in ordered]
+        alternatives = [_spelled(text) + _not_begun(begun.get(text.lstrip(), [])) for text in ordered]
         pattern = re.compile("|".join(alternatives) or nothing)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
         self._begin = re.compile(f"[{begins}]" if begins else nothing).search
-        prefixes = sorted({s[:n] for s in spellings for n in range(1, len(s))}, key=len, reverse=True)
-        self._partial = re.compile(rf"(?:{'|'.join(map(re.escape, prefixes))})\Z" if prefixes else nothing).search
-        self._longest = max(map(len, spellings), default=0)
+        prefixes = {_begun(s, n) for s in spellings for n in range(1, len(s))}
+        ways = "|".join(sorted(prefixes, key=len, reverse=True))
+        self._partial = re.compile(rf"(?:{ways})\Z" if prefixes else nothing).search
+        self._longest = max((len(s) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings), default=0)
         self.find_or_sign = re.compile("|".join([*alternatives, r"""(["'\\(){}\[\],])"""])).search
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
         self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
@@ -106,7 +108,8 @@ class Markers:
         return None if self.safe_end(text, start) == start else False
 
     def which(self, found: re.Match[str]) -> Marker:
-        return self._by_key[found.group().lstrip()]
+        text = found.group().lstrip()
+        return self._by_key.get(text) or self._by_key[without_gaps(text)]
 
     def safe_end(self, text: str, start: int) -> int:
         """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
@@ -122,6 +125,20 @@ class Markers:
         Only the end of the text is looked at, so that who takes little of it may ask often."""
         found = self._search(text, max(start, len(text) - 2 * self._longest))
         return self.safe_end(text, start) if found is None else found.end()
+
+
+_GAP = rf"\s{{0,{LONGEST_GAP}}}"
+
+
+def _spelled(text: str) -> str:
+    """A pattern for all ways to write it."""
+    return _GAP.join(map(re.escape, marked_parts(text)))
+
+
+def _begun(text: str, size: int) -> str:
+    """A pattern: the text as far as so many characters of it have come, and whitespace where a gap may follow."""
+    at_gap = len(marked_parts(text[: size + 1])) > len(marked_parts(text[:size]))
+    return _spelled(text[:size]) + (_GAP if at_gap else "")
 
 
 def _not_begun(rests: list[str]) -> str:

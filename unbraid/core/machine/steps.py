@@ -21,7 +21,7 @@ from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
 from .markers import Markers
 from .pending_call import MARKUP, NAME
-from .words import after_words, space_end, word_end
+from .words import QUOTES, after_words, space_end, word_end
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)
@@ -195,6 +195,60 @@ class ReadNameInId(ReadWord):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class OpenQuote:
+    """The quote before an attribute's value. Models write others, or none: then all of the value is read here, with
+    what comes after it, so that this is said once."""
+
+    value: ReadWord | None = None
+    """The next step, where the one after it is the quote that closes."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start = machine.buffer, machine.position
+        if buffer.startswith('"', start):
+            machine.take(1, MARKUP)
+            frame.at += 1
+            return True
+        first = start + buffer.startswith("'", start)
+        end = word_end(buffer, first)
+        after = space_end(buffer, end)
+        short = after - start <= machine.limits.name
+        if short and after == len(buffer) and not machine.at_end:
+            return False
+        if first == start:
+            end -= buffer.endswith("/", first, end)  # of a tag that closes itself
+        if self.value is None or end == first or after == len(buffer) or not short:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without '\"'")
+        machine.report(diagnostics.REPAIRED, f"a tool call whose {self.value.field} stands in no double quotes")
+        if first > start:
+            machine.take(1, MARKUP)
+        self.value.read(machine, buffer[first:end])
+        if buffer.startswith(QUOTES, after):
+            machine.take(after + 1 - end, MARKUP)
+        frame.at += 3
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class CloseQuote:
+    """The quote after an attribute's value."""
+
+    def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        machine.skip_space()
+        buffer, start = machine.buffer, machine.position
+        if start == len(buffer) and not machine.at_end:
+            return False
+        if start == len(buffer) or word_end(buffer, start) > start:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without '\"'")
+        if not buffer.startswith('"', start):
+            machine.report(diagnostics.REPAIRED, "an attribute without '\"' after it")
+        if buffer.startswith(QUOTES, start):
+            machine.take(1, MARKUP)
+        frame.at += 1
+        return True
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ReadOrdinal(ReadWord):
     """The call's number, which says nothing."""
 
@@ -283,8 +337,8 @@ class NextInList:
     separator: str
     close: tuple[str, ...]
     """The words that end the list, where there are any."""
-    first: str
-    """The word that each call begins with, where that is known,"""
+    first: tuple[str, ...]
+    """The words of the tag that each call begins with, where that is known,"""
     whole: str
     """and all of what it begins with."""
     again: int
@@ -292,10 +346,14 @@ class NextInList:
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if not self.close:
             return self._open_end(machine, frame)
-        further = _next_is(machine, frame, self.separator or self.first, self.whole)
+        if self.separator or not self.first:
+            further = _next_is(machine, frame, self.separator, self.whole)
+        else:
+            comes = _words_come(machine, frame, self.first, self.whole)
+            further = None if comes is None else bool(comes)
         if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
             return False
-        size = self._end_comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
+        size = self._comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
         if size is None:
             return False
         if size:
@@ -311,8 +369,8 @@ class NextInList:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
         return True
 
-    def _end_comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
-        """How long the list's end is that comes next; 0 where it does not come, None where that cannot be told yet."""
+    def _comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
+        """How long these words are, which come next; 0 where they do not, None where that cannot be told yet."""
         start = machine.position
         end = after_words(machine.buffer, start, words, machine.limits.name)
         if end is None:
@@ -322,7 +380,7 @@ class NextInList:
     def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
         """The list ends where no other call comes."""
         if self.separator or self.first:
-            size = _comes_after_space(machine, self.separator or self.first)
+            size = self._comes(machine, (self.separator,) if self.separator else self.first)
             if size is None:
                 return False
             more = bool(size)

@@ -19,7 +19,11 @@ def run_of(pattern: str) -> Callable[[str, int], int]:
     return lazily(make)
 
 
-_between_words = lazily(lambda: re.compile(r"""\s+|(?<=>)(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
+_between_words = lazily(lambda: re.compile(r"""\s+|(?<=[>\[])(?=<)|(?<=\w\])(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
+_after_mark = lazily(lambda: re.compile(r"(?<=\[)(?=<)").split)
+_space_after_mark = lazily(lambda: re.compile(r"(?<=\[)\s+(?=<)").sub)
+LONGEST_GAP = 16
+"""How much whitespace may stand between a mark and its tag."""
 
 
 def words_of(markup: str) -> tuple[str, ...]:
@@ -27,6 +31,21 @@ def words_of(markup: str) -> tuple[str, ...]:
     are a name, the sign after it and a quote."""
     return tuple(filter(None, _between_words(markup)))
 
+
+def marked_parts(marker: str) -> list[str]:
+    """A marker in parts: a mark that ends with a bracket (`]<]minimax[>[`), and the tag after it. Whitespace between
+    the two says nothing."""
+    return _after_mark(marker)
+
+
+def without_gaps(written: str) -> str:
+    """A marker, as it is written, without the whitespace between its parts."""
+    return _space_after_mark("", written)
+
+
+QUOTES = ('"', "'")
+AfterWords = Callable[[str, int, tuple[str, ...], int], int | None]
+"""What `after_words` is."""
 
 space_end = run_of(r"\s*")
 # Nothing that could be markup of the call around it, or a placeholder for a token.
@@ -55,4 +74,23 @@ def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | 
         if rest != word:
             return None
         at = begin + len(word)
+    return at
+
+
+def after_loose_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """As `after_words`, where the quotes around attributes may be others, or missing."""
+    for word in words:
+        if word != '"':
+            after = after_words(text, at, (word,), most)
+            if after is None or after < 0:
+                return after
+            at = after
+            continue
+        begin = space_end(text, at)
+        if begin - at > most:
+            return -1
+        if begin == len(text):
+            return None
+        if text[begin] in QUOTES:
+            at = begin + 1
     return at

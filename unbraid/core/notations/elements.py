@@ -42,7 +42,7 @@ class ElementArguments(CallNotation):
     for each item; a string is its bare characters, anything else JSON. An empty array or object is an empty element."""
 
     mark: str
-    """What stands before every tag."""
+    """What stands before every tag; whitespace between the two says nothing."""
     item: str = "item"
     """The name of an array's elements."""
 
@@ -145,10 +145,10 @@ class ElementArgumentsFrame(Frame):
 
     def _tag(self, machine: Machine, at: int) -> _Tag | None:
         """The tag that comes at a position; None where none comes, or where it has not come to its end."""
-        buffer, begin = machine.buffer, self.rule.begin
-        if not buffer.startswith(begin, at) or self.markers.at(buffer, at):
+        buffer, begun = machine.buffer, self.rule.value.ends.at(machine.buffer, at)
+        if begun is None or self.markers.at(buffer, at):
             return None
-        start = at + len(begin)
+        start = begun.end()
         closing = buffer.startswith("/", start)
         found = _name.match(buffer, start + closing)
         if (
@@ -163,11 +163,11 @@ class ElementArgumentsFrame(Frame):
         """Whether what comes at a position may become a tag, when more has come."""
         if machine.at_end:
             return False
-        buffer, begin = machine.buffer, self.rule.begin
-        rest = buffer[at : at + len(begin)]
-        if rest != begin:
-            return begin.startswith(rest)
-        start = at + len(begin)
+        buffer, tags = machine.buffer, self.rule.value.ends
+        begun = tags.at(buffer, at)
+        if begun is None:
+            return tags.matches_at(buffer, at) is None
+        start = begun.end()
         start += buffer.startswith("/", start)
         found = _name.match(buffer, start)
         end = start if found is None else found.end()

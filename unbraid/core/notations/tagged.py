@@ -27,7 +27,7 @@ from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
-from ..machine.words import after_words, run_of, space_end, words_of
+from ..machine.words import QUOTES, AfterWords, after_loose_words, after_words, run_of, space_end, words_of
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place
@@ -36,6 +36,11 @@ from .json_scanner import JsonScanner
 from .json_text import escape, is_number, may_become_number, members
 from .nested import ArgumentFrame
 
+_key_ends = {
+    "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),
+    "": run_of(r"[^\s\"'<>/=\x00-\x1f\ud800-\udfff]*"),
+}
+"""Where a key ends that stands between other quotes than it should, or none."""
 _word_end = run_of(r"\w*")
 _said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
 _json_space = " \t\n\r"
@@ -146,6 +151,8 @@ class TagRule:
     """What closes a value, without the whitespace around it."""
     following: Markers
     """What may come after the last argument."""
+    attributes: bool
+    """Whether the key, or the kind, is the value of an attribute. Models write other quotes around it, or none."""
 
 
 def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -> TagRule:
@@ -182,6 +189,7 @@ def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -
         value,
         Markers([Marker("close", "", close.key)]),
         Markers(Marker("end", "", text) for text in following),
+        opening.endswith('="') or node.kind.partition("{}")[0].endswith('="'),
     )
 
 
@@ -202,6 +210,20 @@ class TaggedArgumentsFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         most = machine.limits.name
         begin = after_words(buffer, start, rule.before, most)
+        first = stop = 0
+        end = begin
+        kinds: frozenset[str] | None = None
+        if begin is not None and begin >= 0:
+            first = begin if rule.node.quotes_keys else space_end(buffer, begin)
+            stop = rule.key_end(buffer, first)
+            end, kinds = self._after_key(buffer, stop, most)
+        if end == -1 and rule.attributes:
+            found = self._loose_tag(buffer, start, most)
+            if found is None:
+                return machine.needs_more()
+            if found[2] >= 0:
+                begin, (first, stop, end, kinds) = found[0], found
+                machine.report(diagnostics.REPAIRED, "an attribute that stands in no double quotes")
         if begin == -1 and self.keys.empty and buffer.startswith("{", start):
             machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
             machine.pop()
@@ -209,15 +231,8 @@ class TaggedArgumentsFrame(Frame):
             return True
         if begin == -1 or (machine.at_end and start == len(buffer)):
             return self._end(machine)
-        first = stop = 0
-        end = None
-        kinds: frozenset[str] | None = None
-        if begin is not None:
-            first = begin if rule.node.quotes_keys else space_end(buffer, begin)
-            stop = rule.key_end(buffer, first)
-            if stop - begin > most:
-                raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
-            end, kinds = self._after_key(buffer, stop, most)
+        if begin is not None and stop - begin > most:
+            raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
         if end is None:
             return machine.needs_more()
         if end == -1:
@@ -251,14 +266,35 @@ class TaggedArgumentsFrame(Frame):
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return TaggedValueFrame(self.rule.value, kinds)
 
-    def _after_key(self, buffer: str, at: int, most: int) -> tuple[int | None, frozenset[str] | None]:
+    def _loose_tag(self, buffer: str, at: int, most: int) -> tuple[int, int, int, frozenset[str] | None] | None:
+        """Where the key begins and ends, where the tag ends, and the kinds of value that it speaks of, with any quotes
+        or none; the tag ends at -1 where no such tag comes. None where that cannot be told yet."""
+        rule = self.rule
+        first = after_loose_words(buffer, at, rule.before, most)
+        if first is None or first < 0:
+            return None if first is None else (0, 0, -1, None)
+        quote, key_end = buffer[first - 1], rule.key_end
+        if rule.node.quotes_keys and quote != '"':
+            key_end = _key_ends[quote if quote in QUOTES else ""]
+        if not rule.node.quotes_keys or quote not in QUOTES:
+            first = space_end(buffer, first)
+        stop = key_end(buffer, first)
+        closed = stop == len(buffer) or buffer[stop] == quote if quote in QUOTES else stop > first
+        if stop - first > most or not closed:
+            return 0, 0, -1, None
+        end, kinds = self._after_key(buffer, stop, most, after_loose_words)
+        return None if end is None else (first, stop, end, kinds)
+
+    def _after_key(
+        self, buffer: str, at: int, most: int, after: AfterWords = after_words
+    ) -> tuple[int | None, frozenset[str] | None]:
         """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of:
         None where it does not, none at all where it is not known what it says."""
         rule = self.rule
-        end = after_words(buffer, at, rule.after_key, most)
+        end = after(buffer, at, rule.after_key, most)
         kinds = None
         if end is not None and end >= 0 and rule.kind is not None:
-            said = after_words(buffer, end, rule.kind[0], most)
+            said = after(buffer, end, rule.kind[0], most)
             if said is None:
                 return None, None
             if said >= 0:
@@ -269,9 +305,9 @@ class TaggedArgumentsFrame(Frame):
                     return None, None
                 # Of `array[string]`, the first word.
                 kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower(), frozenset())
-                end = after_words(buffer, stop, rule.kind[1], most)
+                end = after(buffer, stop, rule.kind[1], most)
         if end is not None and end >= 0:
-            end = after_words(buffer, end, rule.after, most)
+            end = after(buffer, end, rule.after, most)
         return end, kinds
 
     def _end(self, machine: Machine) -> bool:
