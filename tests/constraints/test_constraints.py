@@ -273,7 +273,10 @@ def _check_message(message: Message, request: dict[str, Any]) -> None:
         else:
             assert isinstance(json.loads(call.arguments), dict)
     if "response_format" in request and not calls:
-        answer = json.loads(message.content)
+        text = message.content
+        if text.startswith("<think>"):  # the reasoning belongs to the content, and the answer comes after it
+            text = text.partition("</think>")[2]
+        answer = json.loads(text)
         schema = request["response_format"].get("json_schema", {}).get("schema", {"type": "object"})
         validate(answer, schema)
 

@@ -178,7 +178,7 @@ def test_tags(text: str, arguments: str, complete: bool, reported: list[str], co
         ("<parameter=a", "", False),
         ("<parameter=a>", '{"a": ""}', True),
         ("<parameter=a>\nPar", '{"a": "Par"}', True),
-        ("<parameter=a>\nPar\n</para", '{"a": "Par\\n</para"}', True),
+        ("<parameter=a>\nPar\n</para", '{"a": "Par', False),
         ("<parameter=a>\n12", '{"a": 12}', True),
         ("<parameter=l>\n[1, ", '{"l": [1, ', False),
         ("<parameter=l>\n[1]", '{"l": [1]}', True),
@@ -600,3 +600,26 @@ def test_the_place_of_what_is_wrong_in_xml_does_not_depend_on_cuts(text: str, va
     message = parse("minicpm-5", f"{before}{text}</param></function>", tools=tools(a="array"))
     assert message.tool_calls == (ToolCall("f", f'{{"a": {value}}}', complete=False),)
     assert [(one.kind, one.start - len(before)) for one in message.diagnostics] == [(diagnostics.MALFORMED_JSON, at)]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [("True", "true"), ("False", "false"), ("None", "null"), ("Truely", '"Truely"')]
+)
+def test_what_a_template_of_xml_writes_as_python_does(written: str, read: str) -> None:
+    text = f'<function name="f"><param name="a">{written}</param></function>'
+    assert parse("minicpm-5", text).tool_calls[0].arguments == f'{{"a": {read}}}'
+    typed = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
+    assert parse("minicpm-5", text, tools=typed).tool_calls[0].arguments == f'{{"a": "{written}"}}'
+
+
+@pytest.mark.parametrize("format", ["qwen3-coder", "glm-4.7", "minimax-m2", "deepseek-v3.2"])
+def test_a_tag_that_has_begun_shows_that_the_turn_is_not_over(format: str) -> None:
+    """A stop text ends an output as the model does, as far as some engines tell."""
+    text = unbraid.render(format, unbraid.Message((unbraid.ToolCall("f", '{"a": "/srv/data"}'),)))
+    close = text.index("/srv/data") + len("/srv/data")
+    tag = text.index("</", close)
+    for size in range(tag + 1, text.index(">", tag)):
+        (call,) = parse(format, text[:size], end_of_turn=True).tool_calls
+        assert not call.complete
+    (call,) = parse(format, text[:close], end_of_turn=True).tool_calls
+    assert call.complete

@@ -198,6 +198,10 @@ class Xml(Tagged):
     def ends(self, format: Format) -> list[str]:
         return []
 
+    def can_say(self, value: object, ends: list[str]) -> bool:
+        word = isinstance(value, str) and value.strip() in ("True", "False", "None")
+        return not word and super().can_say(value, ends)
+
     @property
     def hostile(self) -> list[str]:
         return [*super().hostile, "&amp", "&#6", "5;", "&#xD800;", xml_text.SECTION_OPEN, "]]", "&"]

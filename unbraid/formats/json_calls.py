@@ -98,7 +98,7 @@ INTERNLM = Format(
 # The call is a message of its own: the one before it ends, and its role is `function call`.
 GIGACHAT_3 = Format(
     "gigachat-3",
-    tools=Calls("function call<|role_sep|>\n", _ONE, also=("<|function_call|>",)),
+    tools=Calls("function call<|role_sep|>\n", _ONE, also=("function call <|role_sep|>\n", "<|function_call|>")),
     ignored=("<|message_sep|>\n\n",),
     ends=("</s>",),
 )
@@ -151,6 +151,7 @@ COMMAND_R = Format(
     tools=Calls(
         "\nAction:\n```json\n",
         replace(json_list(JsonCall(name="tool_name", arguments=("parameters",))), close="\n]```"),
+        also=("\nAction: ```json\n", "\nAction:```json\n", "\nAction:\n\n```json\n"),
     ),
     citations=_CITATIONS,
     ends=("<|END_OF_TURN_TOKEN|>",),

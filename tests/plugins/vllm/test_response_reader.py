@@ -162,7 +162,9 @@ def test_nobody_forges_a_call() -> None:
 def test_the_prompt_says_where_the_output_begins(prompt: str, expected: tuple[unbraid.Part, ...]) -> None:
     tokenizer = qwen3()
     start, ids = encode(tokenizer, prompt), encode(tokenizer, "a</think>b")
-    assert streamed(reader("qwen3", tokenizer, prompt=start), [("", ids)]).parts == expected
+    # As a token, what closes nothing is markup.
+    by_ids = tuple(content("ab") if part == content("a</think>b") else part for part in expected)
+    assert streamed(reader("qwen3", tokenizer, prompt=start), [("", ids)]).parts == by_ids
     as_text = Request(stop=["x"])
     assert streamed(reader("qwen3", tokenizer, as_text, prompt=start), [("a</think>b", ids)]).parts == expected
     assert streamed(reader("qwen3", Unknown(tokenizer), prompt=start), [("a</think>b", ids)]).parts == expected

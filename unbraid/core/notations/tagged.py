@@ -371,6 +371,11 @@ class TaggedValueFrame(Frame):
         return self.state != AFTER_JSON
 
     @property
+    def python_words(self) -> bool:
+        """Whether `True` may be a word of Python's: not where it may as well be text."""
+        return STRING not in self.kinds
+
+    @property
     def decided(self) -> bool:
         """Whether it is told what the value is."""
         return self.state in (_STRING, AFTER_JSON, _AS_IS)
@@ -386,17 +391,19 @@ class TaggedValueFrame(Frame):
             return self._after_json(machine)
         watched = self.watched
         found = watched.find(buffer, start)
-        if found is not None:
-            end = found.start()
-        else:
-            end = len(buffer) if machine.at_end and machine.turn_over else watched.safe_end(buffer, start)
+        end = watched.safe_end(buffer, start) if found is None else found.start()
+        # A tag that has begun shows that the model did not end its turn: then something else did.
+        begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over else ""
+        cut_off = machine.cut_off or bool(begun.strip())
+        if found is None and machine.at_end and not cut_off:
+            end = len(buffer)
         if end > start and self._pass_on(machine, buffer[start:end], end - start):
             return True
         if found is not None:
             return self._on_found(machine, found)
         if not machine.at_end:
             return False
-        if machine.cut_off:
+        if cut_off:
             machine.resolve_pending(str)
             if left := len(buffer) - machine.position:
                 machine.take(left, MARKUP)  # the beginning of a tag
@@ -441,7 +448,7 @@ class TaggedValueFrame(Frame):
     def _begin(self, machine: Machine, char: str, space: int) -> None:
         """The first character shows what the value may be."""
         text_too = STRING in self.kinds
-        kind = _STARTS.get(char) or (None if text_too else _PYTHON_STARTS.get(char))
+        kind = _STARTS.get(char) or (_PYTHON_STARTS.get(char) if self.python_words else None)
         # No schema is so strict that models do not write `null` for what they leave out.
         if kind not in self.kinds and not (kind == "null" and not text_too):
             self._is_string(machine)
@@ -467,12 +474,12 @@ class TaggedValueFrame(Frame):
         scalar = self.scalar.rstrip(_json_space)
         if scalar != self.scalar:
             return self._json_of(scalar) is not None
-        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
         return bool(may_become_number(scalar)) or any(word.startswith(scalar) for word in words)
 
     def _json_of(self, scalar: str) -> str | None:
         """A number or a word as JSON; None where it is neither."""
-        words = _WORDS if STRING in self.kinds else _WORDS | _PYTHON_WORDS
+        words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
         return scalar if is_number(scalar) else words.get(scalar)
 
     def _may_be_json(self, machine: Machine, text: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
 from ..events import Diagnostic, Event, ToolCallArguments
 from ..machine.calls import Step
@@ -65,6 +66,11 @@ class XmlValueFrame(TaggedValueFrame):
     def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
         super().__init__(rule, kinds)
         self.in_section = False
+
+    @property
+    def python_words(self) -> bool:
+        """Templates of this kind write values as Python does: what no schema tells to be text may be a word of it."""
+        return STRING not in self.kinds or self.kinds == ANY_KIND
 
     @property
     def watched(self) -> Markers:
