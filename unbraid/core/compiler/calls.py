@@ -133,11 +133,13 @@ class CallSteps:
             text = text[1:]
         opens = text.endswith('"') and (self._written + text).endswith('="')
         if literal := text[:-1] if opens else text:
-            self.steps.append(self._literal(literal))
+            step = self._literal(literal)
+            step.whole = self._key(text)
+            self.steps.append(step)
         if opens:
             self.steps.append(steps.OpenQuote())
 
-    def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> Step:
+    def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> steps.Literal:
         return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)
 
 

@@ -76,9 +76,11 @@ class Literal:
     otherwise: int = -1
     due: bool = False
     """Whether it is reported where it may be missing, and is."""
+    whole: str = ""
+    """What it begins, where that may be a marker: itself, and the quote after it."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        size = _words_come(machine, frame, self.words, self.key)
+        size = _words_come(machine, frame, self.words, self.whole or self.key)
         if size is None:
             return False
         if size:
