@@ -187,7 +187,7 @@ def test_a_section_that_begins_again() -> None:
         ("§<a", "", False),
         ("§<a>", '{"a": ""}', True),
         ("§<a>Par", '{"a": "Par"}', True),
-        ("§<a>12]<]mini", '{"a": "12]<]mini"}', True),
+        ("§<a>12]<]mini", '{"a": 12', False),
         ("§<a>x§</a>", '{"a": "x"}', True),
         ("§<a>x§</", '{"a": "x"', False),
         ("§<a>§<b>x", '{"a": {"b": "x"', False),
