@@ -63,7 +63,12 @@ def test_later_it_is_text_where_an_answer_may_have_it() -> None:
 
 @pytest.mark.parametrize(
     ("format", "text"),
-    [("gemma-4", "He<channel|>llo"), ("kimi-k2", "He<|tool_calls_section_end|>llo"), ("kimi-vl", "He◁/think▷llo")],
+    [
+        ("gemma-4", "He<channel|>llo"),
+        ("kimi-k2", "He<|tool_calls_section_end|>llo"),
+        ("kimi-k2", "He<|tool_call_end|>llo"),
+        ("kimi-vl", "He◁/think▷llo"),
+    ],
 )
 def test_later_it_is_markup_where_no_answer_has_it(format: str, text: str) -> None:
     message = parse(format, text)
@@ -99,6 +104,18 @@ def test_a_list_with_nothing_in_it_is_markup(format: Format) -> None:
     message = parse(format, f"Hello{tools.open}{body.open}{body.close}{tools.close}", prompt="")
     assert message.parts == (Text("content", "Hello"),)
     assert kinds(message) == [diagnostics.EMPTY_CALL]
+
+
+@every_format
+@pytest.mark.parametrize("between", ["", "\n", " \n\n"])
+def test_what_opens_calls_may_come_twice(format: Format, between: str) -> None:
+    tools = format.tools
+    if tools is None or format.headers is not None or tools.bare or not tools.close:
+        return
+    call = ToolCall("f", '{"a": "b"}', "abcdefghi")
+    message = parse(format, tools.open + between + unbraid.render(format, Message((call,))), prompt="")
+    assert message.parts == (call,)
+    assert kinds(message) == [diagnostics.REPAIRED]
 
 
 def test_an_empty_list_is_an_answer_where_calls_have_no_marker() -> None:

@@ -118,8 +118,8 @@ HERMES_CASES: dict[str, tuple[str, tuple[Part, ...], list[str]]] = {
     "no closing marker, then the end": (f"<tool_call>\n{F}", (call("f"),), ["unclosed"]),
     "second opener at once": (
         "<tool_call>\n" + hermes(G),
-        (content("<tool_call>\n"), call("g")),
-        ["malformed_call"],
+        (call("g"),),
+        ["repaired"],
     ),
     "second opener before the name": (
         "<tool_call>\n{" + hermes(G),
@@ -236,8 +236,8 @@ OTHER_CASES: dict[str, tuple[str, str, tuple[Part, ...], list[str]]] = {
     "second marker at once": (
         "mistral",
         "[TOOL_CALLS][TOOL_CALLS]g{}",
-        (content("[TOOL_CALLS]"), call("g")),
-        ["malformed_call"],
+        (call("g"),),
+        ["repaired"],
     ),
     "a word too few": (
         "step-audio-2",
@@ -573,8 +573,13 @@ FLOODS: dict[str, tuple[str, str, str, set[str]]] = {
     "openers of two scopes": ("step-audio-2", "", "<think><tts_start>", {"unclosed", "stray_closer"}),
     "openers and closers": ("step-audio-2", "", "<tts_start><think><tts_end></think>", {"unclosed", "stray_closer"}),
     "closers": ("qwen3", "", "</think>", {"stray_closer"}),
-    "openers of calls": ("hermes", "", "<tool_call>", {"malformed_call", "unfinished_call"}),
-    "markers of calls": ("mistral-v13", "", "[TOOL_CALLS]", {"malformed_call", "unfinished_call"}),
+    "openers of calls": ("hermes", "", "<tool_call>", {"malformed_call", "repaired", "too_long", "unfinished_call"}),
+    "markers of calls": (
+        "mistral-v13",
+        "",
+        "[TOOL_CALLS]",
+        {"malformed_call", "repaired", "too_long", "unfinished_call"},
+    ),
     "calls to unknown tools": ("mistral", "", "[TOOL_CALLS]u{}", {"unknown_tool"}),
     "a long name": ("mistral", "[TOOL_CALLS]", "n", {"too_long"}),
     "a long name in JSON": ("hermes", '<tool_call>{"name": "', "n", {"too_long"}),

@@ -42,6 +42,8 @@ class CallsRule:
     close: Marker | None
     closers: Markers
     """All that closes the calls."""
+    openers: Markers
+    """All that opens them: models may write it twice."""
     close_required: bool
     bare: bool
     """Whether they begin without a marker."""

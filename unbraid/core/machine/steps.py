@@ -409,10 +409,12 @@ class NextInList:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Empty:
-    """Where the first call should be, or after a list without any: the calls may be closed with nothing in them."""
+    """Where the first call should be, or after a list without any: the calls may be closed with nothing in them. And
+    where the first call should be, what opens them may come once more."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        closers, buffer, start = frame.rule.closers, machine.buffer, machine.position
+        closers, openers = frame.rule.closers, frame.rule.openers
+        buffer, start = machine.buffer, machine.position
         begin = space_end(buffer, start)
         begun = not machine.reading_call or machine.call.accepted or machine.call.rejected
         if begun or begin - start > machine.limits.name:
@@ -421,7 +423,12 @@ class Empty:
             machine.drop_call()
             frame.accepted = True
             frame.close(machine, found.end() - start)
-        elif not machine.at_end and (begin == len(buffer) or closers.safe_end(buffer, begin) == begin):
+        elif found := openers.at(buffer, begin):
+            machine.report(diagnostics.REPAIRED, f"'{found.group()}' twice")
+            machine.take(found.end() - start, MARKUP)
+        elif not machine.at_end and (
+            begin == len(buffer) or closers.safe_end(buffer, begin) == begin or openers.safe_end(buffer, begin) == begin
+        ):
             return False
         elif frame.at and (frame.rule.close is None or not frame.rule.close_required):
             machine.drop_call()
