@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,3 +186,15 @@ def test_text_will_do_for_a_tokenizer_that_we_cannot_read() -> None:
     prompt = encode(qwen3(), "<|im_start|>assistant\n<think>\n")
     made = reader("qwen3", tokenizer, prompt=prompt)
     assert streamed(made, [("a</think>", [1]), (CALL, [2])]).parts == (reasoning("a"), call("f", '{"a": 1}'))
+
+
+def test_special_tokens_that_are_pieces_of_markers_are_read() -> None:
+    """PLaMo's markers consist of several special tokens each."""
+    tokenizer = copy.deepcopy(qwen3())
+    pieces = ["<|plamo:begin_", "<|plamo:end_", ":plamo|>", "<|plamo:constrain|>", "<|plamo:msg|>", "<|plamo:tag|>"]
+    tokenizer.add_tokens(pieces, special_tokens=True)
+    expected = Message((reasoning("why"), call("f", '{"a": 1}')))
+    ids = encode(tokenizer, unbraid.render("plamo-3", expected) + "<|plamo:tag|>")
+    assert {tokenizer.convert_tokens_to_ids(piece) for piece in pieces} <= set(ids)
+    for deltas in ([("", ids)], [("", [token]) for token in ids]):
+        assert streamed(reader("plamo-3", tokenizer), deltas).parts == expected.parts

@@ -20,6 +20,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
+from .marker_pieces import marker_pieces
 from .response_reader import program_of, special_tokens, vocabulary_of
 from .versions import check_nesting, function_tools, refuse_without_functions
 
@@ -40,8 +41,9 @@ def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
     """Have vLLM write the format's markers into the text, which will be parsed."""
     vocabulary = vocabulary_of(tokenizer)
     program = program_of(format, vocabulary)
+    special = special_tokens(tokenizer)
     markers = program.token_placeholders.keys() - program.ends | program.codes.keys()
-    if vocabulary is None or not special_tokens(tokenizer).isdisjoint(markers):
+    if vocabulary is None or not special.isdisjoint(markers | marker_pieces(format, vocabulary, special)):
         request.skip_special_tokens = False
 
 

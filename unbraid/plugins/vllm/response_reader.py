@@ -20,6 +20,7 @@ from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
+from .marker_pieces import marker_pieces
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
 PROMPT_END = 64
@@ -105,8 +106,9 @@ class ResponseReader:
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
-        self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes)
         self._special = special_tokens(tokenizer)
+        pieces = dict.fromkeys(marker_pieces(format, self._vocabulary, self._special))
+        self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes, pieces)
         self._stops = frozenset(getattr(request, "stop_token_ids", None) or ())
         self._ends = self._stops | {getattr(tokenizer, "eos_token_id", None)} | frozenset(program.ends)
         """The ids that say that the model ended its turn. Without one of them it may have been cut off."""
