@@ -19,7 +19,7 @@ from ..lazily import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
 from ..machine.citations import CitationRule
 from ..machine.headers import HeaderRule
-from ..machine.markers import Marker, Markers, Role, split_whitespace
+from ..machine.markers import HEADER_END, Marker, Markers, Role, split_whitespace
 from ..machine.out_of_band import Code, CodeSearch
 from ..machine.scopes import ScopeRule
 from ..vocabulary import Vocabulary
@@ -135,7 +135,9 @@ class _Builder:
                 openers = [open for open in openers if open.strand not in self.calls]
         ends = list(self.ends)
         if self.program.headers is not None and format.headers is not None:
-            ends += [Marker("header", "", key) for key in self._header_markers(self.program.headers)]
+            rule = self.program.headers
+            keys = self._header_markers(rule)
+            ends += [Marker("header", HEADER_END if key in rule.closes else "", key) for key in keys]
             if strands == ("content",):
                 ends += [self._marker("end", "", text) for text in format.headers.ends]
         elif format.answer is not None:

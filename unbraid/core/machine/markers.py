@@ -17,6 +17,9 @@ from .words import LONGEST_GAP, marked_parts, without_gaps
 
 Role = Literal["open", "close", "answer", "header", "citation", "end", "stray"]
 
+HEADER_END = "header end"
+"""The strand of what ends a header, which may also begin one."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Marker:

@@ -24,7 +24,7 @@ from .. import diagnostics
 from ..events import Event
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed
-from ..machine.markers import Marker, Markers, split_whitespace
+from ..machine.markers import HEADER_END, Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from ..machine.words import QUOTES, AfterWords, after_loose_words, after_words, run_of, space_end, words_of
@@ -326,8 +326,8 @@ class TaggedArgumentsFrame(Frame):
             if not machine.at_end:
                 raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
         ended_by = self.markers.at(machine.buffer, machine.position)
-        if ended_by and not comes[0] and self.keys.empty and self.markers.which(ended_by).role == "header":
-            # The arguments may well stand in the message that begins here.
+        if ended_by and not comes[0] and self.keys.empty and self.markers.which(ended_by).strand == HEADER_END:
+            # The end of a header, twice: the arguments stand after it.
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments that does not end")
         machine.pop()
         self.keys.end(machine)
