@@ -66,7 +66,6 @@ def test_later_it_is_text_where_an_answer_may_have_it() -> None:
     [
         ("gemma-4", "He<channel|>llo"),
         ("kimi-k2", "He<|tool_calls_section_end|>llo"),
-        ("kimi-k2", "He<|tool_call_end|>llo"),
         ("kimi-vl", "He◁/think▷llo"),
     ],
 )

@@ -159,11 +159,6 @@ class _Builder:
             if name not in strands and close.key not in known and not (drafts and name in self.calls)
         ]
         markup = [replace(close, role="stray") for close in others if strands[-1] == "speech" or _is_control(close.key)]
-        # What ends a call inside of its section, likewise.
-        for key in dict.fromkeys(key for inner in self.inner.values() for key in inner[LAST]):
-            others_keys = [*known, *(marker.key for marker in markup)]
-            if _is_control(key) and not drafts and not any(key in other or other in key for other in others_keys):
-                markup.append(Marker("stray", "", key))
         if strands[-1] == "speech":
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         strays = [replace(open, lead="") for open in drafts]

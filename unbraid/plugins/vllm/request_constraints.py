@@ -20,8 +20,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
-from .marker_pieces import marker_pieces
-from .response_reader import program_of, special_tokens, vocabulary_of
+from .response_reader import marker_pieces, program_of, special_tokens, vocabulary_of
 from .versions import check_nesting, function_tools, refuse_without_functions
 
 DIALECT = "UNBRAID_VLLM_DIALECT"

@@ -7,8 +7,10 @@ tokenizers cannot be read. Then the text is parsed. vLLM is not imported here.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any, cast
 
 from ... import tokens
 from ...core.compiler.compiler import compile_format
@@ -20,7 +22,6 @@ from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
-from .marker_pieces import marker_pieces
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
 PROMPT_END = 64
@@ -50,6 +51,34 @@ def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
     """The compiled format. Raises `MissingTokens` if the tokenizer lacks tokens that the format needs."""
     version = None if vocabulary is None else vocabulary.version
     return compile_format(format.for_version(version), vocabulary)
+
+
+def marker_pieces(format: Format, vocabulary: Vocabulary | None, special: frozenset[int]) -> frozenset[int]:
+    """The special tokens whose text is a part of something that the format writes, and not all of it. PLaMo writes
+    `<|plamo:begin_`, `think`, `:plamo|>` for one marker; so these are not left out."""
+    return frozenset() if vocabulary is None else _found(format, cast(Hashable, vocabulary), special)
+
+
+@lru_cache
+def _found(format: Format, known: Hashable, special: frozenset[int]) -> frozenset[int]:
+    vocabulary = cast(Vocabulary, known)
+    literals = [text for text in _texts(format) if vocabulary.token_id(text) is None]
+    spelled = ((token, (vocabulary.token_bytes(token) or b"").decode(errors="replace")) for token in special)
+    return frozenset(token for token, text in spelled if text and any(text in literal for literal in literals))
+
+
+def _texts(node: object) -> Iterator[str]:
+    """Every literal of a grammar."""
+    if isinstance(node, str):
+        if text := node.strip():
+            yield text
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _texts(item)
+    elif is_dataclass(node) and not isinstance(node, type):
+        for item in fields(node):
+            if item.name not in ("name", "ends", "prompt"):
+                yield from _texts(getattr(node, item.name))
 
 
 def cuts_text(request: Any) -> bool:
