@@ -44,7 +44,7 @@ def streamed(parser: Any, text: str, size: int = 1) -> tuple[str, list[tuple[str
 def a_turn(format: Format) -> Message:
     """A message with all that the format has."""
     parts: list[Any] = []
-    if format.reasoning is not None:
+    if format.reasoning is not None and not format.reasoning_in_content:
         parts.append(Text("reasoning", "They ask for Paris."))
     parts.append(Text("content", "Let me look."))
     if format.tools is not None:
