@@ -49,6 +49,7 @@ from unbraid.engines.vllm.local import VLLMLocalEngine
 from unbraid.engines.vllm.server import Dialect, VLLMEngine
 
 from ..support.embedded_model import GREEDY, smollm2
+from ..support.waiting import wait_for
 from .vllm_model import checkpoint
 from .vllm_process import ENVIRONMENT, NAME, arguments, skip_without_vllm, vllm_serve
 
@@ -446,8 +447,7 @@ def test_closing_aborts(peer: Peer) -> None:
         assert peer.engine.load.running == 1
         await outputs.aclose()
         assert peer.engine.load.running == 0
-        while await asyncio.to_thread(peer.running):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_for, lambda: not peer.running())
 
     peer.run(leave())
 
@@ -455,13 +455,11 @@ def test_closing_aborts(peer: Peer) -> None:
 def test_cancelling_aborts(peer: Peer) -> None:
     async def leave() -> None:
         task = asyncio.create_task(peer.asked(peer.chat("Tell me a long story."), max_tokens=450))
-        while not await asyncio.to_thread(peer.running):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_for, lambda: bool(peer.running()))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while await asyncio.to_thread(peer.running):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_for, lambda: not peer.running())
 
     peer.run(leave())
 

@@ -433,8 +433,7 @@ class Pretended:
         self.most = max(self.most, self.running)
         try:
             saying = self.write(request)
-            while not saying.ready():
-                await asyncio.sleep(0.005)
+            await until(saying.ready)
             for at in range(0, len(saying.ids), saying.piece):
                 ids = tuple(saying.ids[at : at + saying.piece])
                 logprobs = tuple(TokenLogprob(token, b"", saying.logprob) for token in ids)

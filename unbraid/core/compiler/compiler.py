@@ -158,11 +158,12 @@ class _Builder:
             for close in closes
             if name not in strands and close.key not in known and not (drafts and name in self.calls)
         ]
-        markup = [replace(close, role="stray") for close in others if strands[-1] == "speech" or _is_control(close.key)]
-        if strands[-1] == "speech":
+        in_speech = strands[-1] == "speech"
+        markup = [replace(close, role="stray") for close in others if in_speech or _is_control(close.key)]
+        if in_speech:
             markup += [replace(open, role="stray", lead="", trail="") for open in pairs["speech"][0]]
         strays = [replace(open, lead="") for open in drafts]
-        strays += [close for close in others if not _is_control(close.key)] if strands[-1] != "speech" else []
+        strays += [close for close in others if not in_speech and not _is_control(close.key)]
         # In the middle of a call a bracket is a bracket.
         stops = [marker for marker in admitted if not (marker.strand in self.calls and self._bare(marker))]
         opens, closes = pairs.get(strands[-1], ((), ()))
