@@ -1,11 +1,13 @@
 """The ASGI application: routes, API keys, and errors as replies.
 
 To add a route, write its handler in `server.api` and name it in `_ROUTES`. A handler takes the service and the request,
-and returns a response or raises; `Endpoint` counts it, checks the key and turns errors into OpenAI's error object.
+and returns a response or raises; `Endpoint` counts it, checks the key and turns errors into the dialect's error object
+(OpenAI's, unless the path is named in `_ERRORS`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -29,7 +31,7 @@ from .api.openapi import openapi
 from .api.parse import parse
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import ClientLeft, error_response
+from .http import CLIENT, ClientLeft, error_response
 from .service import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -50,6 +52,8 @@ _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/version", "GET", version, True),
     ("/openapi.json", "GET", openapi, True),
 )
+_ERRORS: dict[str, Callable[[ApiError], Response]] = {}
+"""What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 
 def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
@@ -67,7 +71,8 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         assert isinstance(error, HTTPException)
         known = ", ".join(f"{method} {path}" for path, method, _, _ in _ROUTES)
         message = f"there is no {request.method} {request.url.path} here; there are {known}"
-        return error_response(ApiError(error.status_code, message, headers=dict(error.headers or {})))
+        told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
+        return _error_writer(request.url.path)(told)
 
     cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return Starlette(
@@ -89,6 +94,7 @@ class Endpoint:
         self._path = path
         self._handler = handler
         self._public = public
+        self._write_error = _error_writer(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._service.metrics
@@ -112,17 +118,28 @@ class Endpoint:
         except ClientLeft:
             raise
         except Exception as error:
-            return error_response(as_api_error(error))
+            return self._write_error(as_api_error(error))
 
     def _admit(self, request: Request) -> None:
         service = self._service
         if service.draining:
             raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
         if service.api_keys:
-            scheme, _, given = request.headers.get("authorization", "").partition(" ")
-            given = given.strip() if scheme.lower() == "bearer" else ""
-            # All of them, always: how long it takes tells nothing.
             # As bytes: headers are read as latin-1, whatever they are.
-            if not sum(hmac.compare_digest(given.encode("latin-1"), key.encode()) for key in service.api_keys):
-                message = "the API key is missing or wrong: send it as `Authorization: Bearer …`"
+            given = _key(request).encode("latin-1")
+            # All of them, always: how long it takes tells nothing.
+            if not sum(hmac.compare_digest(given, key.encode()) for key in service.api_keys):
+                message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
                 raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+
+
+def _key(request: Request) -> str:
+    """The API key of a request, the way OpenAI's clients send it, or Anthropic's."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+def _error_writer(path: str) -> Callable[[ApiError], Response]:
+    """What writes an error in the dialect of a path."""
+    return next((write for prefix, write in _ERRORS.items() if path.startswith(prefix)), error_response)

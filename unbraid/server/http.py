@@ -22,6 +22,15 @@ from .errors import ApiError
 T = TypeVar("T")
 
 
+CLIENT = "unbraid.client"
+"""The key of a request's scope under which stands who sent it: a digest of the API key."""
+
+
+def client_of(request: Request) -> str:
+    """Who sent a request. What is kept for one client is not shown to another. Without API keys all are one."""
+    return str(request.scope.get(CLIENT, ""))
+
+
 class ClientLeft(Exception):
     """The client closed the connection: there is nobody to answer."""
 

@@ -7,7 +7,9 @@ client's request, which `ChatTask.names` gives where a dialect calls it otherwis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..engines import Generation, Sampling
-from ..errors import InvalidTools
+from ..errors import InvalidTools, UnbraidError
 from ..parsing import Parser
 from .audio_input import audio_of
 from .errors import ApiError
@@ -60,6 +62,8 @@ class ChatTask:
     """How many alternatives to report for each token; None for nothing."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the dialect calls the fields `prompt` and `max_tokens` of a `Generation`."""
+    places: Sequence[str] = ()
+    """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +98,17 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
     service.check_count(task.choices, "n")
     tools = Tools(task.tools)
     shown = [] if task.tool_choice == "none" else task.tools
-    prompt = service.chat_builder().build(
-        task.messages,
-        tools=shown,
-        documents=task.documents,
-        add_generation_prompt=task.add_generation_prompt,
-        continue_final_message=task.continue_final_message,
-        tts_output=task.speak,
-        template_kwargs=task.template_kwargs,
-        check_tools=False,
-    )
+    with _placed(task.places):
+        prompt = service.chat_builder().build(
+            task.messages,
+            tools=shown,
+            documents=task.documents,
+            add_generation_prompt=task.add_generation_prompt,
+            continue_final_message=task.continue_final_message,
+            tts_output=task.speak,
+            template_kwargs=task.template_kwargs,
+            check_tools=False,
+        )
     given = prompt.text if prompt.ids is None else prompt.ids
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
@@ -126,6 +131,26 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         task.calls_in_reasoning,
         task.names,
     )
+
+
+@contextmanager
+def _placed(places: Sequence[str]) -> Iterator[None]:
+    """Errors about messages, in the words of the dialect."""
+
+    def place(found: re.Match[str]) -> str:
+        at = int(found[1])
+        return places[at] if at < len(places) else found[0]
+
+    try:
+        yield
+    except UnbraidError as error:
+        if places:
+            error.args = (_MESSAGE.sub(place, str(error)),)
+            error.field = None if error.field is None else _MESSAGE.sub(place, error.field)
+        raise
+
+
+_MESSAGE = re.compile(r"messages\[(\d+)\]")
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:

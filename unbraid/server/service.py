@@ -24,6 +24,7 @@ from ..engines import Engine
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
 from .metrics import Metrics
+from .seal import Seal
 from .vocoder import Vocoder
 
 if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
@@ -72,6 +73,8 @@ class Service:
     """How many outputs one request may ask for."""
     dialect: Dialect | None = None
     """The dialect of constraints that the engine takes, if it takes any."""
+    seal: Seal = field(default_factory=Seal)
+    """Seals what clients keep for us."""
     draining: bool = False
     """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ..core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
 from ..engines import EngineError, EngineFailed, Finish, Generation, TokenLogprob
 from ..parsing import Parser
+from .plan import Plan
 from .service import Service
 from .vocoder import Voice
 
@@ -156,6 +157,23 @@ class Turn:
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))
         return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
+
+
+def turns_of(service: Service, plan: Plan, usage: Usage, arrived: float, *, keep_message: bool) -> list[Turn]:
+    """A turn for each choice of a plan. `keep_message`: the parser folds its events into a message."""
+    return [
+        Turn(
+            service,
+            generation,
+            plan.parser(service, choice, keep_message),
+            choice,
+            usage,
+            arrived,
+            None if service.vocoder is None else service.vocoder.voice(),
+            plan.names,
+        )
+        for choice, generation in enumerate(plan.generations)
+    ]
 
 
 def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:

@@ -26,7 +26,7 @@ from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..plan import ChatTask, Plan, plan_chat
 from ..service import Service
-from ..turn import Turn, Update, Usage, merged
+from ..turn import Turn, Update, Usage, merged, turns_of
 from .bodies import read_request
 from .fields import Count, GenerationFields, Object, Top
 from .replies import Head, logprobs_of, usage_of
@@ -64,7 +64,7 @@ async def chat(service: Service, request: Request) -> Response:
     head = Head(service.check_model(asked.model))
     plan = await while_connected(request.receive, service.planned(_plan, service, asked))
     usage = Usage()
-    turns = [_turn(service, plan, choice, usage, asked, arrived) for choice in range(len(plan.generations))]
+    turns = turns_of(service, plan, usage, arrived, keep_message=not asked.stream)
     updates = merged(turns)
     with_logprobs = bool(asked.logprobs)
     if asked.stream:
@@ -125,12 +125,6 @@ def _template_kwargs(asked: ChatRequest) -> dict[str, Any]:
         if asked.reasoning_effort == "none":  # templates with a switch and no degrees
             given["enable_thinking"] = False
     return {**given, **(asked.chat_template_kwargs or {})}
-
-
-def _turn(service: Service, plan: Plan, choice: int, usage: Usage, asked: ChatRequest, arrived: float) -> Turn:
-    parser = plan.parser(service, choice, keep_message=not asked.stream)
-    voice = None if service.vocoder is None else service.vocoder.voice()
-    return Turn(service, plan.generations[choice], parser, choice, usage, arrived, voice, plan.names)
 
 
 async def _collect(
