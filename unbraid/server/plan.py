@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..constraints import Constraint, constraint
@@ -21,6 +22,7 @@ from ..core.tools import Tools
 from ..engines import Generation, Sampling
 from ..errors import InvalidTools, UnbraidError
 from ..parsing import Parser
+from ..templates import fitting
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
@@ -32,6 +34,8 @@ SAMPLING = (
 """The fields of `Sampling` that a request may set, by names that OpenAI and vLLM gave them."""
 _COLDEST = 1e-4
 """The lowest temperature. To divide by less would leave nothing of the numbers."""
+_SHARE_OF_REPLY = 4
+"""A conversation that loses its oldest turns leaves this part of the context to the reply, a quarter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +64,12 @@ class ChatTask:
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None
     """How many alternatives to report for each token; None for nothing."""
+    clip_max_tokens: bool = False
+    """Whether a limit that the context has no room for is lowered, and not an error."""
+    drop_oldest: bool = False
+    """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the dialect calls the fields `prompt` and `max_tokens` of a `Generation`."""
+    """What the dialect calls fields: those of a `Generation` (`prompt`, `max_tokens`), and of this task."""
     places: Sequence[str] = ()
     """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
 
@@ -94,28 +102,41 @@ class Plan:
 
 
 def plan_chat(service: Service, task: ChatTask) -> Plan:
-    """Raises what is wrong with the task."""
+    """Raises what is wrong with the task, in the words of its dialect."""
+    with _in_words_of(task):
+        return _plan(service, task)
+
+
+def _plan(service: Service, task: ChatTask) -> Plan:
     service.check_count(task.choices, "n")
     tools = Tools(task.tools)
     shown = [] if task.tool_choice == "none" else task.tools
-    with _placed(task.places):
-        prompt = service.chat_builder().build(
-            task.messages,
-            tools=shown,
-            documents=task.documents,
-            add_generation_prompt=task.add_generation_prompt,
-            continue_final_message=task.continue_final_message,
-            tts_output=task.speak,
-            template_kwargs=task.template_kwargs,
-            check_tools=False,
-        )
+    build = partial(
+        service.chat_builder().build,
+        tools=shown,
+        documents=task.documents,
+        add_generation_prompt=task.add_generation_prompt,
+        continue_final_message=task.continue_final_message,
+        tts_output=task.speak,
+        template_kwargs=task.template_kwargs,
+        check_tools=False,
+    )
+    context = service.engine.context
+    if task.drop_oldest and context is not None:
+        reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
+        prompt = fitting(build, task.messages, context - reply)
+    else:
+        prompt = build(task.messages)
     given = prompt.text if prompt.ids is None else prompt.ids
+    max_tokens = task.max_tokens
+    if task.clip_max_tokens and max_tokens is not None and prompt.ids is not None and context is not None:
+        max_tokens = min(max_tokens, max(1, context - len(prompt.ids)))
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
-        max_tokens=task.max_tokens,
+        max_tokens=max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
         constraint=_constraint(service, format, task, tools, given),
@@ -134,19 +155,26 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
 
 
 @contextmanager
-def _placed(places: Sequence[str]) -> Iterator[None]:
-    """Errors about messages, in the words of the dialect."""
+def _in_words_of(task: ChatTask) -> Iterator[None]:
+    """Errors about fields, by the names that the task's dialect has for them."""
 
     def place(found: re.Match[str]) -> str:
         at = int(found[1])
-        return places[at] if at < len(places) else found[0]
+        return task.places[at] if at < len(task.places) else found[0]
 
     try:
         yield
     except UnbraidError as error:
-        if places:
-            error.args = (_MESSAGE.sub(place, str(error)),)
-            error.field = None if error.field is None else _MESSAGE.sub(place, error.field)
+        message, field = str(error), error.field
+        if task.places:
+            message = _MESSAGE.sub(place, message)
+            field = None if field is None else _MESSAGE.sub(place, field)
+        for ours, theirs in task.names.items():
+            if field is not None and re.match(rf"{ours}\b", field):
+                field = theirs + field[len(ours) :]
+                message = re.sub(rf"^{ours}\b", theirs, message)
+                break
+        error.args, error.field = (message,), field
         raise
 
 

@@ -24,7 +24,7 @@ from ..engines import Engine
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
 from .metrics import Metrics
-from .seal import Seal
+from .storage.seal import Seal
 from .vocoder import Vocoder
 
 if TYPE_CHECKING:  # a server that only chats runs without the packages of speech

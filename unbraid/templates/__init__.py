@@ -25,6 +25,7 @@ from .errors import (
 )
 from .prompt.builder import Prompt, PromptBuilder
 from .prompt.encoders import Encoder, TextEncoder, encoder
+from .prompt.fitting import fitting
 from .prompt.messages import PartHook
 from .sandbox.budget import TemplateLimits
 from .sanitize import sanitize_text
@@ -53,6 +54,7 @@ __all__ = [
     "TokenizerFiles",
     "built_in",
     "encoder",
+    "fitting",
     "from_config",
     "from_source",
     "load_config",

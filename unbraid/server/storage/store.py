@@ -1,0 +1,149 @@
+"""The store: responses that clients may ask for again, in one SQLite file.
+
+A response is in the file before its client is told of it, so a process that is killed loses none that was answered.
+Every row belongs to one client (`http.client_of`), and is found with its name alone. Several processes may share a file.
+All methods block: the service calls them in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...errors import UnbraidError
+
+_DAY = 24 * 3600.0
+_BETWEEN_PURGES = 3600.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS responses (
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, previous TEXT, input BLOB NOT NULL,
+    response BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS responses_created ON responses (created);
+CREATE TABLE IF NOT EXISTS items (
+    id TEXT NOT NULL, client TEXT NOT NULL, response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
+    item BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS items_id ON items (id);
+CREATE INDEX IF NOT EXISTS items_response ON items (response);
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+"""
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response and what it answered."""
+
+    input: list[Item]
+    """The items of its own request, without those of the responses before it."""
+    response: dict[str, Any]
+
+    @property
+    def previous(self) -> str | None:
+        """The response that it goes on from."""
+        return self.response.get("previous_response_id")
+
+
+class Store:
+    """The responses in a file. Those that are older than `days` are forgotten."""
+
+    def __init__(self, path: Path, days: float) -> None:
+        self._lock = threading.Lock()
+        self._seconds = days * _DAY
+        self._purged = 0.0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # conversations are nobody else's business
+            self._database = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA foreign_keys=ON")
+            self._database.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise UnbraidError(
+                f"the store {path} cannot be opened: {error}; --store names another file, or none"
+            ) from error
+
+    def secret(self) -> bytes:
+        """The secret of the seals, made when the file was."""
+        with self._change() as database:
+            database.execute("INSERT OR IGNORE INTO secrets VALUES ('seal', ?)", (secrets.token_bytes(32),))
+            (found,) = database.execute("SELECT value FROM secrets WHERE name = 'seal'").fetchone()
+            return bytes(found)
+
+    def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any]) -> None:
+        """Keep a response, or what has become of it."""
+        encode = msgspec.json.encode
+        items = [*input, *response["output"]]
+        with self._change() as database:
+            database.execute("DELETE FROM responses WHERE id = ?", (response["id"],))
+            database.execute(
+                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    response["id"],
+                    client,
+                    time.time(),
+                    response.get("previous_response_id"),
+                    encode(input),
+                    encode(response),
+                ),
+            )
+            database.executemany(
+                "INSERT INTO items VALUES (?, ?, ?, ?)",
+                [(item["id"], client, response["id"], encode(item)) for item in items if item.get("id")],
+            )
+            self._purge(database)
+
+    def get(self, client: str, id: str) -> StoredResponse | None:
+        with self._lock:
+            found = self._database.execute(
+                "SELECT input, response FROM responses WHERE id = ? AND client = ? AND created > ?",
+                (id, client, time.time() - self._seconds),
+            ).fetchone()
+        return None if found is None else StoredResponse(*map(msgspec.json.decode, found))
+
+    def delete(self, client: str, id: str) -> bool:
+        """Forget a response. False if there is none."""
+        with self._change() as database:
+            return database.execute("DELETE FROM responses WHERE id = ? AND client = ?", (id, client)).rowcount > 0
+
+    def item(self, client: str, id: str) -> Item | None:
+        """An item of any response, by its id."""
+        with self._lock:
+            found = self._database.execute(
+                "SELECT item FROM items WHERE id = ? AND client = ? LIMIT 1", (id, client)
+            ).fetchone()
+        return None if found is None else dict(msgspec.json.decode(found[0]))
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it, or nothing."""
+        with self._lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def _purge(self, database: sqlite3.Connection) -> None:
+        now = time.time()
+        if now - self._purged > _BETWEEN_PURGES:
+            self._purged = now
+            database.execute("DELETE FROM responses WHERE created < ?", (now - self._seconds,))
