@@ -60,6 +60,8 @@ class ChatTask:
     """The values of `SAMPLING` that the request sets."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     max_tokens: int | None = None
+    thinking_budget: int | None = None
+    """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None

@@ -30,6 +30,8 @@ class Update:
     sound: bytes = b""
     end: str | None = None
     """The finish reason, in the last update of a choice."""
+    ids: tuple[int, ...] = ()
+    """The tokens that came since the update before, where the engine gives ids."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,9 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    strands: dict[str, int] | None = None
+    """How many tokens of the completion belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` and
+    `audio`. None where that is not known."""
 
     def add(self, finish: Finish) -> None:
         self.prompt = max(self.prompt, finish.prompt_tokens)
@@ -91,20 +96,25 @@ class Turn:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
         clock = Clock(self.service, self.arrived)
         parser = self.parser
+        ids: tuple[int, ...] = ()
         try:
             async with aclosing(self.service.engine.generate(self.generation)) as outputs:
                 async for output in outputs:
                     if isinstance(output, Finish):
-                        yield await self._end(output, clock)
+                        update = await self._end(output, clock)
+                        update.ids = ids
+                        yield update
                         return
                     clock.token()
+                    ids = ids + output.ids if ids else output.ids
                     events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
                     if self._blank is not None and events:
                         events = self._without_blank(events, self._blank)
                     if events or output.logprobs:
                         self._note(events)
                         sound = b"" if self.voice is None else await self._sound(self.voice, events)
-                        yield Update(self.choice, events, output.logprobs, sound)
+                        yield Update(self.choice, events, output.logprobs, sound, ids=ids)
+                        ids = ()
         except EngineError as error:
             if error.field is not None:
                 error.field = self.names.get(error.field, error.field)
