@@ -29,6 +29,7 @@ from .api.health import health, metrics, ready, version
 from .api.models import model, models
 from .api.openapi import openapi
 from .api.parse import parse
+from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
 from .http import CLIENT, ClientLeft, error_response
@@ -40,6 +41,11 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/chat/completions", "POST", chat, False),
     ("/v1/completions", "POST", completions, False),
+    ("/v1/responses", "POST", responses.create, False),
+    ("/v1/responses/{id}", "GET", responses.retrieve, False),
+    ("/v1/responses/{id}", "DELETE", responses.delete, False),
+    ("/v1/responses/{id}/cancel", "POST", responses.cancel, False),
+    ("/v1/responses/{id}/input_items", "GET", responses.input_items, False),
     ("/v1/audio/transcriptions", "POST", transcriptions, False),
     ("/v1/audio/translations", "POST", translations, False),
     ("/v1/parse", "POST", parse, False),
@@ -62,9 +68,12 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
+        await service.end_background()
         await service.engine.close()
         if service.transcriber is not None:
             await service.transcriber.listener.close()
+        if service.store is not None:
+            service.store.close()
 
     async def refuse(request: Request, error: Exception) -> Response:
         """No such route, or not with this method."""

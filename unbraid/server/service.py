@@ -25,6 +25,7 @@ from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
 from .metrics import Metrics
 from .storage.seal import Seal
+from .storage.store import Store
 from .vocoder import Vocoder
 
 if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
@@ -75,6 +76,10 @@ class Service:
     """The dialect of constraints that the engine takes, if it takes any."""
     seal: Seal = field(default_factory=Seal)
     """Seals what clients keep for us."""
+    store: Store | None = None
+    """Keeps responses. None where nothing is to be kept."""
+    background: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+    """The responses that run with nobody waiting, by client and id."""
     draining: bool = False
     """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))
@@ -102,6 +107,14 @@ class Service:
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a thread for plans."""
         return await asyncio.get_running_loop().run_in_executor(self._planners, partial(work, *args, **kwargs))
+
+    async def end_background(self) -> None:
+        """End what runs with nobody waiting. It is stored that it was cut off."""
+        self.draining = True
+        tasks = list(self.background.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def check_count(self, choices: int, param: str) -> None:
         """Raises `ApiError` where a request asks for too many outputs."""

@@ -36,7 +36,7 @@ _WITHOUT_EFFECT = {
         "spaces_between_special_tokens",
     ),
 }
-# Fields that would, and what to do instead.
+# Fields that would, and what to do instead. A route with names of its own has them as `instead`.
 _INSTEAD = {
     "functions": "give `tools`",
     "function_call": "give `tool_choice`",
@@ -85,12 +85,13 @@ def read(body: bytes, kind: type[Body]) -> Body:
 def _look_at_unknown(found: Object, kind: type[Struct]) -> None:
     """Refuse fields that would change the reply, or that are misspelled. Log others, once."""
     known = kind.__struct_fields__
+    instead = getattr(kind, "instead", _INSTEAD)
     unknown = [name for name in found if name not in known and name not in _WITHOUT_EFFECT and found[name] is not None]
     if len(unknown) > _MOST_UNKNOWN:
         raise ApiError(400, f"the request has {len(unknown)} fields that are not known, such as {unknown[0][:64]}")
     for name in unknown:
-        if name in _INSTEAD:
-            raise ApiError(400, f"{name} is not supported: {_INSTEAD[name]}", param=name, code="unsupported")
+        if name in instead:
+            raise ApiError(400, f"{name} is not supported: {instead[name]}", param=name, code="unsupported")
         near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.85)
         if near:
             raise ApiError(400, f"{name} is no field of this request: did you mean {near[0]}?", param=name)

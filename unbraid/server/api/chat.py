@@ -28,7 +28,7 @@ from ..plan import ChatTask, Plan, plan_chat
 from ..service import Service
 from ..turn import Turn, Update, Usage, merged, turns_of
 from .bodies import read_request
-from .fields import Count, GenerationFields, Object, Top
+from .fields import Count, GenerationFields, Object, Top, template_kwargs
 from .replies import Head, logprobs_of, usage_of
 from .sse import events_of, stream
 
@@ -95,7 +95,7 @@ def _task(asked: ChatRequest) -> ChatTask:
         add_generation_prompt=asked.add_generation_prompt is not False,
         continue_final_message=bool(asked.continue_final_message),
         speak=bool(asked.tts_output),
-        template_kwargs=_template_kwargs(asked),
+        template_kwargs=template_kwargs(asked.reasoning_effort, asked.chat_template_kwargs),
         separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
         calls_in_reasoning=asked.calls_in_reasoning,
         choices=asked.n or 1,
@@ -116,15 +116,6 @@ def _logprobs(asked: ChatRequest) -> int | None:
     if asked.top_logprobs is not None and not asked.logprobs:
         raise ApiError(400, "top_logprobs needs `logprobs: true`", param="top_logprobs")
     return (asked.top_logprobs or 0) if asked.logprobs else None
-
-
-def _template_kwargs(asked: ChatRequest) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if asked.reasoning_effort is not None:
-        given["reasoning_effort"] = asked.reasoning_effort
-        if asked.reasoning_effort == "none":  # templates with a switch and no degrees
-            given["enable_thinking"] = False
-    return {**given, **(asked.chat_template_kwargs or {})}
 
 
 async def _collect(

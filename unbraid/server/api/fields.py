@@ -1,4 +1,4 @@
-"""Types of request fields, and the fields that OpenAI's generating routes share."""
+"""Types of request fields, and the fields that dialects share."""
 
 from __future__ import annotations
 
@@ -25,15 +25,9 @@ class StreamOptions(Struct):
     include_obfuscation: bool | None = None
 
 
-class GenerationFields(Struct, kw_only=True):
-    """The fields that all of OpenAI's routes have that generate text. `null` means that a field is not given."""
+class SamplingFields(Struct, kw_only=True):
+    """The fields that say how tokens are chosen. `null` means that a field is not given."""
 
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Choices | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
     seed: Seed | None = None
     temperature: Temperature | None = None
     top_p: Share | None = None
@@ -42,15 +36,26 @@ class GenerationFields(Struct, kw_only=True):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] | None = None
+
+    def chosen_sampling(self) -> dict[str, Any]:
+        """The values of `SAMPLING` that the request sets."""
+        return {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
+
+
+class GenerationFields(SamplingFields, kw_only=True):
+    """The fields that chat and completions share."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Choices | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
     max_tokens: Count | None = None
     response_format: Object | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
-
-    def chosen_sampling(self) -> dict[str, Any]:
-        """The values of `SAMPLING` that the request sets."""
-        return {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
 
     def stop_texts(self) -> tuple[str, ...]:
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
@@ -67,3 +72,13 @@ class GenerationFields(Struct, kw_only=True):
     def wants_usage(self) -> bool:
         """Whether a stream is to end with the token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+
+def template_kwargs(effort: str | None, more: Object | None) -> Object:
+    """The template's variables for a degree of reasoning, and further ones, which win."""
+    given: Object = {}
+    if effort is not None:
+        given["reasoning_effort"] = effort
+        if effort == "none":  # templates with a switch and no degrees
+            given["enable_thinking"] = False
+    return {**given, **(more or {})}

@@ -1,0 +1,160 @@
+"""The items of a conversation in the Responses dialect, read into the messages that chat templates take.
+
+One turn of the assistant is several items there (reasoning, messages, calls) and one message here: all of them until
+something else comes. Errors name the item (`input[3].content[0]`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....core.custom_tools.input import arguments_of
+from ...errors import ApiError
+from ..fields import Object
+from .tools import ShownTools
+
+_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+_ROLES = ("user", "assistant", "system", "developer")
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Messages, and what the client calls each of them."""
+
+    messages: list[Object] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+
+
+class ItemReader:
+    """Reads items.
+
+    unseal: the reasoning of an `encrypted_content`; None if it is not ours.
+    find: an item that is only referred to, by its id; None if there is none.
+    """
+
+    def __init__(
+        self, tools: ShownTools, unseal: Callable[[str], str | None], find: Callable[[str], Object | None]
+    ) -> None:
+        self._tools = tools
+        self._unseal = unseal
+        self._find = find
+        self._read = Conversation()
+        self._turn: Object | None = None
+        """The assistant's message that further items belong to."""
+
+    def read(self, items: Sequence[Object], places: Sequence[str]) -> Conversation:
+        for item, place in zip(items, places, strict=True):
+            self._item(item, place)
+        return self._read
+
+    def _item(self, item: Object, place: str) -> None:
+        kind = item.get("type") or ("message" if "role" in item else "item_reference")
+        if kind == "item_reference":
+            found = self._find(_string(item, "id", place))
+            if found is None:
+                message = f"{place}: there is no item {item['id']!r:.80} here; give the item itself"
+                raise ApiError(404, message, param=f"{place}.id")
+            self._item(found, place)
+        elif kind == "message":
+            self._message(item, place)
+        elif kind == "reasoning":
+            self._add_text("reasoning_content", self._reasoning(item, place), place)
+        elif kind == "function_call":
+            self._call(item, _string(item, "arguments", place), place)
+        elif kind == "custom_tool_call":
+            self._call(item, arguments_of(_string(item, "input", place)), place)
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            output = item.get("output")
+            content = output if isinstance(output, str) else _parts(output, f"{place}.output")
+            self._add({"role": "tool", "tool_call_id": _string(item, "call_id", place), "content": content}, place)
+        elif kind != "additional_tools":  # these are read with the tools
+            message = f"{place}: items of type {kind!r:.64} belong to tools of the vendor's, which do not run here"
+            raise ApiError(400, message, param=place, code="unsupported")
+
+    def _message(self, item: Object, place: str) -> None:
+        role = item.get("role")
+        if role not in _ROLES:
+            message = f"{place}.role must be one of {', '.join(_ROLES)}, not {role!r:.64}"
+            raise ApiError(400, message, param=f"{place}.role")
+        content = item.get("content")
+        found = content if isinstance(content, str) else _parts(content, f"{place}.content")
+        if role != "assistant":
+            self._add({"role": role, "content": found}, place)
+            return
+        text = found if isinstance(found, str) else "".join(part.get("text", "") for part in found)
+        self._add_text("content", text, place)
+
+    def _reasoning(self, item: Object, place: str) -> str:
+        sealed = item.get("encrypted_content")
+        if sealed is not None and (found := self._unseal(_string(item, "encrypted_content", place))) is not None:
+            return found
+        texts = [_texts(item.get(key), f"{place}.{key}") for key in ("content", "summary")]
+        if sealed is not None and not any(texts):
+            message = f"{place}.encrypted_content was not made by this server, or not for this key: leave the item out"
+            raise ApiError(400, message, param=f"{place}.encrypted_content", code="invalid_encrypted_content")
+        return texts[0] or texts[1]
+
+    def _call(self, item: Object, arguments: str, place: str) -> None:
+        name = self._tools.shown_name(_string(item, "name", place), item.get("namespace"))
+        call = {"id": _string(item, "call_id", place), "type": "function"}
+        self._assistant(place).setdefault("tool_calls", []).append(
+            {**call, "function": {"name": name, "arguments": arguments}}
+        )
+
+    def _add(self, message: Object, place: str) -> None:
+        self._turn = None
+        self._read.messages.append(message)
+        self._read.places.append(place)
+
+    def _add_text(self, key: str, text: str, place: str) -> None:
+        turn = self._assistant(place)
+        before = turn.get(key) or ""
+        turn[key] = f"{before}\n{text}" if before and text else before + text
+
+    def _assistant(self, place: str) -> Object:
+        """The assistant's turn that goes on, or a new one."""
+        if self._turn is None:
+            turn: Object = {"role": "assistant", "content": ""}
+            self._add(turn, place)
+            self._turn = turn
+        return self._turn
+
+
+def _string(item: Object, key: str, place: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str):
+        found = "is missing" if value is None else f"must be a string, not {type(value).__name__}"
+        raise ApiError(400, f"{place}.{key} {found}", param=f"{place}.{key}")
+    return value
+
+
+def _parts(content: object, place: str) -> list[dict[str, Any]]:
+    """The parts of a content, as chat templates know them."""
+    if not isinstance(content, list):
+        message = f"{place} must be a string or a list of parts, not {type(content).__name__}"
+        raise ApiError(400, message, param=place)
+    return [_part(part, f"{place}[{at}]") for at, part in enumerate(content)]
+
+
+def _part(part: object, place: str) -> dict[str, Any]:
+    match part:
+        case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
+            return {"type": "text", "text": text}
+        case {"type": "refusal", "refusal": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "input_image", "image_url": str(url)}:
+            return {"type": "image_url", "image_url": {"url": url, "detail": part.get("detail") or "auto"}}
+        case {"type": "input_audio", "input_audio": dict(audio)}:
+            return {"type": "input_audio", "input_audio": audio}
+        case {"type": str(kind)}:
+            return {**part, "type": kind}  # the reader of messages says what it does not take
+    raise ApiError(400, f"{place} must be an object with a type", param=place)
+
+
+def _texts(parts: object, place: str) -> str:
+    """The text of all parts of a reasoning item."""
+    if parts is None:
+        return ""
+    return "\n\n".join(part.get("text", "") for part in _parts(parts, place))

@@ -1,0 +1,250 @@
+"""The handlers of `/v1/responses`: create one, and ask again for those that are stored.
+
+A response is in the store before its client is told that it is complete. One that runs in the background is a task of
+this process, which may be cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import ApiError, as_api_error
+from ...http import SHUTDOWN, client_of, json_response, while_connected
+from ...plan import Plan, plan_chat
+from ...service import Service
+from ...storage.store import Store, StoredResponse
+from ...turn import Update, Usage, merged, turns_of
+from ..bodies import read_request
+from ..fields import Object
+from ..sse import Framing, frame, stream
+from .output_items import new_id
+from .request import ENCRYPTED, LOGPROBS, Asked, ResponsesRequest, chat_task, check_include, given_tools
+from .tools import ShownTools
+from .writer import ResponseWriter
+
+_log = logging.getLogger(__name__)
+_LONGEST_CHAIN = 10_000
+_MOST_LISTED = 100
+_DONE = b"data: [DONE]\n\n"
+
+
+async def create(service: Service, request: Request) -> Response:
+    """`POST /v1/responses`."""
+    arrived = time.perf_counter()
+    body = await read_request(request, ResponsesRequest, service.max_body)
+    model = service.check_model(body.model)
+    asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
+    usage = Usage()
+    (turn,) = turns_of(service, plan, usage, arrived, keep_message=False)
+    writer = ResponseWriter(
+        model,
+        asked.echo(service),
+        asked.tools,
+        usage,
+        seal=partial(service.seal.close, client=asked.client) if asked.includes(ENCRYPTED) else None,
+        summarized=asked.summarized,
+        with_logprobs=asked.includes(LOGPROBS),
+    )
+    run = _Run(service, asked, writer, merged([turn]))
+    if body.background:
+        return json_response(await run.in_background())
+    if body.stream:
+        return await stream(request.receive, run.events(), Framing(run.failed, _DONE))
+    await while_connected(request.receive, run.whole())
+    return json_response(writer.response)
+
+
+async def retrieve(service: Service, request: Request) -> Response:
+    """`GET /v1/responses/{id}`."""
+    return json_response((await _stored(service, request)).response)
+
+
+async def delete(service: Service, request: Request) -> Response:
+    """`DELETE /v1/responses/{id}`."""
+    id = request.path_params["id"]
+    store = _store_of(service)
+    await _cancel(service, client_of(request), id)
+    if not await asyncio.to_thread(store.delete, client_of(request), id):
+        raise _no_such(id)
+    return json_response({"id": id, "object": "response", "deleted": True})
+
+
+async def cancel(service: Service, request: Request) -> Response:
+    """`POST /v1/responses/{id}/cancel`."""
+    stored = await _stored(service, request)
+    if not stored.response["background"]:
+        message = "only a response with `background: true` is cancelled; to stop another one, close its connection"
+        raise ApiError(400, message, param="background")
+    await _cancel(service, client_of(request), stored.response["id"])
+    return json_response((await _stored(service, request)).response)
+
+
+async def input_items(service: Service, request: Request) -> Response:
+    """`GET /v1/responses/{id}/input_items`: all that the response was an answer to."""
+    stored = await _stored(service, request)
+    before = await asyncio.to_thread(_chain, _store_of(service), client_of(request), stored.previous)
+    items = [item for one in before for item in (*one.input, *one.response["output"])] + stored.input
+    query = request.query_params
+    if query.get("order", "desc") == "desc":
+        items.reverse()
+    after = query.get("after")
+    if after is not None:
+        at = next((at for at, item in enumerate(items) if item.get("id") == after), None)
+        if at is None:
+            raise ApiError(400, f"after: there is no item {after!r:.80} here", param="after")
+        items = items[at + 1 :]
+    most = _limit(query.get("limit", "20"))
+    page = [_listed(item) for item in items[:most]]
+    ends = {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {"first_id": None, "last_id": None}
+    return json_response({"object": "list", "data": page, **ends, "has_more": len(items) > most})
+
+
+# The request
+
+
+def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked, Plan]:
+    check_include(body.include or ())
+    if body.background and body.stream:
+        message = "stream: a response in the background is not streamed; ask for it with GET /v1/responses/{id}"
+        raise ApiError(400, message, param="stream")
+    if body.background and (service.store is None or body.store is False):
+        raise ApiError(400, "background: what runs in the background must be stored", param="background")
+    before: list[StoredResponse] = []
+    if body.previous_response_id is not None:
+        before = _chain(_store_of(service), client, body.previous_response_id)
+    items: list[Object] = body.input if isinstance(body.input, list) else []
+    if isinstance(body.input, str):
+        items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": body.input}]}]
+    if body.input is None and not before:
+        raise ApiError(400, "input is missing: it is required", param="input")
+    items = [item if item.get("id") else {"id": new_id("item"), **item} for item in items]
+    stores = service.store is not None and body.store is not False
+    asked = Asked(body, client, items, before, stores, ShownTools(given_tools(body)))
+    return asked, plan_chat(service, chat_task(service, asked))
+
+
+def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
+    """The responses that one goes on from, the oldest first, and it."""
+    found: list[StoredResponse] = []
+    while id is not None:
+        one = store.get(client, id)
+        if one is None or len(found) > _LONGEST_CHAIN:
+            message = f"previous_response_id: there is no response {id!r:.80} here; it may have been deleted"
+            raise ApiError(400, message, param="previous_response_id", code="previous_response_not_found")
+        found.append(one)
+        id = one.previous
+    return found[::-1]
+
+
+# The reply
+
+
+class _Run:
+    """A response while it is made."""
+
+    def __init__(
+        self, service: Service, asked: Asked, writer: ResponseWriter, updates: AsyncGenerator[Update, None]
+    ) -> None:
+        self._service = service
+        self._asked = asked
+        self._writer = writer
+        self._updates = updates
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The events, as they come."""
+        async with aclosing(self._updates) as updates:
+            before = self._writer.first()
+            async for update in updates:
+                yield before + self._writer.update(update)
+                before = b""
+        await self._keep()
+        yield before + self._writer.last()
+
+    async def whole(self) -> None:
+        async with aclosing(self.events()) as events:
+            async for _ in events:
+                pass
+
+    def failed(self, error: Exception) -> bytes:
+        return self._writer.fail(as_api_error(error))
+
+    async def in_background(self) -> Object:
+        """Begin, and return what there is to see of it now."""
+        await self._keep()
+        key = (self._asked.client, self._writer.response["id"])
+        task = asyncio.create_task(self._finish())
+        self._service.background[key] = task
+        task.add_done_callback(lambda _: self._service.background.pop(key, None))
+        return {**self._writer.response, "status": "queued"}
+
+    async def _finish(self) -> None:
+        try:
+            await self.whole()
+            return
+        except asyncio.CancelledError:
+            if self._service.draining:
+                self._writer.fail(SHUTDOWN)
+            else:
+                self._writer.cancel()
+        except Exception as error:
+            self.failed(error)
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """Store what there is of the response, if it is to be stored."""
+        store = self._service.store
+        if store is not None and self._asked.store:
+            await asyncio.to_thread(store.put, self._asked.client, self._asked.input, self._writer.response)
+
+
+# Stored responses
+
+
+def _store_of(service: Service) -> Store:
+    if service.store is None:
+        raise ApiError(400, "nothing is stored here: start the server with --store, or send the whole conversation")
+    return service.store
+
+
+async def _stored(service: Service, request: Request) -> StoredResponse:
+    id = request.path_params["id"]
+    found = await asyncio.to_thread(_store_of(service).get, client_of(request), id)
+    if found is None:
+        raise _no_such(id)
+    return found
+
+
+def _no_such(id: str) -> ApiError:
+    return ApiError(404, f"there is no response {id!r:.80} here", param="id", code="not_found")
+
+
+async def _cancel(service: Service, client: str, id: str) -> None:
+    task = service.background.get((client, id))
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _limit(given: str) -> int:
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= _MOST_LISTED:
+        raise ApiError(400, f"limit must be a number from 1 to {_MOST_LISTED}, not {given!r:.40}", param="limit")
+    return int(given)
+
+
+def _listed(item: Object) -> dict[str, Any]:
+    """An item as lists show it: with its type, and content in parts."""
+    if "role" not in item:
+        return item
+    kind = "output_text" if item["role"] == "assistant" else "input_text"
+    content = item.get("content")
+    parts = [{"type": kind, "text": content}] if isinstance(content, str) else content
+    return {"status": "completed", **item, "type": "message", "content": parts}

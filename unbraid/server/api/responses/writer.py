@@ -1,0 +1,156 @@
+"""The reply in the Responses dialect: the response object as it grows, and the events that tell how.
+
+One writer serves all replies. A streamed one sends the bytes that `first`, `update` and `last` return; a whole one
+throws them away and sends `response`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ....engines import TokenLogprob
+from ...blocks import Block, Blocks, Step
+from ...errors import ApiError
+from ...turn import Update, Usage
+from ..fields import Object
+from ..replies import logprobs_of
+from .output_items import CustomCallItem, Events, FunctionCallItem, MessageItem, OutputItem, ReasoningItem, new_id
+from .tools import ShownTools
+
+_INCOMPLETE = {"length": "max_output_tokens"}
+"""Finish reasons that leave a response incomplete, and what they are called here."""
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "output_tokens": usage.completion,
+        "output_tokens_details": {"reasoning_tokens": (usage.strands or {}).get("reasoning", 0)},
+        "total_tokens": usage.prompt + usage.completion,
+    }
+
+
+class ResponseWriter:
+    """Writes one response.
+
+    echo: the fields of the request that the reply repeats.
+    seal: makes the `encrypted_content` of reasoning, where the client wants it.
+    summarized: the reasoning stands where its summary would. Nobody makes it shorter.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        echo: dict[str, Any],
+        tools: ShownTools,
+        usage: Usage,
+        *,
+        seal: Callable[[str], str] | None = None,
+        summarized: bool = False,
+        with_logprobs: bool = False,
+    ) -> None:
+        self.response: dict[str, Any] = {
+            "id": new_id("resp"),
+            "object": "response",
+            "created_at": int(time.time()),
+            "completed_at": None,
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "model": model,
+            "output": [],
+            "usage": None,
+            **echo,
+        }
+        self._tools = tools
+        self._usage = usage
+        self._seal = seal
+        self._summarized = summarized
+        self._with_logprobs = with_logprobs
+        self._logprobs: list[TokenLogprob] = []
+        """Of tokens whose text has not gone out yet."""
+        self._blocks = Blocks()
+        self._events = Events()
+        self._growing: OutputItem | None = None
+
+    def first(self) -> bytes:
+        return self._state("response.created") + self._state("response.in_progress")
+
+    def update(self, update: Update) -> bytes:
+        if self._with_logprobs:
+            self._logprobs += update.logprobs
+        said = b"".join(map(self._step, self._blocks.feed(update.events)))
+        return said if update.end is None else said + self._end(update.end)
+
+    def last(self) -> bytes:
+        """The final state."""
+        return self._state(f"response.{self.response['status']}")
+
+    def fail(self, error: ApiError) -> bytes:
+        """The end of a response that failed. What has come stays in it."""
+        self._cut()
+        self._settle("failed", error={"code": error.code or "server_error", "message": error.message})
+        return self.last()
+
+    def cancel(self) -> None:
+        """The client has stopped it."""
+        self._cut()
+        self._settle("cancelled")
+
+    def _end(self, reason: str) -> bytes:
+        cut_off = reason in _INCOMPLETE
+        said = b"".join(map(self._step, self._blocks.finish(cut_off)))
+        if not self.response["output"]:  # the model said nothing: that is an answer, too
+            block = Block(0, "text", complete=not cut_off)
+            said += self._step(("open", block, "")) + self._step(("close", block, ""))
+        if cut_off:
+            self._settle("incomplete", incomplete_details={"reason": _INCOMPLETE[reason]})
+        else:
+            self._settle("completed")
+        return said
+
+    def _cut(self) -> None:
+        """Close what is open, for nobody to hear of."""
+        for step in self._blocks.finish(cut_off=True):
+            self._step(step)
+
+    def _settle(self, status: str, **fields: Any) -> None:
+        completed = int(time.time()) if status == "completed" else None
+        self.response |= {"status": status, "completed_at": completed, "usage": usage_of(self._usage), **fields}
+
+    def _step(self, step: Step) -> bytes:
+        kind, block, text = step
+        if kind == "open":
+            self._growing = self._opened(block)
+            item = self._growing.item
+            self.response["output"].append(item)
+            added = self._events.event("response.output_item.added", output_index=block.index, item=item)
+            return added + self._growing.begin()
+        growing = self._growing
+        assert growing is not None, "a block was opened before"
+        if kind == "delta":
+            said = growing.delta(text)
+            self._logprobs = []  # of tokens that are no text of the answer, if they are still there
+            return said
+        ended = growing.end(block)
+        return ended + self._events.event("response.output_item.done", output_index=block.index, item=growing.item)
+
+    def _opened(self, block: Block) -> OutputItem:
+        if block.kind == "reasoning":
+            return ReasoningItem(self._events, block, self._summarized, self._seal)
+        if block.kind == "text":
+            return MessageItem(self._events, block, self._take_logprobs if self._with_logprobs else None)
+        tool = self._tools.find(block.name)
+        if tool is not None and tool.custom:
+            return CustomCallItem(self._events, block, tool)
+        return FunctionCallItem(self._events, block, tool)
+
+    def _take_logprobs(self) -> list[Object]:
+        taken, self._logprobs = self._logprobs, []
+        return logprobs_of(taken)
+
+    def _state(self, kind: str) -> bytes:
+        return self._events.event(kind, response=self.response)
