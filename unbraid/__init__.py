@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .constraints import Constraint, NotRegular, NotTokens, Unenforced
     from .core import diagnostics
+    from .core.custom_tools.definition import CustomTool
+    from .core.custom_tools.input import CustomInput
     from .core.events import (
         Content,
         Diagnostic,
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "constraints": "Constraint NotRegular NotTokens Unenforced",
+    "core.custom_tools.definition": "CustomTool",
+    "core.custom_tools.input": "CustomInput",
     "core.events": "Content Diagnostic Event Language Markup Reasoning SpeechAudio SpeechText Timestamp "
     "ToolCallArguments ToolCallEnd ToolCallStart",
     "core.grammar": "Format",
@@ -180,6 +184,8 @@ def register(format: Format, *aliases: str) -> Format:
 __all__ = [
     "Constraint",
     "Content",
+    "CustomInput",
+    "CustomTool",
     "Diagnostic",
     "Event",
     "Format",

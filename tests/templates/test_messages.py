@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from unbraid import InvalidTools
 from unbraid.templates import (
     InvalidMessages,
     PromptBuilder,
@@ -27,6 +28,9 @@ BAD_MESSAGES: list[tuple[Any, str]] = [
     ([{"role": "assistant", "tool_calls": [{}]}], r"messages\[0\].tool_calls\[0\].function"),
     ([{"role": "assistant", "tool_calls": {}}], r"messages\[0\].tool_calls must be a list"),
     ([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]}], "arguments must be JSON"),
+    ([{"role": "assistant", "tool_calls": [{"type": "custom"}]}], r"tool_calls\[0\].custom must be an object"),
+    ([{"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"input": ""}}]}], r"\[0\].custom.name"),
+    ([{"role": "assistant", "tool_calls": [{"type": "custom", "custom": {"name": "f"}}]}], r"\[0\].custom.input"),
     ([{"role": "assistant", "content": "a", "tts_content": 3}], r"messages\[0\].tts_content"),
     ([{"role": "user", "content": "a", "eot": False}], r"messages\[0\]: only a message of the assistant"),
 ]
@@ -51,6 +55,25 @@ def test_messages_are_brought_to_what_templates_know() -> None:
         "<|im_start|>assistant\nspoken<|im_end|>\n<|im_start|>user\nhalf \ufffd a pair<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
+
+
+def test_custom_tools_and_their_calls_are_functions_in_a_prompt() -> None:
+    builder = PromptBuilder(built_in("chatml"))
+    grammar = {"type": "grammar", "syntax": "regex", "definition": "a+<b>"}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "apply_patch", "input": 'a\n"ä"'}}],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": "done"},
+    ]
+    text = builder.build(messages, tools=[{"type": "custom", "name": "apply_patch", "format": grammar}]).text
+    assert r"regular expression:\na+<b>" in text
+    assert '"required": ["input"]' in text
+    assert r'{"input": "a\n\"ä\""}' in text
+    with pytest.raises(InvalidTools, match=r"tools\[0\].format"):
+        builder.build(messages, tools=[{"type": "custom", "name": "apply_patch", "format": 3}])
 
 
 def test_parts_that_are_no_text_are_the_callers() -> None:

@@ -70,7 +70,7 @@ class CallsBuilder:
         reads_kinds = any(type(part) in NOTATIONS and NOTATIONS[type(part)].reads_kinds for part in call.parts)
         tools = self._request.tools
         for name, schema in tools.items():
-            strict = tools.strict(name)
+            strict = self._follows_schema(name)
             same.setdefault(json.dumps([schema if strict or reads_kinds else ANY_OBJECT, strict]), []).append(name)
         parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
         return alternatives(
@@ -117,7 +117,7 @@ class CallsBuilder:
         tools, name = self._request.tools, names[0]
         return CallContext(
             names,
-            Parameters(name, tools[name], tools.strict(name), self._rule, self.unenforced),
+            Parameters(name, tools[name], self._follows_schema(name), self._rule, self.unenforced),
             following=[text.strip() for text in texts if text.strip()],
             spelled=self._markup.spelled,
             marker=self._markup.marker,
@@ -125,6 +125,10 @@ class CallsBuilder:
             rules=self.rules,
             values=self._values,
         )
+
+    def _follows_schema(self, name: str) -> bool:
+        """The arguments of strict tools do. Those of a custom tool are its input, so that nothing else may come."""
+        return self._request.tools.strict(name) or self._request.tools.custom(name) is not None
 
     def _rule(self, node: Node) -> Node:
         name = f"arguments-{len(self.rules)}"

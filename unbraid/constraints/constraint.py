@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.program import Program
 from ..core.compiler.prompt_end import read_end, with_speech
+from ..core.custom_tools.definition import CustomTool
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
@@ -202,7 +203,7 @@ def constraint(
     definitions: object = tools
     if not isinstance(tools, list):
         tools = tools if isinstance(tools, Tools) else Tools(tools)
-        definitions = [(name, tools[name], tools.strict(name)) for name in tools]
+        definitions = [(name, tools[name], tools.strict(name), _grammar(tools.custom(name))) for name in tools]
     try:
         asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened, header])
     except (TypeError, ValueError, RecursionError) as error:
@@ -222,6 +223,11 @@ def constraint(
         if len(_made) > _MOST_MADE:
             _made.popitem(last=False)
     return made
+
+
+def _grammar(custom: CustomTool | None) -> list[str] | None:
+    """What the input of a custom tool must follow, as JSON."""
+    return None if custom is None or custom.grammar is None else [custom.grammar.syntax, custom.grammar.definition]
 
 
 _MOST_MADE = 256

@@ -77,7 +77,7 @@ def read_request(
             'leave `response_format` out, or use tool_choice="none" or "required"',
             field="response_format",
         )
-    named = isinstance(tool_choice, Mapping) and tool_choice.get("type") == "function"
+    named = isinstance(tool_choice, Mapping) and tool_choice.get("type") in ("function", "custom")
     return Request(tools, calls, named or parallel_tool_calls is False, reasoning, _answer(response_format))
 
 
@@ -94,7 +94,7 @@ def _choice(choice: ToolChoice) -> tuple[Mode, list[str] | None]:
             return choice, None
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*allowed]}}:
             return mode, [_name(tool) for tool in allowed]
-        case {"type": "function"}:
+        case {"type": "function" | "custom"}:
             return "required", [_name(choice)]
         case {"type": "none" | "auto" | "required" as mode}:
             return mode, None
@@ -103,7 +103,7 @@ def _choice(choice: ToolChoice) -> tuple[Mode, list[str] | None]:
 
 def _name(choice: object) -> str:
     match choice:
-        case {"function": {"name": str(name)}} | {"name": str(name)}:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
             return name
     raise _bad_choice(choice)
 

@@ -8,10 +8,11 @@ parameters do not: the schema is read as what was meant, and a `SchemaWarning` s
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidSchema, InvalidTools, about
+from .custom_tools.definition import CustomTool, read_custom_tool
 
 if TYPE_CHECKING:
     from ..schema.repair import Repair
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class Tools(Mapping[str, Mapping[str, Any]]):
     """Function name to the JSON schema of its parameters.
 
-    Takes what chat APIs take: `{"type": "function", "function": {"name": …, "parameters": …}}`, or the inner part.
+    Takes what chat APIs take: `{"type": "function", "function": {"name": …, "parameters": …}}`, or the inner part. A
+    custom tool (`{"type": "custom", …}`) is a function with one parameter, the string `input`; see `custom`.
     """
 
     def __init__(self, definitions: Iterable[Mapping[str, Any]]) -> None:
@@ -28,15 +30,22 @@ class Tools(Mapping[str, Mapping[str, Any]]):
             raise InvalidTools(f"tools must be a list of function definitions, not {type(definitions).__name__}")
         self._parameters: dict[str, Mapping[str, Any]] = {}
         self._strict: set[str] = set()
+        self._custom: dict[str, CustomTool] = {}
         repairs: list[Repair] = []
         for index, definition in enumerate(definitions):
-            with about(f"tools[{index}]"):
-                name, parameters, strict = _function(index, definition, repairs)
-            if self._parameters.get(name, parameters) != parameters:
-                raise InvalidTools(
-                    f"tools[{index}]: {name!r} is defined twice, with different parameters", field=f"tools[{index}]"
-                )
+            where, custom = f"tools[{index}]", None
+            with about(where):
+                if isinstance(definition, Mapping) and definition.get("type") == "custom":
+                    custom = read_custom_tool(definition, where)
+                    name, parameters, strict = custom.name, custom.parameters, custom.grammar is not None
+                else:
+                    name, parameters, strict = _function(where, definition, repairs)
+            before = self._parameters.get(name, parameters), _input(self._custom.get(name))
+            if name in self._parameters and before != (parameters, _input(custom)):
+                raise InvalidTools(f"{where}: {name!r} is defined twice, with different parameters", field=where)
             self._parameters[name] = parameters
+            if custom is not None:
+                self._custom[name] = custom
             if strict:
                 self._strict.add(name)
         if repairs:
@@ -47,21 +56,27 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         """What was changed in the schemas, so that it could be read."""
 
     def strict(self, name: str) -> bool:
-        """Whether the arguments must follow the schema, where the engine can see to it."""
+        """Whether the arguments must follow the schema, or the input its grammar, where the engine can see to it."""
         return name in self._strict
+
+    def custom(self, name: str) -> CustomTool | None:
+        """The custom tool of this name; None where it is a function, or no tool at all."""
+        return self._custom.get(name)
 
     def copy(self) -> Tools:
         """The same tools, which no longer change with the definitions that they were made of."""
         other = Tools([])
         other._parameters, other._strict = copy.deepcopy(self._parameters), set(self._strict)
+        other._custom = dict(self._custom)
         other.repairs = self.repairs
         return other
 
-    def only(self, names: Iterable[str]) -> Tools:
+    def only(self, names: Collection[str]) -> Tools:
         """These of the tools."""
         some = Tools([])
         some._parameters = {name: self._parameters[name] for name in names}
         some._strict = self._strict & set(names)
+        some._custom = {name: self._custom[name] for name in names if name in self._custom}
         some.repairs = self.repairs
         return some
 
@@ -75,13 +90,17 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         return len(self._parameters)
 
 
-def _function(index: int, definition: object, repairs: list[Repair]) -> tuple[str, Mapping[str, Any], bool]:
-    where = f"tools[{index}]"
+def _input(custom: CustomTool | None) -> object:
+    """What a tool takes besides parameters."""
+    return None if custom is None else custom.grammar or "text"
+
+
+def _function(where: str, definition: object, repairs: list[Repair]) -> tuple[str, Mapping[str, Any], bool]:
     if not isinstance(definition, Mapping):
         raise InvalidTools(f"{where} must be an object, not {type(definition).__name__}")
     kind = definition.get("type", "function")
     if kind != "function":
-        raise InvalidTools(f'{where}: only tools of type "function" are known, not {kind!r}')
+        raise InvalidTools(f'{where}: only tools of type "function" and "custom" are known, not {kind!r}')
     function = definition
     if "function" in definition:
         function, where = definition["function"], f"{where}.function"

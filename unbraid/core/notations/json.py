@@ -9,14 +9,12 @@ Some models write the object as a JSON string. Then what the string says is pass
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
-from ..lazily import lazily
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import Frame, Machine, Malformed
@@ -27,11 +25,7 @@ from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
 from .json_scanner import JsonScanner
-
-_plain = lazily(lambda: re.compile(r'[^"\\]*').match)
-_escape = lazily(lambda: re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match)
-_partial_escape = lazily(lambda: re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match)
-_ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+from .json_text import plain_end, read_escape
 
 
 @frozen
@@ -240,35 +234,12 @@ class QuotedArgumentsFrame(Frame):
         return cls(JsonScanner(machine.limits))
 
 
-def plain_end(text: str, at: int) -> int:
-    """Up to where there is neither a quote nor a backslash."""
-    return _plain(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
-
-
 def unescape(machine: Machine) -> tuple[int, str]:
     """The length of the escape that comes next and what it stands for; length 0 when more input is needed."""
-    buffer, start = machine.buffer, machine.position
-    escape = _escape(buffer, start)
-    if escape is None:
-        if _partial_escape(buffer, start) and not machine.at_end:
-            return 0, ""
+    size, value = read_escape(machine.buffer, machine.position, machine.at_end)
+    if size == 1:
         machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
-        return 1, "\\"
-    text = escape.group()
-    if text[1] != "u":
-        return 2, _ESCAPED[text[1]]
-    high = int(text[2:], 16)
-    if not 0xD800 <= high < 0xE000:
-        return 6, chr(high)
-    second = _escape(buffer, start + 6)
-    if second is None and not machine.at_end and (len(buffer) == start + 6 or _partial_escape(buffer, start + 6)):
-        return 0, ""
-    if second is not None and second.group()[1] == "u" and high < 0xDC00:
-        low = int(second.group()[2:], 16)
-        if 0xDC00 <= low < 0xE000:
-            return 12, chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-    # Half of a pair is no character: it stays the escape that it is.
-    return 6, text
+    return size, value
 
 
 def push_arguments(machine: Machine, markers: Markers) -> None:

@@ -1,4 +1,4 @@
-"""JSON as text: strings quoted, numbers told, and objects taken apart without losing how their values were written."""
+"""JSON as text: strings quoted and read, numbers told, objects taken apart without losing how values were written."""
 
 from __future__ import annotations
 
@@ -20,6 +20,40 @@ may_become_number = lazily(
 def escape(text: str) -> str:
     """Text as it stands inside a JSON string."""
     return quote(text)[1:-1]
+
+
+_plain = lazily(lambda: re.compile(r'[^"\\]*').match)
+_escape = lazily(lambda: re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})').match)
+_partial_escape = lazily(lambda: re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z").match)
+_ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def plain_end(text: str, at: int) -> int:
+    """Up to where there is neither a quote nor a backslash."""
+    return _plain(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+
+
+def read_escape(text: str, at: int, at_end: bool) -> tuple[int, str]:
+    """The length of the escape that stands there and what it stands for. Length 0 when more text is needed, which
+    `at_end` says does not come; length 1 for a backslash that escapes nothing."""
+    escape = _escape(text, at)
+    if escape is None:
+        return (0, "") if _partial_escape(text, at) and not at_end else (1, "\\")
+    spelled = escape.group()
+    if spelled[1] != "u":
+        return 2, _ESCAPED[spelled[1]]
+    high = int(spelled[2:], 16)
+    if not 0xD800 <= high < 0xE000:
+        return 6, chr(high)
+    second = _escape(text, at + 6)
+    if second is None and not at_end and (len(text) == at + 6 or _partial_escape(text, at + 6)):
+        return 0, ""
+    if second is not None and second.group()[1] == "u" and high < 0xDC00:
+        low = int(second.group()[2:], 16)
+        if 0xDC00 <= low < 0xE000:
+            return 12, chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    # Half of a pair is no character: it stays the escape that it is.
+    return 6, spelled
 
 
 class Number(str):

@@ -15,8 +15,9 @@ from ..limits import Limits
 from ..machine.machine import Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
-from .json import QuotedArgumentsFrame, ValueFrame, plain_end, unescape
+from .json import QuotedArgumentsFrame, ValueFrame, unescape
 from .json_scanner import JsonScanner
+from .json_text import plain_end
 from .python import ITEM, VALUE, PythonArgumentsFrame
 
 _ONLY_IN_PYTHON = "'TFN("

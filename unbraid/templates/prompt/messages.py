@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.custom_tools.definition import read_custom_tool
+from ...core.custom_tools.input import arguments_of
 from ..control_tokens import ControlTokens
 from ..errors import InvalidMessages
 from ..sanitize import sanitize
@@ -128,12 +130,19 @@ class MessageReader:
 def _read_call(call: object, where: str) -> dict[str, Any]:
     if not isinstance(call, Mapping):
         raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}", field=where)
+    custom = call.get("type") == "custom"
+    name, arguments = _read_custom_call(call, where) if custom else _read_function_call(call, where)
+    id = call.get("id") or ""
+    if not isinstance(id, str):
+        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}", field=f"{where}.id")
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _read_function_call(call: Mapping[str, Any], where: str) -> tuple[str, str]:
     function = call.get("function")
     if not isinstance(function, Mapping):
         raise InvalidMessages(f"{where}.function must be an object with name and arguments", field=f"{where}.function")
-    name, arguments = function.get("name"), function.get("arguments")
-    if not isinstance(name, str) or not name:
-        raise InvalidMessages(f"{where}.function.name must be a non-empty string", field=f"{where}.function.name")
+    name, arguments = _call_name(function, f"{where}.function"), function.get("arguments")
     if isinstance(arguments, Mapping):
         arguments = json.dumps(arguments, ensure_ascii=False)
     if arguments is None or arguments == "":
@@ -143,14 +152,37 @@ def _read_call(call: object, where: str) -> dict[str, Any]:
             f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}",
             field=f"{where}.function.arguments",
         )
-    id = call.get("id") or ""
-    if not isinstance(id, str):
-        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}", field=f"{where}.id")
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return name, arguments
+
+
+def _read_custom_call(call: Mapping[str, Any], where: str) -> tuple[str, str]:
+    """A call of a custom tool is shown as one of the function that the tool is shown as."""
+    where = f"{where}.custom"
+    custom = call.get("custom")
+    if not isinstance(custom, Mapping):
+        raise InvalidMessages(f"{where} must be an object with name and input", field=where)
+    name, input = _call_name(custom, where), custom.get("input")
+    if not isinstance(input, str):
+        raise InvalidMessages(f"{where}.input must be a string, not {type(input).__name__}", field=f"{where}.input")
+    return name, arguments_of(input)
+
+
+def _call_name(called: Mapping[str, Any], where: str) -> str:
+    name = called.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidMessages(f"{where}.name must be a non-empty string", field=f"{where}.name")
+    return name
 
 
 def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Tools in the form that templates expect, each under `function`; None if there are none."""
+    """Tools in the form that templates expect, each under `function`; None if there are none. Custom tools are shown as
+    functions. Raises `InvalidTools` where they cannot be."""
     if not tools:
         return None
-    return [sanitize(dict(tool) if "function" in tool else {"type": "function", "function": tool}) for tool in tools]
+    return [sanitize(_as_function(tool, f"tools[{at}]")) for at, tool in enumerate(tools)]
+
+
+def _as_function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if isinstance(tool, Mapping) and tool.get("type") == "custom":
+        return read_custom_tool(tool, where).as_function()
+    return dict(tool) if "function" in tool else {"type": "function", "function": tool}
