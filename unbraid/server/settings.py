@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ..errors import UnbraidError
 from ..models import DEFAULT
 
-Kind = Literal["text", "number", "seconds", "choice", "list", "switch"]
+Kind = Literal["text", "number", "amount", "choice", "list", "switch"]
 
 
 def _setting(
@@ -130,16 +130,25 @@ class Settings:
         "a site whose pages may call this server from a browser, or *", group="server", kind="list", metavar="ORIGIN"
     )
     shutdown_seconds: float = _setting(
-        "how long streams may go on after SIGTERM", group="server", default=30.0, kind="seconds", metavar="S"
+        "how long streams may go on after SIGTERM", group="server", default=30.0, kind="amount", metavar="S"
     )
     max_audio: int = _setting(
         "the largest recording, in bytes", group="server", default=25_000_000, kind="number", metavar="N"
     )
     max_audio_seconds: float = _setting(
-        "the longest recording", group="server", default=4 * 3600.0, kind="seconds", metavar="S"
+        "the longest recording", group="server", default=4 * 3600.0, kind="amount", metavar="S"
     )
     max_body: int = _setting(
         "the largest body of a request, in bytes", group="server", default=64_000_000, kind="number", metavar="N"
+    )
+    store: str | None = _setting(
+        "the file that keeps responses for GET /v1/responses and previous_response_id, or none (default: "
+        "responses.sqlite in the cache's folder)",
+        group="server",
+        metavar="FILE",
+    )
+    store_days: float = _setting(
+        "how many days responses are kept", group="server", default=30.0, kind="amount", metavar="N"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "how much is logged",
@@ -217,7 +226,7 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
     kind: Kind = told["kind"]
     if kind == "list":
         return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
-    if kind in ("number", "seconds"):
+    if kind in ("number", "amount"):
         try:
             return int(given) if kind == "number" else float(given)
         except (TypeError, ValueError):

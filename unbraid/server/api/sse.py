@@ -81,7 +81,7 @@ async def stream(receive: Receive, events: AsyncGenerator[bytes, None], framing:
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(partial(_write, first, events, framing), framing.error(SHUTDOWN) + framing.done)
+    return EventStream(partial(_write, first, events, framing), lambda: framing.error(SHUTDOWN) + framing.done)
 
 
 async def _write(first: bytes, events: AsyncGenerator[bytes, None], framing: Framing, send: Send) -> None:
@@ -104,12 +104,12 @@ def _part(data: bytes) -> Message:
 
 
 class EventStream(Response):
-    """The response. `write` sends the events, and is cancelled when the client leaves. `farewell` is sent where the
-    server ends before the stream."""
+    """The response. `write` sends the events, and is cancelled when the client leaves. `farewell` makes what is sent
+    where the server ends before the stream."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, write: Callable[[Send], Coroutine[Any, Any, None]], farewell: bytes) -> None:
+    def __init__(self, write: Callable[[Send], Coroutine[Any, Any, None]], farewell: Callable[[], bytes]) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._write = write
@@ -122,5 +122,5 @@ class EventStream(Response):
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
-            await send(_part(self._farewell))
+            await send(_part(self._farewell()))
         await send({"type": "http.response.body", "body": b""})

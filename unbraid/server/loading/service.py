@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...constraints.constraint import Dialect
@@ -16,6 +17,7 @@ from ...engines.replay.recording import Recorder
 from ...engines.retokenize import is_whole
 from ...errors import UnbraidError
 from ...formats import compose, find
+from ...models import cache_folder
 from ...templates import (
     BUILT_IN,
     ChatTemplate,
@@ -29,6 +31,8 @@ from ...templates import (
 from ..audio_input import placeholder_hook
 from ..service import Service
 from ..settings import Settings
+from ..storage.seal import Seal
+from ..storage.store import Store
 from ..vocoder import load_vocoder
 from .default_format import default_format
 from .engine import load_engine
@@ -65,6 +69,7 @@ async def load(settings: Settings) -> Service:
         await asyncio.to_thread(builder.prepare)
     dialect = _dialect(settings)
     transcriber = await _transcriber(settings)
+    store = await asyncio.to_thread(_store, settings)
     return Service(
         engine=engine,
         format=format,
@@ -86,6 +91,8 @@ async def load(settings: Settings) -> Service:
         vocoder=None if settings.vocoder is None else load_vocoder(settings.vocoder),
         api_keys=settings.api_key,
         max_body=settings.max_body,
+        store=store,
+        seal=Seal(None if store is None else store.secret()),
     )
 
 
@@ -106,6 +113,20 @@ async def _transcriber(settings: Settings) -> Transcriber | None:
             flag_prefix="--transcription-",
         )
     )
+
+
+def _store(settings: Settings) -> Store | None:
+    """The store. Where none is named and the usual one cannot be made, the server does without."""
+    if settings.store == "none":
+        return None
+    path = Path(settings.store) if settings.store else cache_folder() / "responses.sqlite"
+    try:
+        return Store(path, settings.store_days)
+    except UnbraidError as error:
+        if settings.store is not None:
+            raise
+        _log.warning("responses are not stored: %s", error)
+        return None
 
 
 def _dialect(settings: Settings) -> Dialect | None:

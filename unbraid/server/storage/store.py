@@ -1,8 +1,8 @@
 """The store: responses that clients may ask for again, in one SQLite file.
 
 A response is in the file before its client is told of it, so a process that is killed loses none that was answered.
-Every row belongs to one client (`http.client_of`), and is found with its name alone. Several processes may share a file.
-All methods block: the service calls them in a thread.
+Every row belongs to one client (`http.client_of`), and is found with its name alone. Several processes may share a
+file. All methods block: call them in a thread.
 """
 
 from __future__ import annotations

@@ -139,18 +139,14 @@ def _parts(content: object, place: str) -> list[dict[str, Any]]:
 
 
 def _part(part: object, place: str) -> dict[str, Any]:
-    match part:
-        case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
-            return {"type": "text", "text": text}
-        case {"type": "refusal", "refusal": str(text)}:
-            return {"type": "text", "text": text}
-        case {"type": "input_image", "image_url": str(url)}:
-            return {"type": "image_url", "image_url": {"url": url, "detail": part.get("detail") or "auto"}}
-        case {"type": "input_audio", "input_audio": dict(audio)}:
-            return {"type": "input_audio", "input_audio": audio}
-        case {"type": str(kind)}:
-            return {**part, "type": kind}  # the reader of messages says what it does not take
-    raise ApiError(400, f"{place} must be an object with a type", param=place)
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        raise ApiError(400, f"{place} must be an object with a type", param=place)
+    kind = part["type"]
+    if kind in _TEXTS or kind == "refusal":
+        return {"type": "text", "text": _string(part, "refusal" if kind == "refusal" else "text", place)}
+    if kind == "input_image" and isinstance(part.get("image_url"), str):
+        return {"type": "image_url", "image_url": {"url": part["image_url"], "detail": part.get("detail") or "auto"}}
+    return part  # the reader of messages says what it does not take
 
 
 def _texts(parts: object, place: str) -> str:

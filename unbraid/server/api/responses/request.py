@@ -178,7 +178,7 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
     reader = ItemReader(
         asked.tools,
         unseal=lambda sealed: service.seal.open(sealed, asked.client),
-        find=lambda id: None if store is None else store.item(asked.client, id),
+        find=lambda item: None if store is None else store.item(asked.client, item),
     )
     items: list[Object] = []
     places: list[str] = []
@@ -221,10 +221,8 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
 
 
 def _response_format(text: Text | None) -> Object | None:
-    match None if text is None else text.format:
-        case None:
-            return None
-        case {"type": "json_schema", **rest}:
-            return {"type": "json_schema", "json_schema": rest}
-        case format:
-            return format
+    """`text.format`, for `ChatTask`."""
+    format = None if text is None else text.format
+    if format is None or format.get("type") != "json_schema":
+        return format
+    return {"type": "json_schema", "json_schema": {key: value for key, value in format.items() if key != "type"}}

@@ -25,7 +25,7 @@ from ...storage.store import Store, StoredResponse
 from ...turn import Update, Usage, merged, turns_of
 from ..bodies import read_request
 from ..fields import Object
-from ..sse import Framing, frame, stream
+from ..sse import Framing, stream
 from .output_items import new_id
 from .request import ENCRYPTED, LOGPROBS, Asked, ResponsesRequest, chat_task, check_include, given_tools
 from .tools import ShownTools
@@ -104,8 +104,9 @@ async def input_items(service: Service, request: Request) -> Response:
         items = items[at + 1 :]
     most = _limit(query.get("limit", "20"))
     page = [_listed(item) for item in items[:most]]
-    ends = {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {"first_id": None, "last_id": None}
-    return json_response({"object": "list", "data": page, **ends, "has_more": len(items) > most})
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    listed = {"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": len(items) > most}
+    return json_response(listed)
 
 
 # The request
