@@ -10,5 +10,6 @@ from .waiting import PATIENCE
 
 get = partial(httpx.get, timeout=PATIENCE)
 post = partial(httpx.post, timeout=PATIENCE)
+delete = partial(httpx.delete, timeout=PATIENCE)
 options = partial(httpx.options, timeout=PATIENCE)
 request = partial(httpx.request, timeout=PATIENCE)

@@ -91,9 +91,9 @@ class ResponseWriter:
 
     def fail(self, error: ApiError) -> bytes:
         """The end of a response that failed. What has come stays in it."""
-        self._cut()
+        closed = self._cut()
         self._settle("failed", error={"code": error.code or "server_error", "message": error.message})
-        return self.last()
+        return closed + self.last()
 
     def cancel(self) -> None:
         """The client has stopped it."""
@@ -112,10 +112,9 @@ class ResponseWriter:
             self._settle("completed")
         return said
 
-    def _cut(self) -> None:
-        """Close what is open, for nobody to hear of."""
-        for step in self._blocks.finish(cut_off=True):
-            self._step(step)
+    def _cut(self) -> bytes:
+        """Close what is open: it has been cut off."""
+        return b"".join(map(self._step, self._blocks.finish(cut_off=True)))
 
     def _settle(self, status: str, **fields: Any) -> None:
         completed = int(time.time()) if status == "completed" else None

@@ -1,0 +1,374 @@
+"""The Responses dialect on scripted outputs: items in, items out, streamed as told whole, stored and continued."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from unbraid.engines import EngineFailed, PromptTooLong
+from unbraid.engines.replay.replay import script
+from unbraid.server.storage.store import Store
+
+from ..support import patient_http
+from ..support.real_tokenizers import encode
+from ..support.scripted_server import Scripted
+from ..support.waiting import wait_for
+
+WEATHER = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": {"type": "text"}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>'
+KEYS = ("sesame", "second")
+
+
+def call(name: str, arguments: dict[str, Any]) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
+    scripted = Scripted()
+    scripted.service.store = Store(tmp_path_factory.mktemp("store") / "responses.sqlite", 30)
+    scripted.server.start()
+    yield scripted
+    scripted.server.stop()
+
+
+@pytest.fixture
+def api(running: Scripted) -> Iterator[Scripted]:
+    yield running
+    running.service.api_keys = ()
+
+
+def events(api: Scripted, **body: Any) -> list[dict[str, Any]]:
+    """The events of a stream. Checks what every stream must keep to."""
+    response = patient_http.post(f"{api.server.url}/v1/responses", json={"stream": True, **body})
+    assert response.status_code == 200, response.text
+    *blocks, done, rest = response.text.split("\n\n")
+    assert (done, rest) == ("data: [DONE]", "")
+    found = []
+    for number, block in enumerate(blocks):
+        name, data = block.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}"
+        assert event["sequence_number"] == number
+        found.append(event)
+    assert [event["type"] for event in found[:2]] == ["response.created", "response.in_progress"]
+    return found
+
+
+def text_of(item: dict[str, Any]) -> str:
+    parts = item.get("content") or item.get("summary")
+    return str(parts[0]["text"] if parts else item.get("arguments", item.get("input")))
+
+
+def told(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The output that the deltas tell, each item opened and closed once, one after the other."""
+    items: list[dict[str, Any]] = []
+    growing: list[str] | None = None
+    for event in events:
+        kind = event["type"]
+        if kind == "response.output_item.added":
+            assert growing is None
+            assert event["output_index"] == len(items)
+            growing, opened = [], event["item"]
+            assert opened["status"] == "in_progress"
+        elif kind.endswith(".delta"):
+            assert growing is not None
+            assert event["item_id"] == opened["id"]
+            growing.append(event["delta"])
+        elif kind == "response.output_item.done":
+            assert growing is not None
+            item = event["item"]
+            assert item["id"] == opened["id"]
+            assert "".join(growing) == text_of(item)
+            items.append(item)
+            growing = None
+    assert growing is None
+    return items
+
+
+def without_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in item.items() if key not in ("id", "call_id")} for item in output]
+
+
+@pytest.mark.parametrize("chunks", [1, 3, 1000])
+def test_reasoning_text_and_calls_are_items_in_order(api: Scripted, chunks: int) -> None:
+    api.say(f"<think>\nTwo.\n</think>\n\nLet me see.\n{CALL}\n{CALL}<|im_end|>", chunks)
+    whole = api.post("/responses", input="Weather?", tools=[WEATHER])
+    assert [item["type"] for item in whole["output"]] == ["reasoning", "message", "function_call", "function_call"]
+    reasoning, message, first, second = whole["output"]
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Two."}]
+    assert message["content"][0]["text"] == "Let me see."
+    assert json.loads(first["arguments"]) == {"city": "Zürich"}
+    assert first["call_id"] != second["call_id"]
+    assert (whole["status"], whole["object"], whole["error"]) == ("completed", "response", None)
+    streamed = events(api, input="Weather?", tools=[WEATHER])
+    assert without_ids(told(streamed)) == without_ids(whole["output"])
+    final = streamed[-1]
+    assert final["type"] == "response.completed"
+    assert without_ids(final["response"]["output"]) == without_ids(whole["output"])
+    assert final["response"]["usage"]["output_tokens"] == whole["usage"]["output_tokens"] > 0
+
+
+def test_a_cut_off_call_is_incomplete_and_so_is_the_response(api: Scripted) -> None:
+    api.say(f"Hm.\n{CALL[:-30]}", ending="length")
+    whole = api.post("/responses", input="Weather?", tools=[WEATHER], max_output_tokens=30)
+    assert whole["status"] == "incomplete"
+    assert whole["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert [item["status"] for item in whole["output"]] == ["completed", "incomplete"]
+    streamed = events(api, input="Weather?", tools=[WEATHER], max_output_tokens=30)
+    assert streamed[-1]["type"] == "response.incomplete"
+    assert without_ids(told(streamed)) == without_ids(whole["output"])
+
+
+def test_nothing_said_is_an_empty_message(api: Scripted) -> None:
+    api.say("<|im_end|>")
+    (message,) = api.post("/responses", input="Hello!")["output"]
+    assert message["content"][0]["text"] == ""
+    assert told(events(api, input="Hello!")) != []
+
+
+def test_custom_tools_take_free_text(api: Scripted) -> None:
+    text = '*** Begin Patch\n+ "ä" \\ \U0001f600\n*** End Patch\n'
+    api.say(call("apply_patch", {"input": text}) + "<|im_end|>")
+    whole = api.post("/responses", input="Fix it.", tools=[PATCH])
+    (item,) = whole["output"]
+    assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", text)
+    assert without_ids(told(events(api, input="Fix it.", tools=[PATCH]))) == without_ids(whole["output"])
+    api.say("Done.<|im_end|>")
+    result = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "Success."}
+    api.post("/responses", input=[{"role": "user", "content": "Fix it."}, item, result], tools=[PATCH])
+    prompt = api.prompt()
+    assert json.dumps({"input": text}, ensure_ascii=False) in prompt
+    assert "Success." in prompt
+
+
+def test_namespaces_are_shown_by_their_own_names_unless_that_is_ambiguous(api: Scripted) -> None:
+    inner = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    tools = [{"type": "namespace", "name": name, "tools": [inner, {**inner, "name": name}]} for name in ("a", "b")]
+    api.say(call("b.spawn", {}) + call("a", {}) + "<|im_end|>")
+    first, second = api.post("/responses", input="Go.", tools=tools)["output"]
+    assert (first["namespace"], first["name"]) == ("b", "spawn")
+    assert (second["namespace"], second["name"]) == ("a", "a")
+    api.say("Ok.<|im_end|>")
+    api.post(
+        "/responses",
+        input=[{"role": "user", "content": "Go."}, first, {**second, "type": "function_call"}],
+        tools=tools,
+    )
+    assert '"name": "b.spawn"' in api.prompt()
+
+
+def test_reasoning_goes_back_as_items_as_seal_and_as_summary(api: Scripted) -> None:
+    api.say(f"<think>\nA secret plan.\n</think>\n\n{CALL}<|im_end|>")
+    ask: dict[str, Any] = {
+        "input": [{"role": "user", "content": "Weather?"}],
+        "tools": [WEATHER],
+        "store": False,
+    }
+    plain = api.post("/responses", **ask)["output"]
+    sealed = api.post("/responses", **ask, include=["reasoning.encrypted_content"])["output"]
+    summed = api.post("/responses", **ask, reasoning={"summary": "auto"})["output"]
+    assert "content" not in summed[0]
+    assert summed[0]["summary"] == [{"type": "summary_text", "text": "A secret plan."}]
+    bare: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": sealed[0]["encrypted_content"]}
+    assert "secret" not in bare["encrypted_content"]
+    api.say("Sunny.<|im_end|>")
+    for output in (plain, sealed, summed, [bare, *sealed[1:]]):
+        result = {"type": "function_call_output", "call_id": output[1]["call_id"], "output": "warm"}
+        api.post("/responses", **{**ask, "input": [*ask["input"], *output, result]})
+        assert "<think>\nA secret plan.\n</think>" in api.prompt()
+
+
+def test_reasoning_that_somebody_else_sealed_is_refused(api: Scripted) -> None:
+    api.say("<think>\nHm.\n</think>\n\nHi.<|im_end|>")
+    api.service.api_keys = KEYS
+    ask = {"input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}
+    theirs = patient_http.post(
+        f"{api.server.url}/v1/responses", json=ask, headers={"Authorization": f"Bearer {KEYS[0]}"}
+    ).json()["output"][0]["encrypted_content"]
+    for content in (theirs, "gAAAAnonsense"):
+        item: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": content}
+        refused = patient_http.post(
+            f"{api.server.url}/v1/responses",
+            json={"input": [item, {"role": "user", "content": "Hi"}]},
+            headers={"x-api-key": KEYS[1]},
+        )
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"] == "input[0].encrypted_content"
+
+
+def test_a_conversation_goes_on_from_what_is_stored(api: Scripted) -> None:
+    api.say(f"<think>\nLook.\n</think>\n\nLet me see.\n{CALL}<|im_end|>")
+    first = api.post("/responses", input="Weather?", instructions="Be brief.", tools=[WEATHER])
+    api.say("Warm.<|im_end|>")
+    result = {"type": "function_call_output", "call_id": first["output"][2]["call_id"], "output": "21 °C"}
+    second = api.post("/responses", input=[result], previous_response_id=first["id"], tools=[WEATHER])
+    prompt = api.prompt()
+    for part in ("Weather?", "Let me see.", "Zürich", "21 °C"):
+        assert part in prompt
+    assert "Be brief." not in prompt, "instructions are of one request"
+    url = f"{api.server.url}/v1/responses/{second['id']}"
+    assert patient_http.get(url).json() == second
+    items = patient_http.get(f"{url}/input_items?order=asc&limit=3").json()
+    assert [item["type"] for item in items["data"]] == ["message", "reasoning", "message"]
+    assert items["has_more"]
+    rest = patient_http.get(f"{url}/input_items?order=asc&after={items['last_id']}").json()
+    assert [item["type"] for item in rest["data"]] == ["function_call", "function_call_output"]
+    reference = {"type": "item_reference", "id": first["output"][1]["id"]}
+    api.post("/responses", input=[reference, {"role": "user", "content": "And now?"}])
+    assert "Let me see." in api.prompt()
+    assert patient_http.delete(url).json()["deleted"]
+    assert patient_http.get(url).status_code == 404
+    assert patient_http.delete(url).status_code == 404
+
+
+def test_nothing_of_one_key_is_seen_by_another(api: Scripted) -> None:
+    api.say("Hi.<|im_end|>")
+    api.service.api_keys = KEYS
+    mine, other = ({"Authorization": f"Bearer {key}"} for key in KEYS)
+    made = patient_http.post(f"{api.server.url}/v1/responses", json={"input": "Hello!"}, headers=mine).json()
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    for path in ("", "/input_items"):
+        assert patient_http.get(url + path, headers=mine).status_code == 200
+        assert patient_http.get(url + path, headers=other).status_code == 404
+    assert patient_http.delete(url, headers=other).status_code == 404
+    assert patient_http.post(f"{url}/cancel", headers=other).status_code == 404
+    for body in (
+        {"previous_response_id": made["id"], "input": "Go on."},
+        {"input": [{"type": "item_reference", "id": made["output"][0]["id"]}]},
+    ):
+        assert patient_http.post(f"{api.server.url}/v1/responses", json=body, headers=other).status_code in (400, 404)
+    assert patient_http.delete(url, headers=mine).status_code == 200
+
+
+def test_in_the_background(api: Scripted) -> None:
+    api.say("Hi.<|im_end|>")
+    made = api.post("/responses", input="Hello!", background=True)
+    assert made["status"] == "queued"
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    wait_for(lambda: patient_http.get(url).json()["status"] == "completed")
+    assert patient_http.get(url).json()["output"][0]["content"][0]["text"] == "Hi."
+    ids = encode(api.tokenizer, "Half of it")
+    api.choose = lambda _: script(ids).hanging(2)
+    made = api.post("/responses", input="Hello!", background=True)
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    wait_for(lambda: api.engine.load.running == 1)
+    assert patient_http.post(f"{url}/cancel").json()["status"] == "cancelled"
+    assert patient_http.get(url).json()["status"] == "cancelled"
+    wait_for(lambda: api.engine.load.running == 0)
+    api.choose = lambda _: script(ids).failing(2, EngineFailed("it broke"))
+    made = api.post("/responses", input="Hello!", background=True)
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    wait_for(lambda: patient_http.get(url).json()["status"] == "failed")
+    assert "it broke" in patient_http.get(url).json()["error"]["message"]
+
+
+def test_a_stream_that_fails_says_so(api: Scripted) -> None:
+    ids = encode(api.tokenizer, "Half of it")
+    api.choose = lambda _: script(ids).failing(2, EngineFailed("it broke"))
+    last = events(api, input="Hello!")[-1]
+    assert last["type"] == "response.failed"
+    assert last["response"]["error"] == {"code": "engine_failed", "message": "it broke"}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"input": [{"role": "robot", "content": "Hi"}]}, "input[0].role"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]}, "input[0].content[0]"),
+    ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0]"),
+    ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id"),
+    ({"input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0]"),
+    ({"input": "Hi", "tools": [WEATHER, {"type": "mcp", "server_url": "x"}]}, "tools[1]"),
+    ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "file_search"}}, "tool_choice"),
+    ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "function", "name": "nix"}}, "tool_choice"),
+    ({"input": "Hi", "include": ["everything"]}, "include[0]"),
+    ({"input": "Hi", "text": {"format": {"type": "yaml"}}}, "text.format"),
+    ({"input": "Hi", "conversation": "conv_1"}, "conversation"),
+    ({"input": "Hi", "previous_response_id": "resp_nope"}, "previous_response_id"),
+    ({"input": "Hi", "background": True, "stream": True}, "stream"),
+    ({"input": "Hi", "background": True, "store": False}, "background"),
+    ({}, "input"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_is_wrong_is_named(api: Scripted, body: dict[str, Any], param: str) -> None:
+    api.say("Hi.<|im_end|>")
+    refused = patient_http.post(f"{api.server.url}/v1/responses", json=body)
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["param"] == param
+    assert "messages" not in refused.json()["error"]["message"]
+
+
+def test_a_prompt_that_is_too_long_is_told_of_the_input(api: Scripted) -> None:
+    api.choose = lambda _: script("").failing(0, PromptTooLong("5000 tokens are too many"))
+    refused = patient_http.post(f"{api.server.url}/v1/responses", json={"input": "Hi"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+
+
+def test_a_conversation_that_is_too_long_loses_its_oldest_turns(api: Scripted) -> None:
+    api.say("Hi.<|im_end|>")
+    turns = [
+        item
+        for at in range(60)
+        for item in (
+            {"role": "user", "content": f"Question {at}. " + "word " * 100},
+            {"role": "assistant", "content": f"Answer {at}."},
+        )
+    ]
+    ask = {"instructions": "Be brief.", "input": [*turns, {"role": "user", "content": "The last one."}]}
+    api.post("/responses", **ask)
+    assert "Question 0." in api.prompt()
+    assert api.post("/responses", **ask, truncation="auto")["truncation"] == "auto"
+    prompt = api.prompt()
+    assert "Question 0." not in prompt
+    assert prompt.index("Be brief.") < prompt.index("Question 59.") < prompt.index("The last one.")
+
+
+def test_more_tokens_than_there_is_room_for_are_as_many_as_there_is(api: Scripted) -> None:
+    api.say("Hi.<|im_end|>")
+    assert api.post("/responses", input="Hello!", max_output_tokens=32_000)["status"] == "completed"
+    asked = api.engine.requests[-1]
+    assert asked.max_tokens == 4096 - len(asked.prompt)
+
+
+def test_the_openai_client(api: Scripted) -> None:
+    client = openai.OpenAI(base_url=f"{api.server.url}/v1", api_key="any")
+    api.say(f"<think>\nHm.\n</think>\n\nLet me see.\n{CALL}<|im_end|>")
+    tool: Any = {**WEATHER, "strict": True}
+    with client.responses.stream(model="qwen", input="Weather?", tools=[tool]) as stream:
+        final = stream.get_final_response()
+    assert final.output_text == "Let me see."
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
+    assert client.responses.retrieve(final.id).output_text == "Let me see."
+    assert [item.type for item in client.responses.input_items.list(final.id)] == ["message"]
+    client.responses.delete(final.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(final.id)
+    with pytest.raises(openai.BadRequestError, match="run at the vendor"):
+        client.responses.create(model="qwen", input="Hi", tools=[{"type": "web_search"}])
+
+
+def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path) -> None:
+    """SQLite's promise, kept by how we use it: what was put is there for another process that opens the file."""
+    response = {"id": "resp_1", "previous_response_id": None, "output": [{"id": "msg_1", "type": "message"}]}
+    store = Store(tmp_path / "folder" / "responses.sqlite", 30)
+    store.put("me", [{"id": "item_1", "role": "user", "content": "Hi"}], response)
+    other = Store(tmp_path / "folder" / "responses.sqlite", 30)  # the first one was never closed
+    found = other.get("me", "resp_1")
+    assert found is not None
+    assert found.response == response
+    assert other.get("you", "resp_1") is None
+    assert other.item("me", "msg_1") == {"id": "msg_1", "type": "message"}
+    assert other.item("you", "msg_1") is None
+    assert other.secret() == store.secret()
+    assert Store(tmp_path / "folder" / "responses.sqlite", 0).get("me", "resp_1") is None
