@@ -18,9 +18,10 @@ from ..core.compiler.compiler import compile_format
 from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
 from ..core.tools import Tools
-from ..engines import Generation, Sampling
+from ..engines import Generation, PromptTooLong, Sampling
 from ..errors import InvalidTools, UnbraidError
 from ..parsing import Parser
+from ..templates import Prompt
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
@@ -56,14 +57,19 @@ class ChatTask:
     """The values of `SAMPLING` that the request sets."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     max_tokens: int | None = None
+    clip: bool = False
+    """Whether `max_tokens` is an upper limit alone: the output also ends where the context does. Without it, an engine
+    refuses what may not fit."""
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None
     """How many alternatives to report for each token; None for nothing."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the dialect calls the fields `prompt` and `max_tokens` of a `Generation`."""
+    """What the dialect calls the fields `prompt` and `max_tokens` of a `Generation`, and `response_format`."""
     places: Sequence[str] = ()
     """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
+    part_places: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """The same for parts of a content, by the numbers of message and part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +103,14 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
     """Raises what is wrong with the task."""
     service.check_count(task.choices, "n")
     tools = Tools(task.tools)
-    shown = [] if task.tool_choice == "none" else task.tools
-    with _placed(task.places):
-        prompt = service.chat_builder().build(
-            task.messages,
-            tools=shown,
-            documents=task.documents,
-            add_generation_prompt=task.add_generation_prompt,
-            continue_final_message=task.continue_final_message,
-            tts_output=task.speak,
-            template_kwargs=task.template_kwargs,
-            check_tools=False,
-        )
+    prompt = prompt_of(service, task)
     given = prompt.text if prompt.ids is None else prompt.ids
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
-        max_tokens=task.max_tokens,
+        max_tokens=_clipped(service, task, given) if task.clip else task.max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
         constraint=_constraint(service, format, task, tools, given),
@@ -133,24 +128,56 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
     )
 
 
+def prompt_of(service: Service, task: ChatTask) -> Prompt:
+    """The prompt of a task whose tools have been checked."""
+    with _placed(task):
+        return service.chat_builder().build(
+            task.messages,
+            tools=[] if task.tool_choice == "none" else task.tools,
+            documents=task.documents,
+            add_generation_prompt=task.add_generation_prompt,
+            continue_final_message=task.continue_final_message,
+            tts_output=task.speak,
+            template_kwargs=task.template_kwargs,
+            check_tools=False,
+        )
+
+
+def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
+    """`max_tokens`, or as many as the context has room for, if that is less."""
+    context, wanted = service.engine.context, task.max_tokens
+    if context is None or wanted is None:
+        return wanted
+    if isinstance(prompt, str):  # only the engine can count it
+        return wanted if wanted < context else None
+    if len(prompt) >= context:
+        raise PromptTooLong(
+            f"prompt is too long: {len(prompt)} tokens > {context - 1} maximum", field=task.names.get("prompt")
+        )
+    return min(wanted, context - len(prompt))
+
+
 @contextmanager
-def _placed(places: Sequence[str]) -> Iterator[None]:
+def _placed(task: ChatTask) -> Iterator[None]:
     """Errors about messages, in the words of the dialect."""
 
     def place(found: re.Match[str]) -> str:
         at = int(found[1])
-        return places[at] if at < len(places) else found[0]
+        message = task.places[at] if at < len(task.places) else f"messages[{at}]"
+        if found[2] is None:
+            return message
+        return task.part_places.get((at, int(found[2])), f"{message}.content[{found[2]}]")
 
     try:
         yield
     except UnbraidError as error:
-        if places:
+        if task.places:
             error.args = (_MESSAGE.sub(place, str(error)),)
             error.field = None if error.field is None else _MESSAGE.sub(place, error.field)
         raise
 
 
-_MESSAGE = re.compile(r"messages\[(\d+)\]")
+_MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
@@ -188,10 +215,12 @@ def _constraint(
         if not tools or choice == "none" or not wanted:
             return None
     if answers_json and task.continue_final_message and not _opens(service, prompt):
+        name = task.names.get("response_format", "response_format")
         raise ApiError(
             400,
-            "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
-            param="response_format",
+            f"{name}: JSON cannot be enforced in the middle of an answer; leave the beginning of the answer out "
+            "(continue_final_message)",
+            param=name,
         )
     made = constraint(
         format,

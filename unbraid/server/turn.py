@@ -30,6 +30,8 @@ class Update:
     sound: bytes = b""
     end: str | None = None
     """The finish reason, in the last update of a choice."""
+    stopped_by: str | None = None
+    """The stop text of the client's that ended it, in the last update of a choice."""
 
 
 @dataclass(slots=True)
@@ -125,6 +127,8 @@ class Turn:
         update = Update(self.choice, events if self._called else [*(self._blank or ()), *events])
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
+        if isinstance(finish.stopped_by, str) and finish.stopped_by in self.generation.stop:
+            update.stopped_by = finish.stopped_by
         if finish.reason == "length":
             update.end = "length"
         else:
