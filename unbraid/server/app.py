@@ -2,7 +2,7 @@
 
 To add a route, write its handler in `server.api` and name it in `_ROUTES`. A handler takes the service and the request,
 and returns a response or raises; `Endpoint` counts it, checks the key and turns errors into the dialect's error object
-(OpenAI's, unless the path is named in `_ERRORS`).
+(OpenAI's, unless `_error_writer` knows the request for another dialect's).
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
 from .api.health import health, metrics, ready, version
+from .api.messages.errors import anthropic_error
+from .api.messages.routes import count_tokens, messages
 from .api.models import model, models
 from .api.openapi import openapi
 from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import CLIENT, ClientLeft, error_response
+from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
 from .service import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -46,19 +48,22 @@ _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/responses/{id}", "DELETE", responses.delete, False),
     ("/v1/responses/{id}/cancel", "POST", responses.cancel, False),
     ("/v1/responses/{id}/input_items", "GET", responses.input_items, False),
+    ("/v1/messages", "POST", messages, False),
+    ("/v1/messages/count_tokens", "POST", count_tokens, False),
     ("/v1/audio/transcriptions", "POST", transcriptions, False),
     ("/v1/audio/translations", "POST", translations, False),
     ("/v1/parse", "POST", parse, False),
     ("/v1/tokenize", "POST", tokenize, False),
     ("/v1/models", "GET", models, False),
     ("/v1/models/{model:path}", "GET", model, False),
+    ("/", "GET", version, True),
     ("/health", "GET", health, True),
     ("/ready", "GET", ready, True),
     ("/metrics", "GET", metrics, True),
     ("/version", "GET", version, True),
     ("/openapi.json", "GET", openapi, True),
 )
-_ERRORS: dict[str, Callable[[ApiError], Response]] = {}
+_ERRORS: dict[str, Callable[[ApiError], Response]] = {"/v1/messages": anthropic_error}
 """What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 
@@ -81,7 +86,7 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         known = ", ".join(f"{method} {path}" for path, method, _, _ in _ROUTES)
         message = f"there is no {request.method} {request.url.path} here; there are {known}"
         told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
-        return _error_writer(request.url.path)(told)
+        return _error_writer(request)(told)
 
     cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return Starlette(
@@ -103,7 +108,6 @@ class Endpoint:
         self._path = path
         self._handler = handler
         self._public = public
-        self._write_error = _error_writer(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._service.metrics
@@ -127,7 +131,7 @@ class Endpoint:
         except ClientLeft:
             raise
         except Exception as error:
-            return self._write_error(as_api_error(error))
+            return _error_writer(request)(as_api_error(error))
 
     def _admit(self, request: Request) -> None:
         service = self._service
@@ -149,6 +153,9 @@ def _key(request: Request) -> str:
     return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
-def _error_writer(path: str) -> Callable[[ApiError], Response]:
-    """What writes an error in the dialect of a path."""
+def _error_writer(request: Request) -> Callable[[ApiError], Response]:
+    """What writes an error in the dialect of a request."""
+    if ANTHROPIC_VERSION in request.headers:
+        return anthropic_error
+    path = request.url.path
     return next((write for prefix, write in _ERRORS.items() if path.startswith(prefix)), error_response)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..core.events import Content, Event, Reasoning, SpeechText, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ..core.message import Message, Speech, Text, ToolCall
 
 Kind = Literal["text", "reasoning", "call"]
 StepKind = Literal["open", "delta", "close"]
@@ -103,3 +104,17 @@ class Blocks:
         if block is not None:
             block.complete = complete
             yield "close", block, ""
+
+
+def events_of_message(message: Message) -> Iterator[Event]:
+    """A message as events again. Whole replies are made of a settled message in this way, so that they have the blocks
+    of a streamed one."""
+    for number, part in enumerate(message.parts):
+        if isinstance(part, Text):
+            yield Content(part.text, 0, 0) if part.strand == "content" else Reasoning(part.text, 0, 0)
+        elif isinstance(part, Speech):
+            yield SpeechText(part.text, part.section, 0, 0)
+        elif isinstance(part, ToolCall):
+            yield ToolCallStart(number, part.id, part.name, 0, 0)
+            yield ToolCallArguments(number, part.arguments, 0, 0)
+            yield ToolCallEnd(number, part.complete, part.raw, 0, 0)

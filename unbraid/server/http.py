@@ -22,6 +22,10 @@ from .errors import ApiError
 T = TypeVar("T")
 
 
+ANTHROPIC_VERSION = "anthropic-version"
+"""The header that Anthropic's clients send with every request. What it says makes no difference, and it may be missing
+where the path says enough."""
+
 CLIENT = "unbraid.client"
 """The key of a request's scope under which stands who sent it: a digest of the API key."""
 

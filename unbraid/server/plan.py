@@ -19,10 +19,10 @@ from ..core.compiler.compiler import compile_format
 from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
 from ..core.tools import Tools
-from ..engines import Generation, Sampling
+from ..engines import Generation, PromptTooLong, Sampling
 from ..errors import InvalidTools, UnbraidError
 from ..parsing import Parser
-from ..templates import fitting
+from ..templates import Prompt, fitting
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
@@ -62,18 +62,21 @@ class ChatTask:
     max_tokens: int | None = None
     thinking_budget: int | None = None
     """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
+    clip: bool = False
+    """Whether `max_tokens` is an upper limit alone: the output also ends where the context does. Without it, an engine
+    refuses what may not fit."""
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None
     """How many alternatives to report for each token; None for nothing."""
-    clip_max_tokens: bool = False
-    """Whether a limit that the context has no room for is lowered, and not an error."""
     drop_oldest: bool = False
     """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the dialect calls fields: those of a `Generation` (`prompt`, `max_tokens`), and of this task."""
     places: Sequence[str] = ()
     """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
+    part_places: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """The same for parts of a content, by the numbers of message and part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,33 +115,14 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
 def _plan(service: Service, task: ChatTask) -> Plan:
     service.check_count(task.choices, "n")
     tools = Tools(task.tools)
-    shown = [] if task.tool_choice == "none" else task.tools
-    build = partial(
-        service.chat_builder().build,
-        tools=shown,
-        documents=task.documents,
-        add_generation_prompt=task.add_generation_prompt,
-        continue_final_message=task.continue_final_message,
-        tts_output=task.speak,
-        template_kwargs=task.template_kwargs,
-        check_tools=False,
-    )
-    context = service.engine.context
-    if task.drop_oldest and context is not None:
-        reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
-        prompt = fitting(build, task.messages, context - reply)
-    else:
-        prompt = build(task.messages)
+    prompt = prompt_of(service, task)
     given = prompt.text if prompt.ids is None else prompt.ids
-    max_tokens = task.max_tokens
-    if task.clip_max_tokens and max_tokens is not None and prompt.ids is not None and context is not None:
-        max_tokens = min(max_tokens, max(1, context - len(prompt.ids)))
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
-        max_tokens=max_tokens,
+        max_tokens=_clipped(service, task, given) if task.clip else task.max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
         constraint=_constraint(service, format, task, tools, given),
@@ -156,13 +140,48 @@ def _plan(service: Service, task: ChatTask) -> Plan:
     )
 
 
+def prompt_of(service: Service, task: ChatTask) -> Prompt:
+    """The prompt of a task whose tools have been checked."""
+    build = partial(
+        service.chat_builder().build,
+        tools=[] if task.tool_choice == "none" else task.tools,
+        documents=task.documents,
+        add_generation_prompt=task.add_generation_prompt,
+        continue_final_message=task.continue_final_message,
+        tts_output=task.speak,
+        template_kwargs=task.template_kwargs,
+        check_tools=False,
+    )
+    context = service.engine.context
+    with _in_words_of(task):
+        if not task.drop_oldest or context is None:
+            return build(task.messages)
+        reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
+        return fitting(build, task.messages, context - reply)
+
+
+def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
+    """`max_tokens`, or as many as the context has room for, if that is less."""
+    context, wanted = service.engine.context, task.max_tokens
+    if context is None or wanted is None:
+        return wanted
+    if isinstance(prompt, str):  # only the engine can count it
+        return wanted if wanted < context else None
+    if len(prompt) >= context:
+        raise PromptTooLong(f"prompt is too long: {len(prompt)} tokens > {context - 1} maximum")
+    return min(wanted, context - len(prompt))
+
+
 @contextmanager
 def _in_words_of(task: ChatTask) -> Iterator[None]:
     """Errors about fields, by the names that the task's dialect has for them."""
 
     def place(found: re.Match[str]) -> str:
         at = int(found[1])
-        return task.places[at] if at < len(task.places) else found[0]
+        message = task.places[at] if at < len(task.places) else f"messages[{at}]"
+        if found[2] is None:
+            return message
+        return task.part_places.get((at, int(found[2])), f"{message}.content[{found[2]}]")
 
     try:
         yield
@@ -180,7 +199,7 @@ def _in_words_of(task: ChatTask) -> Iterator[None]:
         raise
 
 
-_MESSAGE = re.compile(r"messages\[(\d+)\]")
+_MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
@@ -218,10 +237,12 @@ def _constraint(
         if not tools or choice == "none" or not wanted:
             return None
     if answers_json and task.continue_final_message and not _opens(service, prompt):
+        name = task.names.get("response_format", "response_format")
         raise ApiError(
             400,
-            "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
-            param="response_format",
+            f"{name}: JSON cannot be enforced in the middle of an answer; leave the beginning of the answer out "
+            "(continue_final_message)",
+            param=name,
         )
     made = constraint(
         format,

@@ -32,6 +32,8 @@ class Update:
     """The finish reason, in the last update of a choice."""
     ids: tuple[int, ...] = ()
     """The tokens that came since the update before, where the engine gives ids."""
+    stopped_by: str | None = None
+    """The stop text of the client's that ended it, in the last update of a choice."""
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class Turn:
         update = Update(self.choice, events if self._called else [*(self._blank or ()), *events])
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
+        if isinstance(finish.stopped_by, str) and finish.stopped_by in self.generation.stop:
+            update.stopped_by = finish.stopped_by
         if finish.reason == "length":
             update.end = "length"
         else:

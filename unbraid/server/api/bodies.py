@@ -11,6 +11,8 @@ import asyncio
 import difflib
 import logging
 import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +25,18 @@ from .fields import Object
 
 _log = logging.getLogger(__name__)
 
-# Fields of OpenAI or of other servers that change nothing here.
+
+@dataclass(frozen=True)
+class UndeclaredFields:
+    """What a dialect says about fields that its routes do not declare."""
+
+    without_effect: Set[str]
+    """Fields that change nothing here."""
+    instead: Mapping[str, str]
+    """Fields that would change the reply, and what to do instead."""
+
+
+# Of OpenAI, and of other servers.
 _WITHOUT_EFFECT = {
     *("store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction"),
     *(
@@ -36,7 +49,6 @@ _WITHOUT_EFFECT = {
         "spaces_between_special_tokens",
     ),
 }
-# Fields that would, and what to do instead. A route with names of its own has them as `instead`.
 _INSTEAD = {
     "functions": "give `tools`",
     "function_call": "give `tool_choice`",
@@ -56,18 +68,23 @@ _INSTEAD = {
     "ignore_eos": "leave it out: a model ends when it ends",
 }
 
+OPENAI_FIELDS = UndeclaredFields(_WITHOUT_EFFECT, _INSTEAD)
+
 Body = TypeVar("Body", bound=Struct)
 _LARGE = 100_000
 """A body of more bytes takes milliseconds to read, so a thread does it."""
 
 
-async def read_request(request: Request, kind: type[Body], most: int) -> Body:
+async def read_request(
+    request: Request, kind: type[Body], most: int, undeclared: UndeclaredFields = OPENAI_FIELDS
+) -> Body:
     """The body of a request, checked. Raises an `ApiError` that names the field."""
     body = await read_body(request, most)
-    return read(body, kind) if len(body) < _LARGE else await asyncio.to_thread(read, body, kind)
+    small = len(body) < _LARGE
+    return read(body, kind, undeclared) if small else await asyncio.to_thread(read, body, kind, undeclared)
 
 
-def read(body: bytes, kind: type[Body]) -> Body:
+def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS) -> Body:
     """A body, checked."""
     try:
         found = msgspec.json.decode(body)
@@ -75,23 +92,24 @@ def read(body: bytes, kind: type[Body]) -> Body:
         raise ApiError(400, f"the body is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ApiError(400, f"the body must be a JSON object, not {_kind(found)}")
-    _look_at_unknown(found, kind)
+    _look_at_unknown(found, kind, undeclared)
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from error
 
 
-def _look_at_unknown(found: Object, kind: type[Struct]) -> None:
+def _look_at_unknown(found: Object, kind: type[Struct], undeclared: UndeclaredFields) -> None:
     """Refuse fields that would change the reply, or that are misspelled. Log others, once."""
     known = kind.__struct_fields__
-    instead = getattr(kind, "instead", _INSTEAD)
-    unknown = [name for name in found if name not in known and name not in _WITHOUT_EFFECT and found[name] is not None]
+    passed = undeclared.without_effect
+    unknown = [name for name in found if name not in known and name not in passed and found[name] is not None]
     if len(unknown) > _MOST_UNKNOWN:
         raise ApiError(400, f"the request has {len(unknown)} fields that are not known, such as {unknown[0][:64]}")
     for name in unknown:
-        if name in instead:
-            raise ApiError(400, f"{name} is not supported: {instead[name]}", param=name, code="unsupported")
+        if name in undeclared.instead:
+            message = f"{name} is not supported: {undeclared.instead[name]}"
+            raise ApiError(400, message, param=name, code="unsupported")
         near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.85)
         if near:
             raise ApiError(400, f"{name} is no field of this request: did you mean {near[0]}?", param=name)

@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the models that are served."""
+"""`GET /v1/models`: the models that are served, in the shape that the client knows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..http import json_response
+from ..http import ANTHROPIC_VERSION, json_response
 from ..service import Service
+from .messages.models import model_info, model_list
 
 
 async def models(service: Service, request: Request) -> Response:
+    if ANTHROPIC_VERSION in request.headers:
+        return json_response(model_list(service, service.names))
     cards = [_card(service, name) for name in service.names]
     return json_response(
         {"object": "list", "data": cards + [_listener_card(service, n) for n in service.listener_names]}
@@ -22,7 +25,10 @@ async def model(service: Service, request: Request) -> Response:
     name = request.path_params["model"]
     if name in service.listener_names:
         return json_response(_listener_card(service, name))
-    return json_response(_card(service, service.check_model(name)))
+    served = service.check_model(name)
+    if ANTHROPIC_VERSION in request.headers:
+        return json_response(model_info(service, served))
+    return json_response(_card(service, served))
 
 
 def _card(service: Service, name: str) -> dict[str, Any]:

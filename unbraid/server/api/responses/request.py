@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -12,6 +12,7 @@ from ...errors import ApiError
 from ...plan import ChatTask
 from ...service import Service
 from ...storage.store import StoredResponse
+from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, Top, template_kwargs
 from .items import ItemReader
 from .tools import ShownTools
@@ -27,6 +28,22 @@ _OF_OTHER_TOOLS = (
     "message.input_image.image_url",
 )
 """What `include` may name and is never there: parts of items that only tools of the vendor's make."""
+
+
+UNDECLARED = UndeclaredFields(
+    without_effect=OPENAI_FIELDS.without_effect | {"client_metadata", "prompt_cache_options"},
+    instead={
+        "conversation": "give `previous_response_id`",
+        "prompt": "give `input` and `instructions`",
+        "messages": "give `input`",
+        "response_format": "give `text.format`",
+        "max_tokens": "give `max_output_tokens`",
+        "max_completion_tokens": "give `max_output_tokens`",
+        "stop": "leave it out: the Responses API has no stop texts",
+        "moderation": "leave it out: nothing is moderated here",
+        "context_management": 'give `truncation: "auto"`',
+    },
+)
 
 
 class Reasoning(Struct):
@@ -49,18 +66,6 @@ class ResponsesStreamOptions(Struct):
 
 class ResponsesRequest(SamplingFields, kw_only=True):
     """The body of `POST /v1/responses`. `null` means that a field is not given."""
-
-    instead: ClassVar[dict[str, str]] = {
-        "conversation": "give `previous_response_id`",
-        "prompt": "give `input` and `instructions`",
-        "messages": "give `input`",
-        "response_format": "give `text.format`",
-        "max_tokens": "give `max_output_tokens`",
-        "max_completion_tokens": "give `max_output_tokens`",
-        "moderation": "leave it out: nothing is moderated here",
-        "context_management": 'give `truncation: "auto"`',
-    }
-    """Fields that would change the reply, and what to do."""
 
     model: str | None = None
     input: str | Annotated[list[Object], Meta(max_length=20_000)] | None = None
@@ -207,7 +212,7 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
         thinking_budget=reasoning.max_tokens,
         sampling=request.chosen_sampling(),
         max_tokens=request.max_output_tokens,
-        clip_max_tokens=True,
+        clip=True,
         drop_oldest=request.truncation == "auto",
         logprobs=(request.top_logprobs or 0) if asked.includes(LOGPROBS) else None,
         names={

@@ -27,7 +27,7 @@ from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
 from .output_items import new_id
-from .request import ENCRYPTED, LOGPROBS, Asked, ResponsesRequest, chat_task, check_include, given_tools
+from .request import ENCRYPTED, LOGPROBS, UNDECLARED, Asked, ResponsesRequest, chat_task, check_include, given_tools
 from .tools import ShownTools
 from .writer import ResponseWriter
 
@@ -40,7 +40,7 @@ _DONE = b"data: [DONE]\n\n"
 async def create(service: Service, request: Request) -> Response:
     """`POST /v1/responses`."""
     arrived = time.perf_counter()
-    body = await read_request(request, ResponsesRequest, service.max_body)
+    body = await read_request(request, ResponsesRequest, service.max_body, UNDECLARED)
     model = service.check_model(body.model)
     asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
     usage = Usage()

@@ -1,0 +1,194 @@
+"""The conversation: Anthropic's messages as chat messages, with the place of each in the request.
+
+A message of Anthropic's may hold several of chat's: results of tools stand in the user's turn. And messages of the same
+role that follow each other are one turn. So what became of a message, or of a block in it, has another number than
+before, and `places` says where it came from. Reasoning comes back with a signature, which must be ours. Blocks that are
+no text, such as images, go on as they are: the prompt builder refuses them where the model takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import ApiError
+from ...storage.seal import Seal
+from ..fields import Object
+from .system import for_the_model, system_parts
+
+_SAYS_ERROR = re.compile(r"\W*\w*error", re.IGNORECASE)
+Placed = tuple[Object, str]
+"""A block and its place."""
+
+
+class History:
+    """Reads a conversation.
+
+    seal, client: for reasoning that comes back; see `server.seal`.
+    """
+
+    def __init__(self, seal: Seal, client: str) -> None:
+        self._seal = seal
+        self._client = client
+        self.messages: list[dict[str, Any]] = []
+        self.places: list[str] = []
+        """Where each message comes from, and below it each part of a content."""
+        self.part_places: dict[tuple[int, int], str] = {}
+
+    def read(self, system: object, messages: Sequence[Object]) -> None:
+        """Raises `ApiError` for what is not as it should be."""
+        if not messages:
+            raise ApiError(400, "messages is empty: there is nothing to answer", param="messages")
+        if system is not None:
+            for part, place in for_the_model(system_parts(system)):
+                self._add_part("system", part, "system", place)
+        for at, message in enumerate(messages):
+            self._message(message, f"messages[{at}]")
+
+    @property
+    def ends_in_answer(self) -> bool:
+        """Whether the last message is the beginning of an answer, which the model continues."""
+        last = self.messages[-1]
+        if last["role"] == "assistant" and last.get("tool_calls"):
+            where = self.places[-1]
+            raise ApiError(400, f"{where}: its `tool_use` has no `tool_result` after it", param=where)
+        return bool(last["role"] == "assistant")
+
+    def _message(self, message: Object, where: str) -> None:
+        role, content = message.get("role"), message.get("content")
+        if role == "system":
+            for part, place in system_parts(content, f"{where}.content"):
+                self._add_part("system", part, where, place)
+            return
+        if role not in ("user", "assistant"):
+            raise _wrong(f"{where}.role", f"must be user, assistant or system, not {role!r}")
+        blocks = _blocks(content, f"{where}.content")
+        if role == "assistant":
+            self._continue_or_open(role, where)
+        elif not blocks:
+            raise _wrong(f"{where}.content", "is empty: give it a block, or leave the message out")
+        for block, place in blocks:
+            kind = block.get("type")
+            if role == "assistant" and kind in ("thinking", "redacted_thinking"):
+                self._add_reasoning(self._reasoning(block, place))
+            elif role == "assistant" and kind == "tool_use":
+                self.messages[-1].setdefault("tool_calls", []).append(_call(block, place))
+            elif role == "user" and kind == "tool_result":
+                self._add_result(block, where, place)
+            else:
+                for part in _parts(block, place):
+                    self._add_part(role, part, where, place)
+
+    def _continue_or_open(self, role: str, where: str) -> None:
+        if not self.messages or self.messages[-1]["role"] != role:
+            self._open(role, where)
+
+    def _open(self, role: str, where: str, **more: Any) -> None:
+        self.messages.append({"role": role, "content": [], **more})
+        self.places.append(where)
+
+    def _add_part(self, role: str, part: Object, where: str, place: str) -> None:
+        self._continue_or_open(role, where)
+        content = self.messages[-1]["content"]
+        self.part_places[len(self.messages) - 1, len(content)] = place
+        content.append(part)
+
+    def _add_reasoning(self, text: str) -> None:
+        before = self.messages[-1].get("reasoning_content")
+        self.messages[-1]["reasoning_content"] = text if before is None else f"{before}\n{text}"
+
+    def _add_result(self, block: Object, where: str, place: str) -> None:
+        id = block.get("tool_use_id")
+        if not isinstance(id, str) or not id:
+            raise _wrong(f"{place}.tool_use_id", "must be the id of a tool_use block")
+        self._open("tool", where, tool_call_id=id)
+        content = block.get("content")
+        for inner, inner_place in _blocks("" if content is None else content, f"{place}.content"):
+            for part in _parts(inner, inner_place):
+                self._add_part("tool", part, where, inner_place)
+        if block.get("is_error"):
+            _tell_error(self.messages[-1]["content"])
+
+    def _reasoning(self, block: Object, where: str) -> str:
+        kind = block["type"]
+        wanted = ("thinking", "signature") if kind == "thinking" else ("data",)
+        for name in wanted:
+            if not isinstance(block.get(name), str):
+                raise _wrong(f"{where}.{name}", "must be a string, as it came")
+        if kind == "thinking":
+            text, signature = block["thinking"], block["signature"]
+            if self._seal.verify(text, signature, self._client):
+                return str(text)
+            found = None if text else self._seal.open(signature, self._client)
+        else:
+            found = self._seal.open(block["data"], self._client)
+        if found is None:
+            name = wanted[-1]
+            raise _wrong(
+                f"{where}.{name}",
+                f"Invalid `{name}` in `{kind}` block: it was not made by this server for this client. Send blocks back "
+                "as they came, or leave this one out",
+            )
+        return found
+
+
+def _blocks(content: object, where: str) -> list[Placed]:
+    if isinstance(content, str):
+        return [({"type": "text", "text": content}, where)]
+    if not isinstance(content, list):
+        raise _wrong(where, "must be a string or a list of blocks")
+    for at, block in enumerate(content):
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise _wrong(f"{where}[{at}]", "must be an object with a type")
+    return [(block, f"{where}[{at}]") for at, block in enumerate(content)]
+
+
+def _parts(block: Object, where: str) -> list[Object]:
+    """A block of a message or a result as parts of a content: text, where it is text in some way."""
+    kind, source = block["type"], block.get("source")
+    if kind == "text":
+        return [{"type": "text", "text": _string(block, "text", where)}]
+    if kind == "search_result":
+        about = [_string(block, name, where) for name in ("title", "source")]
+        inner = _blocks(block.get("content"), f"{where}.content")
+        return [_text(text) for text in about] + [part for one, place in inner for part in _parts(one, place)]
+    if kind == "document" and isinstance(source, dict) and source.get("type") in ("text", "content"):
+        name = "data" if source["type"] == "text" else "content"
+        about = [_string(block, name, where) for name in ("title", "context") if block.get(name) is not None]
+        inner = _blocks(source.get(name), f"{where}.source.{name}")
+        return [_text(text) for text in about] + [part for one, place in inner for part in _parts(one, place)]
+    return [{key: value for key, value in block.items() if key != "cache_control"}]
+
+
+def _tell_error(content: list[Object]) -> None:
+    """Have a result say that it is an error. Templates have no place for it but the text."""
+    first = content[0].get("text") if content else None
+    if first is None:
+        content.append(_text("Error"))
+    elif not _SAYS_ERROR.match(first):
+        content[0] = _text(f"Error: {first}" if first else "Error")
+
+
+def _call(block: Object, where: str) -> Object:
+    id, name, given = (block.get(key) for key in ("id", "name", "input"))
+    if not isinstance(id, str) or not isinstance(name, str) or not name:
+        raise _wrong(where, "must have an id and a name, both strings")
+    if not isinstance(given, dict):
+        raise _wrong(f"{where}.input", "must be an object")
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+
+
+def _text(text: str) -> Object:
+    return {"type": "text", "text": text}
+
+
+def _string(block: Object, name: str, where: str) -> str:
+    found = block.get(name)
+    if not isinstance(found, str):
+        raise _wrong(f"{where}.{name}", "must be a string")
+    return found
+
+
+def _wrong(where: str, message: str) -> ApiError:
+    return ApiError(400, f"{where}: {message}", param=where)

@@ -1,0 +1,168 @@
+"""The fields of the requests, and what they mean: a `ChatTask`.
+
+`thinking` turns the reasoning on or off where the model's template has a switch for it. Where a request does not say,
+the template decides, and what a model reasons is in the reply either way. `max_tokens` must be given in this dialect,
+so clients give a large number to say "enough". It is an upper limit alone: a reply also ends with the context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from ....errors import UnbraidError
+from ...errors import ApiError
+from ...plan import SAMPLING, ChatTask
+from ...service import Service
+from ..bodies import UndeclaredFields
+from ..fields import Count, Object, Share, Temperature
+from .history import History
+from .tools import function_tools, tool_choice
+
+UNDECLARED = UndeclaredFields(
+    {
+        *("metadata", "service_tier", "inference_geo", "speed", "diagnostics", "betas", "cache_control"),
+        *("user_profile_id", "workspace_id", "fallbacks", "fallback_credit_token", "context_management"),
+    },
+    {
+        "mcp_servers": "connect to them in your program, and give their tools as `tools`",
+        "container": "there are no containers and skills here; leave it out",
+        "thread": "nothing is kept between requests; give all `messages`",
+        "compaction": "ask for a summary in a message",
+        "response_format": "give `output_config` with a `format`",
+        "stop": "give `stop_sequences`",
+    },
+)
+_SWITCHES = ("enable_thinking", "thinking")
+"""The variables by which templates turn reasoning on and off."""
+_THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
+_OMITTED = {"omitted": True, "summarized": False, None: False}
+
+
+class PromptFields(Struct, kw_only=True):
+    """What the prompt is made of: the body of `POST /v1/messages/count_tokens`."""
+
+    messages: Annotated[list[Object], Meta(max_length=100_000)]
+    model: str | None = None
+    system: str | list[Object] | None = None
+    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
+    tool_choice: Object | None = None
+    thinking: Object | None = None
+    output_config: Object | None = None
+    output_format: Object | None = None
+    chat_template_kwargs: Object | None = None
+
+
+class MessagesRequest(PromptFields, kw_only=True):
+    """The body of `POST /v1/messages`."""
+
+    max_tokens: Count
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+
+    def chosen_sampling(self) -> dict[str, Any]:
+        """The values of `SAMPLING` that the request sets."""
+        return {name: value for name in SAMPLING if (value := getattr(self, name, None)) is not None}
+
+    def stop_texts(self) -> tuple[str, ...]:
+        stop = tuple(self.stop_sequences or ())
+        if "" in stop:
+            raise ApiError(400, "stop_sequences: an empty text is everywhere; leave it out", param="stop_sequences")
+        return stop
+
+
+def task_of(service: Service, client: str, asked: MessagesRequest) -> ChatTask:
+    """What is asked for."""
+    return replace(
+        prompt_task(service, client, asked),
+        sampling=asked.chosen_sampling(),
+        max_tokens=asked.max_tokens,
+        clip=True,
+        stop=asked.stop_texts(),
+    )
+
+
+def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
+    """The part of it that the prompt is made of."""
+    history = History(service.seal, client)
+    history.read(asked.system, asked.messages)
+    choice, parallel = tool_choice(asked.tool_choice)
+    return ChatTask(
+        messages=history.messages,
+        tools=function_tools(asked.tools or ()),
+        tool_choice=choice,
+        parallel_tool_calls=parallel,
+        response_format=_response_format(asked),
+        continue_final_message=history.ends_in_answer,
+        template_kwargs=_template_kwargs(asked),
+        names={"prompt": "messages", "max_tokens": "max_tokens", "response_format": "output_config.format"},
+        places=history.places,
+        part_places=history.part_places,
+    )
+
+
+def omits_thinking(asked: PromptFields) -> bool:
+    """Whether the text of the reasoning is to stay out of the reply. It still goes back and forth, sealed."""
+    shown = (asked.thinking or {}).get("display")
+    if shown not in _OMITTED:
+        raise ApiError(400, "thinking.display must be summarized or omitted", param="thinking.display")
+    return _OMITTED[shown]
+
+
+def _template_kwargs(asked: PromptFields) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if asked.thinking is not None:
+        kind = asked.thinking.get("type")
+        if kind not in _THINKING:
+            message = f"thinking.type must be one of {', '.join(_THINKING)}, not {kind!r}"
+            raise ApiError(400, message, param="thinking.type")
+        given = dict.fromkeys(_SWITCHES, _THINKING[kind])
+    effort = (asked.output_config or {}).get("effort")
+    if effort is not None:
+        if not isinstance(effort, str):
+            raise ApiError(400, "output_config.effort must be a word, such as high", param="output_config.effort")
+        given["reasoning_effort"] = effort
+    return {**given, **(asked.chat_template_kwargs or {})}
+
+
+def _response_format(asked: PromptFields) -> Object | None:
+    format = (asked.output_config or {}).get("format") or asked.output_format
+    if format is None:
+        return None
+    match format:
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": schema}}
+    name = "output_config.format"
+    raise ApiError(400, f"{name} must have a type of json_schema, and a schema", param=name)
+
+
+@contextmanager
+def own_words() -> Iterator[None]:
+    """Errors about tools and formats, with the fields that this dialect has for them."""
+    try:
+        yield
+    except UnbraidError as error:
+        error.args = (_reworded(str(error)),)
+        error.field = None if error.field is None else _reworded(error.field)
+        raise
+
+
+def _reworded(text: str) -> str:
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text
+
+
+_WORDS = (
+    (re.compile(r"(tools\[\d+\])\.function"), r"\1"),
+    (re.compile(r"(tools\[\d+\](?: \('[^']*'\))?)\.parameters"), r"\1.input_schema"),
+    (re.compile(r"response_format(?:\.json_schema)?"), "output_config.format"),
+)

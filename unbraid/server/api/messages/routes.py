@@ -1,0 +1,82 @@
+"""The handlers: `POST /v1/messages` and `POST /v1/messages/count_tokens`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....core.tools import Tools
+from ...errors import ApiError
+from ...http import client_of, json_response, while_connected
+from ...plan import Plan, plan_chat, prompt_of
+from ...service import Service
+from ...turn import Update, Usage, turns_of
+from ..bodies import read_request
+from ..sse import events_of, stream
+from .errors import REQUEST_ID, framing, new_request_id
+from .reply import MessageEvents, MessageHead, whole_reply
+from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, own_words, prompt_task, task_of
+
+
+async def messages(service: Service, request: Request) -> Response:
+    arrived = time.perf_counter()
+    asked = await read_request(request, MessagesRequest, service.max_body, UNDECLARED)
+    model, client, omits = service.check_model(asked.model), client_of(request), omits_thinking(asked)
+    plan = await while_connected(request.receive, service.planned(_plan, service, client, asked))
+    (generation,) = plan.generations
+    head = MessageHead(
+        model,
+        service.seal,
+        client,
+        0 if isinstance(generation.prompt, str) else len(generation.prompt),
+        clipped=generation.max_tokens != asked.max_tokens,
+        omit_thinking=omits,
+    )
+    request_id = new_request_id()
+    usage = Usage()
+    (turn,) = turns_of(service, plan, usage, arrived, keep_message=not asked.stream)
+    response: Response
+    if asked.stream:
+        events = events_of(turn.updates(), MessageEvents(head, usage))
+        response = await stream(request.receive, events, framing(request_id))
+    else:
+        last = await while_connected(request.receive, _last(turn.updates()))
+        response = json_response(whole_reply(head, turn.parser.message, last, usage))
+    response.headers[REQUEST_ID] = request_id
+    return response
+
+
+async def count_tokens(service: Service, request: Request) -> Response:
+    asked = await read_request(request, PromptFields, service.max_body, UNDECLARED)
+    service.check_model(asked.model)
+    work = service.planned(_count, service, client_of(request), asked)
+    count = await while_connected(request.receive, work)
+    return json_response({"input_tokens": count}, headers={REQUEST_ID: new_request_id()})
+
+
+def _plan(service: Service, client: str, asked: MessagesRequest) -> Plan:
+    with own_words():
+        return plan_chat(service, task_of(service, client, asked))
+
+
+def _count(service: Service, client: str, asked: PromptFields) -> int:
+    with own_words():
+        task = prompt_task(service, client, asked)
+        Tools(task.tools)  # raises what is wrong with them
+        prompt = prompt_of(service, task)
+    if prompt.ids is None:
+        raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
+    return len(prompt.ids)
+
+
+async def _last(updates: AsyncGenerator[Update, None]) -> Update:
+    """The last update. The turn's parser keeps the message."""
+    last = Update(0)
+    async with aclosing(updates):
+        async for update in updates:
+            last = update
+    return last
