@@ -119,15 +119,25 @@ def test_reasoning_text_and_calls_are_items_in_order(api: Scripted, chunks: int)
     assert final["response"]["usage"]["output_tokens"] == whole["usage"]["output_tokens"] > 0
 
 
-def test_a_cut_off_call_is_incomplete_and_so_is_the_response(api: Scripted) -> None:
-    api.say(f"Hm.\n{CALL[:-30]}", ending="length")
-    whole = api.post("/responses", input="Weather?", tools=[WEATHER], max_output_tokens=30)
+@pytest.mark.parametrize("name", ["weather", "apply_patch"])
+def test_a_cut_off_call_is_never_done(api: Scripted, name: str) -> None:
+    cut = call(name, {"input": "*** Begin Patch: all of it"})[:-30]
+    api.say(f"Hm.\n{cut}", ending="length")
+    ask = {"input": "Weather?", "tools": [WEATHER, PATCH], "max_output_tokens": 30}
+    whole = api.post("/responses", **ask)
     assert whole["status"] == "incomplete"
     assert whole["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert [item["status"] for item in whole["output"]] == ["completed", "incomplete"]
-    streamed = events(api, input="Weather?", tools=[WEATHER], max_output_tokens=30)
-    assert streamed[-1]["type"] == "response.incomplete"
-    assert without_ids(told(streamed)) == without_ids(whole["output"])
+    assert "".join(map(text_of, whole["output"])) == f"Hm.{cut}" or text_of(whole["output"][0]) == f"Hm.\n{cut}"
+    assert {item["type"] for item in whole["output"]} == {"message"}
+    streamed = events(api, **ask)
+    final = streamed.pop()
+    assert final["type"] == "response.incomplete"
+    opened = [event["item"] for event in streamed if event["type"] == "response.output_item.added"]
+    done = [event["item"]["id"] for event in streamed if event["type"] == "response.output_item.done"]
+    assert [item["type"] for item in opened][1:] == ["function_call" if name == "weather" else "custom_tool_call"]
+    assert done == [opened[0]["id"]]
+    assert not any(event["type"].endswith(("arguments.done", "input.done")) for event in streamed)
+    assert final["response"]["output"][1]["status"] == "incomplete"
 
 
 def test_nothing_said_is_an_empty_message(api: Scripted) -> None:

@@ -62,7 +62,7 @@ class OutputItem(Protocol):
     def delta(self, text: str) -> bytes: ...
 
     def end(self, block: Block) -> bytes:
-        """The events before the one that says that the item is done."""
+        """The events before the one that says that the item is done. A call that was cut off has none."""
         ...
 
 
@@ -167,6 +167,8 @@ class FunctionCallItem:
     def end(self, block: Block) -> bytes:
         arguments = block.text
         self.item |= {"status": "completed" if block.complete else "incomplete", "arguments": arguments}
+        if not block.complete:
+            return b""
         return self._events.event(
             "response.function_call_arguments.done", **self._place, name=self.item["name"], arguments=arguments
         )
@@ -200,6 +202,8 @@ class CustomCallItem:
         said = self._said(self._decoder.finish())
         written = "".join(self._pieces)
         self.item |= {"status": "completed" if block.complete else "incomplete", "input": written}
+        if not block.complete:
+            return said
         return said + self._events.event("response.custom_tool_call_input.done", **self._place, input=written)
 
     def _said(self, text: str) -> bytes:

@@ -22,7 +22,7 @@ from ...http import SHUTDOWN, client_of, json_response, while_connected
 from ...plan import Plan, plan_chat
 from ...service import Service
 from ...storage.store import Store, StoredResponse
-from ...turn import Update, Usage, merged, turns_of
+from ...turn import Turn, Usage, turns_of
 from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
@@ -44,7 +44,7 @@ async def create(service: Service, request: Request) -> Response:
     model = service.check_model(body.model)
     asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
     usage = Usage()
-    (turn,) = turns_of(service, plan, usage, arrived, keep_message=False)
+    (turn,) = turns_of(service, plan, usage, arrived, keep_message=not body.stream)
     writer = ResponseWriter(
         model,
         asked.echo(service),
@@ -54,7 +54,7 @@ async def create(service: Service, request: Request) -> Response:
         summarized=asked.summarized,
         with_logprobs=asked.includes(LOGPROBS),
     )
-    run = _Run(service, asked, writer, merged([turn]))
+    run = _Run(service, asked, writer, turn)
     if body.background:
         return json_response(await run.in_background())
     if body.stream:
@@ -152,17 +152,15 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
 class _Run:
     """A response while it is made."""
 
-    def __init__(
-        self, service: Service, asked: Asked, writer: ResponseWriter, updates: AsyncGenerator[Update, None]
-    ) -> None:
+    def __init__(self, service: Service, asked: Asked, writer: ResponseWriter, turn: Turn) -> None:
         self._service = service
         self._asked = asked
         self._writer = writer
-        self._updates = updates
+        self._turn = turn
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The events, as they come."""
-        async with aclosing(self._updates) as updates:
+        async with aclosing(self._turn.updates()) as updates:
             before = self._writer.first()
             async for update in updates:
                 yield before + self._writer.update(update)
@@ -171,9 +169,16 @@ class _Run:
         yield before + self._writer.last()
 
     async def whole(self) -> None:
-        async with aclosing(self.events()) as events:
-            async for _ in events:
-                pass
+        """All of it, for a client that waits for the end."""
+        end = None
+        try:
+            async with aclosing(self._turn.updates()) as updates:
+                async for update in updates:
+                    self._writer.hear(update)
+                    end = update.end
+        finally:  # what has come is kept, if it ended or not
+            self._writer.whole(self._turn.parser.message, end)
+        await self._keep()
 
     def failed(self, error: Exception) -> bytes:
         return self._writer.fail(as_api_error(error))

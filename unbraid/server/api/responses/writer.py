@@ -1,7 +1,9 @@
 """The reply in the Responses dialect: the response object as it grows, and the events that tell how.
 
-One writer serves all replies. A streamed one sends the bytes that `first`, `update` and `last` return; a whole one
-throws them away and sends `response`.
+One writer serves all replies. A streamed one sends the bytes that `first`, `update` and `last` return. A whole one
+throws them away and sends `response`; it is made of a message that is settled (`whole`), so a call that was cut off is
+no call there, and its text stands in a message. A client of the stream has seen the call begin. It is never told that
+such a call is done.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ....core.events import Content
+from ....core.message import Message
 from ....engines import TokenLogprob
-from ...blocks import Block, Blocks, Step
+from ...blocks import Block, Blocks, Step, events_of_message
 from ...errors import ApiError
 from ...turn import Update, Usage
 from ..fields import Object
@@ -69,9 +73,7 @@ class ResponseWriter:
         self._usage = usage
         self._seal = seal
         self._summarized = summarized
-        self._with_logprobs = with_logprobs
-        self._logprobs: list[TokenLogprob] = []
-        """Of tokens whose text has not gone out yet."""
+        self._logprobs = TextLogprobs() if with_logprobs else None
         self._blocks = Blocks()
         self._events = Events()
         self._growing: OutputItem | None = None
@@ -80,10 +82,21 @@ class ResponseWriter:
         return self._state("response.created") + self._state("response.in_progress")
 
     def update(self, update: Update) -> bytes:
-        if self._with_logprobs:
-            self._logprobs += update.logprobs
+        self.hear(update)
         said = b"".join(map(self._step, self._blocks.feed(update.events)))
         return said if update.end is None else said + self._end(update.end)
+
+    def hear(self, update: Update) -> None:
+        """Note what is not in the message: the logprobs."""
+        if self._logprobs is not None:
+            self._logprobs.add(update)
+
+    def whole(self, message: Message, end: str | None) -> None:
+        """All of a reply that is not streamed, of which all updates were heard. `end`: None where it did not end."""
+        for step in self._blocks.feed(list(events_of_message(message.settled()))):
+            self._step(step)
+        if end is not None:
+            self._end(end)
 
     def last(self) -> bytes:
         """The final state."""
@@ -131,25 +144,42 @@ class ResponseWriter:
         growing = self._growing
         assert growing is not None, "a block was opened before"
         if kind == "delta":
-            said = growing.delta(text)
-            self._logprobs = []  # of tokens that are no text of the answer, if they are still there
-            return said
+            return growing.delta(text)
         ended = growing.end(block)
+        if block.kind == "call" and not block.complete:
+            return ended
         return ended + self._events.event("response.output_item.done", output_index=block.index, item=growing.item)
 
     def _opened(self, block: Block) -> OutputItem:
         if block.kind == "reasoning":
             return ReasoningItem(self._events, block, self._summarized, self._seal)
         if block.kind == "text":
-            return MessageItem(self._events, block, self._take_logprobs if self._with_logprobs else None)
+            return MessageItem(self._events, block, None if self._logprobs is None else self._logprobs.take)
         tool = self._tools.find(block.name)
         if tool is not None and tool.custom:
             return CustomCallItem(self._events, block, tool)
         return FunctionCallItem(self._events, block, tool)
 
-    def _take_logprobs(self) -> list[Object]:
-        taken, self._logprobs = self._logprobs, []
-        return logprobs_of(taken)
-
     def _state(self, kind: str) -> bytes:
         return self._events.event(kind, response=self.response)
+
+
+class TextLogprobs:
+    """The logprobs of the answer's tokens. Those of other tokens have no place in a reply."""
+
+    def __init__(self) -> None:
+        self._held: list[TokenLogprob] = []
+        """Of tokens whose text has not come out of the parser yet."""
+        self._found: list[TokenLogprob] = []
+
+    def add(self, update: Update) -> None:
+        self._held += update.logprobs
+        if any(type(event) is Content for event in update.events):
+            self._found += self._held
+        if update.events:
+            self._held = []
+
+    def take(self) -> list[Object]:
+        """Those of the text that is about to go out."""
+        taken, self._found = self._found, []
+        return logprobs_of(taken)
