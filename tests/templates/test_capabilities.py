@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unbraid.templates import (
     ChatTemplate,
@@ -10,7 +15,7 @@ from unbraid.templates import (
     supports_tools,
 )
 
-from .prompt_cases import NEEDS, SAID, TOOLS, conversation, vendor
+from .prompt_cases import CALL, NEEDS, SAID, TOOLS, conversation, vendor
 from .prompt_models import ALL_TEMPLATES
 
 IN_WORDS = {
@@ -40,6 +45,45 @@ def test_every_template_shows_all_of_a_conversation(name: str) -> None:
     assert ("the content" in " ".join(prompt.notes)) == (name in IN_WORDS)
     for ugly in ("{'city': 'T", '\\"city', "call_abc" if "istral" in name else "\0", "None"):
         assert ugly not in prompt.text
+
+
+@cache
+def builder_of(name: str) -> PromptBuilder:
+    return PromptBuilder(vendor(name))
+
+
+FOLLOWS = {
+    "system": ("system", "user", "assistant", "call"),
+    "user": ("system", "user", "assistant", "call"),
+    # Some templates leave out what stands beside a call, so no call comes right after a text.
+    "assistant": ("system", "user", "assistant"),
+    "call": ("system", "user", "assistant", "call"),
+}
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Messages in any order that clients have: several of one role, and of the system's anywhere."""
+    turns = draw(st.sampled_from([["user"], ["system", "user"], ["system", "system", "user"]]))
+    for _ in range(draw(st.integers(0, 6))):
+        turns.append(draw(st.sampled_from(FOLLOWS[turns[-1]])))
+    messages: list[dict[str, Any]] = []
+    for turn in [*turns, "user"]:
+        text = f"Qz{len(messages)}."
+        if turn == "call":
+            messages.append({"role": "assistant", "content": "", "tool_calls": [CALL]})
+            messages.append({"role": "tool", "tool_call_id": CALL["id"], "content": text})
+        else:
+            messages.append({"role": turn, "content": text})
+    return messages
+
+
+@pytest.mark.parametrize("name", ALL_TEMPLATES)
+@given(messages=conversations())
+def test_every_template_shows_messages_in_any_order(name: str, messages: list[dict[str, Any]]) -> None:
+    text = builder_of(name).build(messages, tools=TOOLS, template_kwargs=NEEDS.get(name)).text
+    said = [message["content"] for message in messages if message["content"]]
+    assert [word for word in said if word not in text] == []
 
 
 def test_there_are_templates() -> None:

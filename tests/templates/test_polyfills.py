@@ -48,6 +48,45 @@ def test_results_that_come_together_are_one_turn() -> None:
     assert text.count("<|im_start|>user") == 2
 
 
+def texts_of(name: str, *messages: tuple[str, str]) -> str:
+    """The prompt of a vendor's template for messages of these roles."""
+    return PromptBuilder(vendor(name)).build([{"role": role, "content": text} for role, text in messages]).text
+
+
+def test_a_system_message_after_the_first_is_text_of_the_user_where_it_stands() -> None:
+    said = (
+        ("system", "A."),
+        ("developer", "B."),
+        ("user", "C."),
+        ("system", "D."),
+        ("assistant", "E."),
+        ("user", "F."),
+    )
+    text = texts_of("Mistral-Small-3.2-24B-Instruct-2506", *said)
+    assert "[SYSTEM_PROMPT]A.\n\nB.[/SYSTEM_PROMPT][INST]C.\n\nD.[/INST]E." in text
+    assert "<start_of_turn>user\nA.\n\nB.\n\nC.\n\nD.<end_of_turn>" in texts_of("google-gemma-2-2b-it", *said)
+    last = texts_of("openai-gpt-oss-120b", *said, ("assistant", "G."), ("system", "H."))
+    assert "<|start|>user<|message|>H.<|end|>" in last
+    assert "<|im_start|>system\nD.<|im_end|>" in texts_of("Qwen-Qwen3-0.6B", *said), "this template takes it"
+
+
+def test_messages_of_one_role_are_joined_where_roles_must_alternate() -> None:
+    said = (("user", "A."), ("user", "B."), ("assistant", "C."), ("assistant", "D."), ("user", "E."))
+    assert "[INST]A.\n\nB.[/INST]C.\n\nD.</s>[INST]E.[/INST]" in texts_of("Mistral-Small-3.2-24B-Instruct-2506", *said)
+    assert texts_of("Qwen-Qwen3-0.6B", *said).count("<|im_start|>user") == 3
+
+
+def test_what_the_user_says_after_a_result_stays_where_the_template_wants_an_answer_first() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "A."},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": CALL["id"], "content": "B."},
+        {"role": "user", "content": "C."},
+    ]
+    text = PromptBuilder(vendor("Mistral-Small-3.2-24B-Instruct-2506")).build(messages, tools=TOOLS).text
+    assert "B.\n\nC.[/TOOL_RESULTS]" in text
+
+
 def test_wrong_tools_are_refused() -> None:
     with pytest.raises(unbraid.InvalidTools, match=r"tools\[0\]"):
         PromptBuilder(built_in("chatml")).build(conversation(), tools=[{"function": {"name": ""}}])

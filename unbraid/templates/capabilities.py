@@ -23,6 +23,10 @@ class TemplateCapabilities:
     content_parts: bool = False
     """It wants content as a list of parts, not as a string."""
     system_role: bool = True
+    later_system: bool = True
+    """It shows every system message, and not only the first."""
+    system_before_result: bool = True
+    """It shows the system message also where the result of a tool comes last."""
     developer_role: bool = False
     tools: bool = False
     """It tells the model about tools."""
@@ -34,6 +38,10 @@ class TemplateCapabilities:
     """The form in which it wants the arguments of a call."""
     empty_content: Literal[""] | None = ""
     """The content of a message that has only calls."""
+    repeated_roles: bool = True
+    """It shows messages of the same role that follow each other."""
+    user_after_result: bool = True
+    """It shows what the user says right after a result."""
     short_call_ids: bool = False
     """Ids of calls must be 9 letters or digits (Mistral)."""
 

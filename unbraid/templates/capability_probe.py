@@ -1,7 +1,7 @@
 """Probes for the capabilities of a template: render a few messages in each form, and see what appears in the output.
 
 The probe words (`Qz…`) occur in no template, so a word in the output came from the message. The forms are tried in a
-fixed order and the first of the best wins, so the plainest form is preferred. About 14 short renderings are made, once
+fixed order and the first of the best wins, so the plainest form is preferred. About 17 short renderings are made, once
 for each loaded template.
 """
 
@@ -58,7 +58,25 @@ class CapabilityProbe:
         scored = [(self._score_calls(each), each) for each in self._call_forms(found)]
         score, found = max(scored, key=lambda pair: pair[0])
         shown = self._render(found, _conversation(found.system_role), tools=True) or ""
-        return replace(found, tool_calls=score > 0, tool_results=_RESULT in shown)
+        found = replace(found, tool_calls=score > 0, tool_results=_RESULT in shown)
+        if found.system_role and found.tool_results:
+            found = replace(found, system_before_result=_SYSTEM in shown)
+        return self._with_orders(found)
+
+    def _with_orders(self, found: TemplateCapabilities) -> TemplateCapabilities:
+        """What it takes of messages in an order that not every template expects."""
+        late = _spoken("system system user system assistant user") if found.system_role else []
+        after = [*_conversation(found.system_role), *_spoken("user")]
+        return replace(
+            found,
+            later_system=not late or self._shows(found, late, found.tools),
+            repeated_roles=self._shows(found, _spoken("user user assistant assistant user"), found.tools),
+            user_after_result=not found.tool_results or self._shows(found, after, True),
+        )
+
+    def _shows(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> bool:
+        text = self._render(form, messages, tools)
+        return text is not None and all(message["content"] in text for message in messages)
 
     def _content_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
         for system_role, content_parts in product((True, False), (False, True)):
@@ -89,6 +107,11 @@ class CapabilityProbe:
             return None
         self.outputs.append(text)
         return text
+
+
+def _spoken(roles: str) -> list[dict[str, Any]]:
+    """Messages of these roles, each with a word of its own."""
+    return [{"role": role, "content": f"Qz word {at}."} for at, role in enumerate(roles.split())]
 
 
 def _conversation(system: bool) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from ..template import ChatTemplate, CompiledTemplate, Messages
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
 from .messages import MessageReader, PartHook, tool_definitions
-from .polyfills import ToolPolyfill, system_in_user
+from .polyfills import ToolPolyfill, alternating, system_as_user, user_in_result
 
 _log = logging.getLogger(__name__)
 
@@ -149,14 +149,25 @@ class PromptBuilder:
         if tools and in_words:
             messages, tools = self._polyfill.with_tools(messages, tools), None
             notes.append("the template has no place for tools: they are described in the system message")
-        if not supported.system_role and any(message["role"] in ("system", "developer") for message in messages):
-            messages = system_in_user(messages)
-            notes.append("the template takes no system message: it stands before the user's")
+        ordered = self._in_order(messages, supported)
+        if [message["role"] for message in ordered] != [message["role"] for message in messages]:
+            notes.append("the template does not take messages in this order: some are joined, or text of the user")
+        messages = ordered
         for note in notes:
             if note not in self._logged:
                 self._logged.add(note)
                 _log.warning("%s: %s", self._plain.name, note)
         return messages, tools, notes
+
+    def _in_order(self, messages: list[dict[str, Any]], supported: TemplateCapabilities) -> list[dict[str, Any]]:
+        """The messages in an order that the template shows all of."""
+        if not (supported.system_role and supported.later_system):
+            messages = system_as_user(messages, keep_first=supported.system_role)
+        if not supported.user_after_result:
+            messages = user_in_result(messages)
+        if not supported.system_before_result and messages[-1]["role"] == "tool":
+            messages = system_as_user(messages, keep_first=False)
+        return messages if supported.repeated_roles else alternating(messages)
 
     # Speech
 

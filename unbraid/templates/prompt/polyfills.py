@@ -1,8 +1,9 @@
 """Polyfills: what a template does not support is written into messages that every template can show.
 
 Tools are described in the system message, in the style of Hermes. Calls of earlier turns become content, written as a
-model of the format would write them. Results become turns of the user, and a system message becomes the beginning of
-the first user turn. llama.cpp's minja uses the same word for the same remedy.
+model of the format would write them. Results become turns of the user. A system message that the template would refuse
+or leave out becomes text of the user, where it stands. Where roles must alternate, messages are joined. llama.cpp's
+minja uses the same word for the same remedy.
 """
 
 from __future__ import annotations
@@ -82,18 +83,63 @@ class ToolPolyfill:
         return written
 
 
-def system_in_user(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """System messages moved to the front of the next user turn, for templates without that role."""
+def system_as_user(messages: list[dict[str, Any]], keep_first: bool) -> list[dict[str, Any]]:
+    """System messages as text of the user, where they stand, in one turn with what the user says beside them.
+
+    keep_first: those that stand before all others stay what they are, as one message.
+    """
     written: list[dict[str, Any]] = []
-    held: list[str] = []
+    moved = False
     for message in messages:
-        if message["role"] in ("system", "developer"):
-            held.append(message["content"])
-        elif message["role"] == "user" and held:
-            written.append({**message, "content": "\n\n".join([*held, message["content"]])})
-            held = []
+        is_system = message["role"] in _SYSTEM_ROLES
+        first = keep_first and all(each["role"] in _SYSTEM_ROLES for each in written)
+        if is_system and not first:
+            message = {"role": "user", "content": message["content"]}
+        alike = bool(written) and (message["role"] == written[-1]["role"] or (is_system and first))
+        if alike and (is_system or moved):
+            written.append(_joined(written.pop(), message))
         else:
             written.append(message)
-    if held:
-        written.append({"role": "user", "content": "\n\n".join(held)})
+        moved = is_system and not first
     return written
+
+
+def alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of the user that follow each other as one, and the same for those of the assistant."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if written and message["role"] == written[-1]["role"] and message["role"] in ("user", "assistant"):
+            written.append(_joined(written.pop(), message))
+        else:
+            written.append(message)
+    return written
+
+
+def user_in_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the user says right after a result, as a part of it."""
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        if written and message["role"] == "user" and written[-1]["role"] == "tool":
+            result = written.pop()
+            written.append({**result, "content": _together(result["content"], message["content"])})
+        else:
+            written.append(message)
+    return written
+
+
+_SYSTEM_ROLES = ("system", "developer")
+
+
+def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Two messages of one role as one."""
+    joined = {**second, **first, "content": _together(first["content"], second["content"])}
+    if "tool_calls" in first and "tool_calls" in second:
+        joined["tool_calls"] = [*first["tool_calls"], *second["tool_calls"]]
+    for key in ("reasoning_content", "reasoning", "thinking"):
+        if key in first and key in second:
+            joined[key] = _together(first[key], second[key])
+    return joined
+
+
+def _together(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
