@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable
 
 from ..core import grammar
+from ..core.custom_tools.definition import Grammar
 from ..core.machine.words import is_word
 from ..errors import InvalidTools
 from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
+from .grammars.reader import read_grammar
 from .language import SOME_SPACE, SPACE, Rule, Unenforced, alternatives
 from .markup import Markup
 from .notations import NOTATIONS
@@ -70,8 +72,9 @@ class CallsBuilder:
         reads_kinds = any(type(part) in NOTATIONS and NOTATIONS[type(part)].reads_kinds for part in call.parts)
         tools = self._request.tools
         for name, schema in tools.items():
-            strict = self._follows_schema(name)
-            same.setdefault(json.dumps([schema if strict or reads_kinds else ANY_OBJECT, strict]), []).append(name)
+            strict, grammar = self._follows_schema(name), self._grammar(name)
+            key = [schema if strict or reads_kinds else ANY_OBJECT, strict, repr(grammar)]
+            same.setdefault(json.dumps(key), []).append(name)
         parts = list(zip(call.parts, (*call.parts[1:], ""), strict=True))
         return alternatives(
             *(sequence(*(self._part(*part, names, headed) for part in parts)) for names in same.values())
@@ -117,7 +120,7 @@ class CallsBuilder:
         tools, name = self._request.tools, names[0]
         return CallContext(
             names,
-            Parameters(name, tools[name], self._follows_schema(name), self._rule, self.unenforced),
+            Parameters(name, tools[name], self._follows_schema(name), self._rule, self.unenforced, self._input(name)),
             following=[text.strip() for text in texts if text.strip()],
             spelled=self._markup.spelled,
             marker=self._markup.marker,
@@ -129,6 +132,15 @@ class CallsBuilder:
     def _follows_schema(self, name: str) -> bool:
         """The arguments of strict tools do. Those of a custom tool are its input, so that nothing else may come."""
         return self._request.tools.strict(name) or self._request.tools.custom(name) is not None
+
+    def _grammar(self, name: str) -> Grammar | None:
+        custom = self._request.tools.custom(name)
+        return None if custom is None else custom.grammar
+
+    def _input(self, name: str) -> Node | None:
+        """What a grammar makes of a custom tool's input."""
+        custom = self._request.tools.custom(name)
+        return None if custom is None or custom.grammar is None else read_grammar(custom.grammar, custom.field)
 
     def _rule(self, node: Node) -> Node:
         name = f"arguments-{len(self.rules)}"

@@ -21,7 +21,7 @@ from ..core.custom_tools.definition import CustomTool
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
-from ..errors import InvalidSchema, MissingTokens, UnbraidError
+from ..errors import InvalidSchema, InvalidTools, MissingTokens, UnbraidError
 from ..schema.regular import Text, choice, sequence
 from ..schema.types import Schema
 from .builder import LazyLanguage, build, build_lazy
@@ -32,7 +32,7 @@ from .dialects.printed import Printed
 from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
-from .language import Json, Language, TextExcept, Token, Unenforced, one_token
+from .language import Json, Language, Restricted, TextExcept, Token, Unenforced, one_token
 from .request import ToolChoice, read_request
 from .schema_export import locate
 
@@ -156,7 +156,7 @@ class Constraint:
         except Uncompilable as error:
             raise self._blamed() or error from error
 
-    def _blamed(self) -> InvalidSchema | None:
+    def _blamed(self) -> UnbraidError | None:
         """Which schema llguidance does not take, and where in it the trouble is."""
         from .masks import compiles
 
@@ -164,6 +164,8 @@ class Constraint:
             return not compiles(to_lark(Language(Json(schema, ""), {})).grammar)
 
         for node in self._language.nodes():
+            if isinstance(node, Restricted) and not compiles(to_lark(Language(node, {})).grammar):
+                return InvalidTools(f"{node.unenforced.where} is too complex to be enforced: simplify it")
             if isinstance(node, Json) and fails(node.schema):
                 return InvalidSchema(
                     f"{locate(node.schema, fails, node.where)} is too complex to be enforced: simplify it"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 
 from ..schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
-from .language import Json, Language, Lexeme, Rule, TextExcept, Token
+from .grammars.restriction import restricted
+from .language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token
 from .schema_grammar import SchemaGrammar
 
 _LETTERS = " \n\t\"\\'<>[]{}()=,:|_-.aé中😀A1"
@@ -21,6 +22,7 @@ class Derivation:
     """Derives texts from a language. `avoid` are nodes that are never chosen."""
 
     def __init__(self, language: Language, random: random.Random, avoid: tuple[Node, ...] = ()) -> None:
+        language = restricted(language, left_recursion=True)
         self._root, self._random, self._avoid = language.root, random, avoid
         self._schemas = SchemaGrammar()
         for node in language.nodes():
@@ -56,6 +58,8 @@ class Derivation:
                 return self._text(text)
             case TextExcept():
                 return self._free(node)
+            case TextOf():
+                return self._text_of(node)
             case Json():
                 return self._text(self._schemas.node(node))
             case Sequence(items):
@@ -71,6 +75,13 @@ class Derivation:
             case Rule(name):
                 return self._text(self._rules[name])
         raise AssertionError(node)
+
+    def _text_of(self, node: TextOf) -> str:
+        for _ in range(50):
+            text = self._text(node.item)
+            if not any(word in text for word in node.without):
+                return text
+        raise RecursionError
 
     def _char(self, node: Chars) -> str:
         known = [char for char in _LETTERS if node.holds(char)]

@@ -4,12 +4,13 @@
 modules in `dialects` print it. The regular nodes (text, classes, sequence, choice, repetition) come from
 `schema.regular`; those here are what a response needs besides: rules, tokens, free text, JSON values, lexemes.
 
-There is no behaviour here but constructors and a walk over all nodes. Whoever adds a node adds it to each dialect.
+There is no behaviour here but constructors, a walk over all nodes and a way to replace some. Whoever adds a node adds
+it to each dialect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..schema.regular import Choice, Node, Repeat, Sequence, chars, choice, sequence
@@ -92,6 +93,35 @@ class Lexeme(Node):
     item: Node
 
 
+@dataclass(frozen=True, slots=True)
+class TextOf(Node):
+    """A text that a regular node matches, and in which none of the words in `without` occurs."""
+
+    item: Node
+    without: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nested(Node):
+    """A language with rules of its own, which nest in themselves. It is found only as the `item` of a `Restricted`."""
+
+    root: Node
+    rules: Mapping[str, Node]
+    left_recursive: bool
+    """Whether a rule may begin with itself, which only llguidance takes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restricted(Node):
+    """What a client's grammar, or a pattern, leaves of `free`. A dialect that cannot say `item` says `free`, and lists
+    it. Printers do not see this node: `grammars.restriction` takes it out."""
+
+    item: Node
+    free: Node
+    unenforced: Unenforced
+    """What is lost then."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Language:
     """A grammar: the root, and the rules that it refers to."""
@@ -120,8 +150,34 @@ class Language:
                 todo.append(self.rules[node.name])
             if isinstance(node, Sequence | Choice):
                 todo += node.items
-            elif isinstance(node, Repeat | Lexeme):
+            elif isinstance(node, Repeat | Lexeme | TextOf | Restricted):
                 todo.append(node.item)
+            elif isinstance(node, Nested):
+                todo += [node.root, *node.rules.values()]
+
+
+def rewritten(node: Node, new: Callable[[Node], Node | None]) -> Node:
+    """The node with others in the place of those for which `new` gives one, outermost first. What nothing changes in
+    stays the same object."""
+    changed = new(node)
+    if changed is not None:
+        return changed
+    match node:
+        case Sequence(items) | Choice(items):
+            others = tuple(rewritten(item, new) for item in items)
+            if all(one is other for one, other in zip(items, others, strict=True)):
+                return node
+            return sequence(*others) if isinstance(node, Sequence) else Choice(others)
+        case Repeat(item, least, most):
+            other = rewritten(item, new)
+            return node if other is item else Repeat(other, least, most)
+        case Lexeme(item):
+            other = rewritten(item, new)
+            return node if other is item else Lexeme(other)
+        case TextOf(item, without):
+            other = rewritten(item, new)
+            return node if other is item else TextOf(other, without)
+    return node
 
 
 # As much as any template writes, and not so much that a model could lose itself in it.

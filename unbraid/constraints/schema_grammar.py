@@ -255,6 +255,11 @@ class ValueGrammar:
         return _quoted(other_than(spelled, _other_char, rest))
 
 
+def only_member(key: str, value: Node) -> Node:
+    """An object with this member and no other."""
+    return sequence(Text("{"), SPACE, Text(json.dumps(key, ensure_ascii=False)), _COLON, value, SPACE, Text("}"))
+
+
 def _quoted(characters: Node) -> Node:
     return Lexeme(sequence(Text('"'), characters, Text('"')))
 

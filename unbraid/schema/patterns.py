@@ -1,4 +1,5 @@
-"""A parser for the regular expressions of JSON Schema (ECMA-262): `pattern`, `patternProperties` and `format`.
+"""A parser for regular expressions: those of JSON Schema (ECMA-262: `pattern`, `patternProperties` and `format`), and
+those of grammars, which a whole text must match and which have flags.
 
 Engines disagree about patterns: whether they are anchored, whether they see the string or its JSON text, and what a
 `.`, a `\\d` or an escape means. So a pattern is parsed here, as ECMA-262 has it, into the nodes of `regular`, and the
@@ -49,6 +50,10 @@ _SPACE = chars("\t\r", " ", "\u00a0", "\u1680", "\u2000\u200a", "\u2028\u2029", 
 _CLASSES = {"d": chars("09"), "w": chars("az", "AZ", "09", "_"), "s": _SPACE}
 _CLASSES |= {name.upper(): Chars(some.ranges, excluded=True) for name, some in _CLASSES.items()}
 _DOT = all_but("\n", "\r", "\u2028\u2029")
+_NOT_A_LINE_BREAK = all_but("\n")
+_FLAGS = "imsu"
+_LAST_FOLDED = 0x587
+"""The last letter of the scripts next to each other that have cases; few letters after it have."""
 _ESCAPES = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
 
 
@@ -64,13 +69,32 @@ _START, _END = _Anchor("^"), _Anchor("$")
 
 def parse(pattern: str) -> Node:
     """The whole strings in which `pattern` is found: JSON schema searches, so what is not anchored may be anywhere."""
-    if len(pattern) > _MOST_LENGTH:
+    return _checked(choice(*map(_unanchored, _options(_read(_Parser(pattern))))))
+
+
+def parse_whole(pattern: str, flags: str = "") -> Node:
+    """The strings that `pattern` matches from beginning to end, as Python and Rust read it: `.` is all but a line
+    break, and all with the flag `s`; `i` takes letters of either case. Classes like `\\w` are those of ASCII."""
+    node = _read(_Parser(pattern, _NOT_A_LINE_BREAK, flags))
+    return _checked(choice(*(sequence(*_without_anchors(items)) for items in _options(node))))
+
+
+def either_case(text: str) -> Node:
+    """A text whose letters may be of either case."""
+    cases = [(char, _folded(chars(char).ranges)) for char in text]
+    return sequence(*(Text(char) if char.lower() == char.upper() else among(both) for char, both in cases))
+
+
+def _read(parser: _Parser) -> Node:
+    if len(parser.text) > _MOST_LENGTH:
         raise UnsupportedPattern(f"it is longer than {_MOST_LENGTH} characters")
-    parser = _Parser(pattern)
     node = parser.choice(0)
-    if parser.at < len(pattern):
+    if parser.at < len(parser.text):
         raise BadPattern(f"unbalanced `)` at {parser.at}")
-    whole = choice(*map(_unanchored, _options(node)))
+    return node
+
+
+def _checked(whole: Node) -> Node:
     if _cost(whole) > _MOST_REPEATS:
         raise UnsupportedPattern("it repeats too often")
     return whole
@@ -85,9 +109,14 @@ def _options(node: Node) -> Iterator[tuple[Node, ...]]:
         yield node.items if isinstance(node, Sequence) else (node,)
 
 
+def _without_anchors(items: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Without an anchor at the beginning and one at the end."""
+    return items[items[:1] == (_START,) : len(items) - (items[-1:] == (_END,))]
+
+
 def _unanchored(items: tuple[Node, ...]) -> Node:
     starts, ends = items[:1] == (_START,), items[-1:] == (_END,)
-    items = items[starts : len(items) - ends]
+    items = _without_anchors(items)
     if not items and not (starts and ends):
         return Repeat(ANY)
     return sequence(*([] if starts else [Repeat(ANY)]), *items, *([] if ends else [Repeat(ANY)]))
@@ -108,9 +137,30 @@ def _cost(node: Node) -> int:
     return 1
 
 
+def _folded(ranges: Ranges) -> Ranges:
+    """The same characters, and those of the other case."""
+    found = list(ranges)
+    for low, high in ranges:
+        for code in range(low, min(high, _LAST_FOLDED) + 1):
+            char = chr(code)
+            found += [(ord(other), ord(other)) for other in (char.lower(), char.upper()) if len(other) == 1]
+    return union(found)
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, dot: Chars = _DOT, flags: str = "") -> None:
         self.text, self.at = text, 0
+        self._dot, self.flags = dot, ""
+        self.set_flags(flags)
+        if dot is not _DOT and text.startswith("(?") and (end := text.find(")")) > 2 and text[2:end].isalpha():
+            self.set_flags(text[2:end])
+            self.at = end + 1
+
+    def set_flags(self, flags: str) -> None:
+        for flag in flags:
+            if flag not in _FLAGS:
+                raise UnsupportedPattern(f"the flag `{flag}` is not known here")
+            self.flags += flag
 
     def peek(self, length: int = 1) -> str:
         return self.text[self.at : self.at + length]
@@ -174,25 +224,35 @@ class _Parser:
         if char == "^" or char == "$":
             return _START if char == "^" else _END
         if char == ".":
-            return _DOT
+            return ANY if "s" in self.flags else self._dot
         if char == "[":
             return self.char_class()
         if char == "\\":
-            return self.escape(in_class=False)
+            escaped = self.escape(in_class=False)
+            return self.cased(escaped.text) if isinstance(escaped, Text) else escaped
         if char in "*+?{":
             raise BadPattern(f"nothing to repeat at {start}")
         if char != "(":
-            return Text(char)
+            return self.cased(char)
+        before = self.flags
         if self.take("?"):
             name = self.take("P<") or (self.peek() == "<" and self.peek(2) not in ("<=", "<!") and self.take("<"))
             if name:
                 self.at = self.text.find(">", self.at) + 1 or len(self.text)
+            elif self._dot is not _DOT and self.peek().isalpha():
+                flags = self.text[self.at :].partition(":")[0]
+                self.set_flags(flags[:10])
+                self.at += len(flags) + 1
             elif not self.take(":"):
                 raise UnsupportedPattern(f"`(?{self.peek()}` at {start} is no plain group")
         node = self.choice(depth + 1)
         if not self.take(")"):
             raise BadPattern(f"`(` at {start} is never closed")
+        self.flags = before
         return node
+
+    def cased(self, char: str) -> Node:
+        return either_case(char) if "i" in self.flags else Text(char)
 
     def char_class(self) -> Node:
         start, ranges = self.at - 1, list[tuple[int, int]]()
@@ -211,7 +271,7 @@ class _Parser:
                 ranges.append((ord(low.text), ord(high.text)))
             else:
                 ranges += chars(low.text).ranges if isinstance(low, Text) else low.members
-        found = union(ranges)
+        found = _folded(union(ranges)) if "i" in self.flags else union(ranges)
         return among(without(EVERY, found) if negated else without(found, _SURROGATES))
 
     def member(self) -> Text | Chars:

@@ -15,7 +15,9 @@ from functools import lru_cache
 from ...schema.regular import EVERY, Chars, Choice, Node, Ranges, Repeat, Sequence, Text, all_but, union
 from ..forbidden_words import PrefixState
 from ..forbidden_words import automaton as _automaton
-from ..language import SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, Token
+from ..grammars.automaton import Automaton, State, TooManyStates
+from ..grammars.automaton import automaton as automaton_of
+from ..language import SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, TextOf, Token
 
 MOST_STACKS = 64
 """How many stacks llama.cpp may have at once. Each costs it a pass over the vocabulary."""
@@ -58,6 +60,18 @@ class FreeText:
 
 
 @dataclass(frozen=True, slots=True)
+class InState:
+    """What an automaton reads, from a state on."""
+
+    automaton: Automaton
+    at: int = 0
+
+    @property
+    def state(self) -> State:
+        return self.automaton.states[self.at]
+
+
+@dataclass(frozen=True, slots=True)
 class Named:
     """A rule."""
 
@@ -87,7 +101,7 @@ class Times:
     most: int | None
 
 
-Shape = Leaf | FreeText | Named | Concat | OneOf | Times
+Shape = Leaf | FreeText | InState | Named | Concat | OneOf | Times
 
 
 class Items:
@@ -113,6 +127,11 @@ class Items:
                 return self.chars(node.members)
             case TextExcept(words, clean_end):
                 return self._number(FreeText(words, clean_end))
+            case TextOf(item, without):
+                try:
+                    return self._number(InState(automaton_of(item, without)))
+                except TooManyStates:
+                    raise TooAmbiguous from None
             case Json() | Token():
                 inner = self._replacement(node, spaced)
                 if inner is not None:
@@ -252,6 +271,10 @@ class Items:
                 return [items]
             case FreeText() as text:
                 return self._free_text(text)
+            case InState(found, at):
+                state = found.states[at]
+                moves = [(self.chars(ranges), self._number(InState(found, to))) for ranges, to in state.moves]
+                return [*moves, *([()] if state.ends else [])]
             case Leaf():
                 return [(item,)]
 
@@ -272,6 +295,8 @@ class Items:
                     found = False
                 case FreeText() as text:
                     found = text.may_end
+                case InState() as inside:
+                    found = inside.state.ends
                 case Named(name):
                     body = self.body(name)
                     if body is None:  # it is being made, and so has something around it
@@ -298,6 +323,8 @@ class Items:
                     found = ranges
                 case FreeText():
                     found = EVERY
+                case InState(driven, at):
+                    found = driven.first(at)
                 case Leaf():
                     found = ()
                 case Named(name):
@@ -327,7 +354,7 @@ class Items:
             changed = False
             for item, shape in enumerate(self.shapes):
                 match shape:
-                    case Leaf() | FreeText():
+                    case Leaf() | FreeText() | InState():
                         found = 1
                     case Named(name):
                         found = stacks[self._made(name)]
@@ -347,7 +374,7 @@ class Items:
             match self.shapes[item]:
                 case Leaf():
                     found = 0
-                case FreeText():
+                case FreeText() | InState():
                     found = 1
                 case Named(name):
                     found = self.height(self._made(name)) + 1

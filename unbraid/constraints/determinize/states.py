@@ -24,7 +24,7 @@ from itertools import pairwise
 
 from ...schema.regular import EVERY, Chars, Ranges, Text, union
 from ..language import Token
-from .items import EMPTY, MOST_STACKS, Concat, FreeText, Item, Items, Leaf, Times, TooAmbiguous
+from .items import EMPTY, MOST_STACKS, Concat, FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
 
 MOST_WORK = 400_000
 """How many stacks are looked at: about a second."""
@@ -88,8 +88,8 @@ class States:
         """Make the states of all of them, or raise `TooAmbiguous`."""
         roots = list(roots)
         self.items.check_counts()
-        tries = 0
         for root in roots:
+            tries = 0
             while wrong := self._wrong(root):
                 self._known |= wrong
                 self._forget()
@@ -123,7 +123,7 @@ class States:
             item, shape = transition.item, self.items.shapes[transition.item]
             while isinstance(shape, Times) and self.is_unambiguous(shape):
                 item, shape = shape.item, self.items.shapes[shape.item]
-            if not isinstance(shape, Leaf | FreeText):
+            if not isinstance(shape, Leaf | FreeText | InState):
                 yield item
 
     def spend(self, work: int) -> None:
@@ -325,6 +325,8 @@ class States:
         match shape:
             case FreeText():
                 return Ending(EVERY, self.width_of(item))
+            case InState(automaton):
+                return Ending(automaton.continuations(), max(len(state.moves) for state in automaton.states))
             case Leaf():
                 return Ending()
             case Times(inner, least, most) if self.is_unambiguous(shape):
@@ -370,6 +372,8 @@ class States:
                 return sum(last - first + 1 for first, last in ranges)
             case FreeText():
                 return len(shape.state.moves) + 1
+            case InState():
+                return len(shape.state.moves)
             case Leaf():
                 return 1
             case Times(inner) if self.is_unambiguous(shape):

@@ -5,12 +5,24 @@ xgrammar tells tokens and free text by built-in rules, `Token(…)` and `TagDisp
 
 from __future__ import annotations
 
+from ..grammars.automaton import TooManyStates
+from ..grammars.restriction import unrestricted
 from ..language import Language, TextExcept, Token
 from .printed import Printed
 from .rules import RulePrinter, quoted
 
 
 def to_ebnf(language: Language) -> Printed[str]:
+    try:
+        return print_ebnf(language)
+    except TooManyStates:
+        free = unrestricted(language)
+        assert free is not None, "only clients' grammars have states"
+        return print_ebnf(free)
+
+
+def print_ebnf(language: Language) -> Printed[str]:
+    """Raises `TooManyStates` where the grammar of a client is too large."""
     return _Printer().print(language)
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from ...errors import InvalidSchema
 from ...schema.regular import Chars, Node, Text, among, sequence
 from ...schema.types import Schema
-from ..determinize.items import FreeText, Item, Items, Leaf, Times, TooAmbiguous
+from ..determinize.items import FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
 from ..determinize.states import ENDED, MOST_WORK, State, States
+from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, TextExcept, Token
 from ..schema_export import locate
 from ..schema_grammar import SPACE as JSON_SPACE
@@ -27,11 +28,14 @@ _MOST_TOKENS = 16
 
 def to_gbnf(language: Language) -> Printed[str]:
     """Where the language is too ambiguous for llama.cpp, the result says so."""
-    try:
-        return _DeterministicPrinter(language, MOST_WORK).run()
-    except (TooAmbiguous, RecursionError):
-        printed = _Printer().print(language)
-        return Printed(printed.grammar, printed.unenforced, too_ambiguous=_locate_ambiguity(language))
+    free = unrestricted(language)
+    for one in [restricted(language), *([] if free is None else [free])]:
+        try:
+            return _DeterministicPrinter(one, MOST_WORK).run()
+        except (TooAmbiguous, RecursionError):
+            pass
+    printed = _Printer().print(language if free is None else free)
+    return Printed(printed.grammar, printed.unenforced, too_ambiguous=_locate_ambiguity(language))
 
 
 def _locate_ambiguity(language: Language) -> str:
@@ -126,7 +130,8 @@ class _DeterministicPrinter(_Printer):
         while self._todo:
             state = self._todo.pop()
             lines[self._state_names[state]] = self._state(state)
-        return Printed(text(lines | self.rules), self.all_unenforced(), points=tuple(map(self._point, states)))
+        unenforced = (*self._language.unenforced, *self.all_unenforced())
+        return Printed(text(lines | self.rules), unenforced, points=tuple(map(self._point, states)))
 
     def _point(self, state: State) -> Point:
         found = self._states.step(state)
@@ -173,6 +178,8 @@ class _DeterministicPrinter(_Printer):
                 return self.expression(node)
             case FreeText(words, clean_end, at):
                 return self.automaton(words, clean_end, at)
+            case InState(found, at):
+                return self.states(found, at)
             case Times(inner, least, most) if self._states.is_unambiguous(shape):
                 part = self._item(inner)
                 return counted(f"({quoted(part.text)})" if isinstance(part, Text) else part, least, most, self.named)

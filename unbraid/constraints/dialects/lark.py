@@ -12,8 +12,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text
-from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, may_hold
+from ..grammars.restriction import restricted
+from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
@@ -26,13 +27,15 @@ _LONGEST_TEXT = 20_000
 
 def to_lark(language: Language, *, all_escapes: bool = False) -> Printed[str]:
     """`all_escapes` lets a JSON string have any character as `\\uXXXX`, which llguidance knows from 1.9 on."""
+    language = restricted(language, left_recursion=True)
     printer = _Printer(language, all_escapes)
     printer.define("start", language.root)
     for name, node in language.rules.items():
         printer.define(name, node)
     for name, node in printer.schemas.rules.items():
         printer.define(name, node)
-    return Printed("\n".join(printer.lines) + "\n", (*printer.unenforced, *printer.schemas.unenforced))
+    unenforced = (*language.unenforced, *printer.unenforced, *printer.schemas.unenforced)
+    return Printed("\n".join(printer.lines) + "\n", unenforced)
 
 
 class _Printer:
@@ -119,6 +122,9 @@ class _Printer:
                 return f"/{char_class(node)}/"
             case TextExcept():
                 return self._named("TEXT", _free(node))
+            case TextOf(item, without):
+                words = [word for word in without if all(may_hold(item, char) for char in word)]
+                return self._named("TEXT", f"({self._expression(item)})" + (f" & {_no(words)}" if words else ""))
             case Sequence(items):
                 return " ".join(map(self._expression, items)) or '""'
             case Choice(items):
@@ -156,7 +162,7 @@ def _avoided(node: Node) -> set[str]:
             return set[str]().union(*map(_avoided, items))
         case Repeat(item):
             return _avoided(item)
-        case TextExcept(without):
+        case TextExcept(without) | TextOf(_, without):
             return set(without) or {""}
     return set()
 
@@ -174,11 +180,16 @@ def _free(node: TextExcept) -> str:
     size = "*" if node.unbounded else times(node.least, node.most)
     parts = [f"/(?s:.{size})/"]
     if node.without:
-        parts.append(f"~/{_ANY}{_any_of(node.without)}{_ANY}/")
+        parts.append(_no(node.without))
     if node.clean_end:
         begins = sorted({word[:size] for word in node.without for size in range(1, len(word))})
         parts.append(f"~/{_ANY}{_any_of(begins)}/")
     return " & ".join(parts)
+
+
+def _no(words: Iterable[str]) -> str:
+    """Any text without these words."""
+    return f"~/{_ANY}{_any_of(words)}{_ANY}/"
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from ...errors import UnbraidError
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, without
+from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, without
 from ..forbidden_words import automaton
-from ..language import Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..grammars.automaton import TooManyStates
+from ..grammars.automaton import automaton as automaton_of
+from ..grammars.restriction import restricted, unrestricted
+from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_grammar import SPACE, SchemaGrammar
 from .printed import Printed
 
@@ -24,10 +27,20 @@ class NotRegular(UnbraidError):
 
 
 def to_regex(language: Language) -> Printed[str]:
+    try:
+        return _printed(restricted(language))
+    except NotRegular:
+        free = unrestricted(language)
+        if free is None:
+            raise
+        return _printed(free)
+
+
+def _printed(language: Language) -> Printed[str]:
     printer = _Printer(language.rules)
     printer.write(language.rules)
     expression = printer.expression(language.root)
-    return Printed(expression, (*printer.unenforced, *printer.schemas.unenforced))
+    return Printed(expression, (*language.unenforced, *printer.unenforced, *printer.schemas.unenforced))
 
 
 def regular(node: Node) -> str:
@@ -59,6 +72,8 @@ class _Printer:
             case TextExcept():
                 self.unenforced += node.length_unenforced()
                 return text_except(node)
+            case TextOf():
+                return text_of(node)
             case Json():
                 root = self.schemas.node(node)
                 self.write(self.schemas.rules)
@@ -110,30 +125,66 @@ class _Printer:
 
 @lru_cache(maxsize=64)
 def text_except(node: TextExcept) -> str:
-    """Text without forbidden words: its automaton as an expression, by eliminating one state after the other."""
+    """Text without forbidden words."""
     states = automaton(node.without)
     end = len(states)
-    edges: dict[tuple[int, int], str] = {}
-
-    def add(source: int, target: int, edge: str) -> None:
-        known = edges.get((source, target))
-        edges[source, target] = edge if known is None else f"{known}|{edge}"
-
+    edges = _Edges()
     for at, state in enumerate(states):
-        add(at, 0, char_class(all_but(*state.moves, *state.forbidden)))
+        edges.add(at, 0, char_class(all_but(*state.moves, *state.forbidden)))
         for char, target in sorted(state.moves.items()):
-            add(at, target, literal(char))
+            edges.add(at, target, literal(char))
         if not (node.clean_end and state.pending):
-            add(at, end, "")
-    for gone in range(len(states) - 1, 0, -1):
-        loop = f"(?:{edges[gone, gone]})*" if (gone, gone) in edges else ""
-        sources = [(source, edge) for (source, target), edge in edges.items() if target == gone != source]
-        targets = [(target, edge) for (source, target), edge in edges.items() if source == gone != target]
-        edges = {pair: edge for pair, edge in edges.items() if gone not in pair}
-        for source, before in sources:
-            for target, after in targets:
-                add(source, target, f"(?:{before}){loop}(?:{after})")
-    return f"(?:{edges[0, 0]})*(?:{edges[0, end]})"
+            edges.add(at, end, "")
+    return edges.expression(end)
+
+
+@lru_cache(maxsize=64)
+def text_of(node: TextOf) -> str:
+    """The text of a regular node without forbidden words."""
+    try:
+        states = automaton_of(node.item, node.without).states
+    except TooManyStates:
+        raise NotRegular("a grammar without what ends it is too large for a regular expression") from None
+    edges = _Edges()
+    for at, state in enumerate(states):
+        for ranges, target in state.moves:
+            edges.add(at, target, char_class(among(ranges)))
+        if state.ends:
+            edges.add(at, len(states), "")
+    return edges.expression(len(states))
+
+
+class _Edges:
+    """An automaton whose edges are expressions; its start is 0."""
+
+    def __init__(self) -> None:
+        self._from: dict[int, dict[int, str]] = {}
+
+    def add(self, source: int, target: int, edge: str) -> None:
+        known = self._from.setdefault(source, {}).get(target)
+        self._from[source][target] = edge if known is None else f"{known}|{edge}"
+
+    def expression(self, end: int) -> str:
+        """The expression that leads from the start to the end, by eliminating one state after the other."""
+        size = 0
+        for gone in range(end - 1, 0, -1):
+            after = self._from.pop(gone, {})
+            loop = f"(?:{after.pop(gone)})*" if gone in after else ""
+            for source, targets in self._from.items():
+                before = targets.pop(gone, None)
+                if before is None:
+                    continue
+                for target, edge in after.items():
+                    through = f"(?:{before}){loop}(?:{edge})"
+                    size += len(through)
+                    if size > 16 * _LONGEST or len(through) > _LONGEST:
+                        raise NotRegular(
+                            f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"
+                        )
+                    self.add(source, target, through)
+        edges = self._from.get(0, {})
+        loop = f"(?:{edges[0]})*" if 0 in edges else ""
+        return f"{loop}(?:{edges[end]})"
 
 
 def char_class(node: Chars) -> str:

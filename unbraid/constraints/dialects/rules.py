@@ -12,10 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from ...errors import InvalidSchema
-from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, sequence
+from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, sequence
 from ..determinize.items import MOST_TIMES
 from ..forbidden_words import automaton
-from ..language import Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..grammars.automaton import Automaton
+from ..grammars.automaton import automaton as automaton_of
+from ..grammars.restriction import restricted
+from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
 from .printed import Printed
@@ -31,15 +34,17 @@ class RulePrinter(ABC):
         self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}
         self._free: dict[tuple[tuple[str, ...], bool], str] = {}
+        self._driven: dict[Automaton, str] = {}
 
     def print(self, language: Language) -> Printed[str]:
         try:
+            language = restricted(language)
             lines = {"root": self.body(language.root)}
             for rules in (language.rules, self.schemas.rules):  # the second grows by the first
                 lines.update((name, self.body(node)) for name, node in rules.items())
         except RecursionError:
             raise InvalidSchema("the constraint nests too deep for a grammar; put what is deep into `$defs`") from None
-        return Printed(text(lines | self.rules), self.all_unenforced())
+        return Printed(text(lines | self.rules), (*language.unenforced, *self.all_unenforced()))
 
     def all_unenforced(self) -> tuple[Unenforced, ...]:
         return (*self.unenforced, *self.schemas.unenforced)
@@ -57,6 +62,8 @@ class RulePrinter(ABC):
                 return self.token(node)
             case TextExcept():
                 return self.free_text(node)
+            case TextOf(item, without):
+                return self.states(automaton_of(item, without), 0)
             case Json():
                 # The converters of the other dialects let whitespace stand before a value.
                 return self.expression(sequence(JSON_SPACE, self.schemas.node(node)))
@@ -74,7 +81,7 @@ class RulePrinter(ABC):
 
     def _repeated(self, item: Node, least: int, most: int | None) -> str:
         part = self.expression(item)
-        if not isinstance(item, Chars | Choice | Rule | TextExcept):  # the others are one name or one class
+        if not isinstance(item, Chars | Choice | Rule | TextExcept | TextOf):  # the others are one name or one class
             part = self.named("part", part) if any(char in part for char in "*+?{") else f"({part})"
         return counted(part, least, most, self.named)
 
@@ -91,6 +98,15 @@ class RulePrinter(ABC):
     def free_text(self, node: TextExcept) -> str:
         self.unenforced += node.length_unenforced()
         return self.automaton(node.without, node.clean_end, 0)
+
+    def states(self, found: Automaton, at: int) -> str:
+        """An automaton, from a state on."""
+        if found not in self._driven:
+            self._driven[found] = name = f"states-{len(self._driven)}"
+            for number, state in enumerate(found.states):
+                options = [f"{char_class(among(ranges))} {name}-{to}" for ranges, to in state.moves]
+                self.rules[f"{name}-{number}"] = " | ".join([*options, *(['""'] if state.ends else [])])
+        return f"{self._driven[found]}-{at}"
 
     def automaton(self, words: tuple[str, ...], clean_end: bool, at: int) -> str:
         """The automaton that reads text without these words, from a state on."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema.regular import NOTHING, Choice, Node, Repeat, Sequence, Text
-from ..language import Json, Language, Lexeme, Rule, TextExcept, Token, Unenforced
+from ..grammars.automaton import TooManyStates
+from ..grammars.restriction import restricted, unrestricted
+from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
-from .ebnf import to_ebnf
+from .ebnf import print_ebnf
 from .printed import Printed
 from .regex import regular
 
@@ -19,9 +21,18 @@ Tag = dict[str, Any]
 
 
 def to_structural_tag(language: Language) -> Printed[Tag]:
+    try:
+        return _printed(restricted(language))
+    except TooManyStates:
+        free = unrestricted(language)
+        assert free is not None, "only clients' grammars have states"
+        return _printed(free)
+
+
+def _printed(language: Language) -> Printed[Tag]:
     printer = _Printer(language)
     tag = {"type": "structural_tag", "format": printer.format(language.root)}
-    return Printed(tag, tuple(printer.unenforced))
+    return Printed(tag, (*language.unenforced, *printer.unenforced))
 
 
 class _Printer:
@@ -52,7 +63,7 @@ class _Printer:
                 return _repeated(self.format(item), least, most)
             case Lexeme(item):
                 return self.format(item)
-            case Rule():
+            case Rule() | TextOf():
                 return self._grammar(node)
         raise AssertionError(node)
 
@@ -67,7 +78,7 @@ class _Printer:
 
     def _grammar(self, node: Node) -> Tag:
         """What a tag cannot express: rules, and JSON values with rules besides their schema."""
-        printed = to_ebnf(Language(node, self._rules).needed())
+        printed = print_ebnf(Language(node, self._rules).needed())
         self.unenforced += printed.unenforced
         return {"type": "grammar", "grammar": printed.grammar}
 
@@ -99,7 +110,7 @@ def _has_rule(node: Node) -> bool:
 def _is_pattern(node: Node) -> bool:
     """Whether a regular expression says it, and a plain string does not."""
     match node:
-        case Text() | Token() | Json() | TextExcept() | Rule():
+        case Text() | Token() | Json() | TextExcept() | TextOf() | Rule():
             return False
         case Sequence(items) | Choice(items):
             return all(isinstance(item, Text) or _is_pattern(item) for item in items)

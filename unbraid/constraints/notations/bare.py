@@ -6,16 +6,18 @@ Values inside of values are written alike, so this notation has its own grammar 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from ...core.notations import BareArguments
 from ...core.notations.bare import is_bare_key
 from ...errors import InvalidTools
-from ...schema.forms import Objects, Strings, one_pattern
-from ...schema.regular import Node, Repeat, Text, all_but, choice, may_hold, maybe, sequence
+from ...schema.forms import Note, Objects, Strings, one_pattern
+from ...schema.regular import Node, Repeat, Text, all_but, choice, maybe, sequence
 from ..language import SPACE, Json, Lexeme, TextExcept, Unenforced
 from ..schema_grammar import SchemaGrammar, ValueGrammar, other_than
 from .context import CallContext
 from .parameters import LONGEST_KEY, SPACES
+from .texts import between, restricted_pattern
 
 _NOT_IN_KEYS = (*":=,{}[]()<>\"'", "\x00\x1f")
 _KEY = sequence(all_but(*_NOT_IN_KEYS, " "), Repeat(all_but(*_NOT_IN_KEYS), 0, LONGEST_KEY))
@@ -38,6 +40,13 @@ class _BareValues(SchemaGrammar):
 
     def quoted(self, inside: Node) -> Node:
         return sequence(self.mark, inside, self.mark)
+
+    def string(self, form: Strings, note: Note) -> Node | None:
+        """Strings with a length or a pattern; None where they might contain the closing quote."""
+        if not form.patterns:
+            return self.quoted(TextExcept((self.quote,), least=form.least, most=form.most, where=form.where))
+        inside = between(one_pattern(form, note), (self.quote,), self.quote)
+        return None if inside is None else self.quoted(inside)
 
     def key(self, name: str) -> Node:
         return Text(name) if is_bare_key(name) else self.quoted(Text(name))
@@ -64,13 +73,10 @@ class _BareSchema(ValueGrammar):
         return self._bare.quoted(Text(value)) if value else sequence(self._bare.mark, self._bare.mark)
 
     def _string(self, form: Strings) -> Node:
-        quote = self._bare.quote
-        if form.patterns:
-            pattern = one_pattern(form, self._note)
-            if not may_hold(pattern, quote[0]):
-                return self._bare.quoted(Lexeme(pattern))
-            self._note(form.where, "`pattern` is not enforced: it admits the closing quote")
-        return self._bare.quoted(TextExcept((quote,), least=form.least, most=form.most, where=form.where))
+        node = self._bare.string(form, self._note)
+        assert node is not None, "a pattern does not nest"
+        free = replace(form, patterns=())
+        return restricted_pattern(form, node, self._bare.string(free, self._note)) if form.patterns else node
 
     def _key(self, name: str) -> Node:
         return self._bare.key(name)
@@ -93,7 +99,13 @@ def arguments(notation: BareArguments, call: CallContext) -> Node:
     def argument(key: Node, value: Node) -> Node:
         return sequence(values.key(key.text) if isinstance(key, Text) else key, SPACE, Text(":"), SPACE, value)
 
+    def string(form: Strings | str) -> Node | None:
+        assert isinstance(form, Strings)
+        return values.string(form, parameters.note)
+
     def value(key: str | None) -> Node:
+        if parameters.input is not None and (strings := parameters.strings(key, string)):
+            return choice(*strings)
         return values.node(parameters.values(key, parameters.kinds(key)))
 
     separator = sequence(SPACE, Text(","), SPACE)

@@ -12,11 +12,12 @@ from ...core.notations import ElementArguments
 from ...core.notations.elements import is_element_name
 from ...schema.forms import Strings, one_pattern
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
-from ...schema.regular import NOTHING, Node, Repeat, Text, all_but, choice, may_hold, sequence
+from ...schema.regular import NOTHING, Node, Repeat, Text, all_but, choice, sequence
 from ..language import SPACE, Lexeme, Rule, TextExcept
 from ..schema_grammar import other_than
 from .context import CallContext
 from .parameters import LONGEST_KEY
+from .texts import between
 
 _NESTING = frozenset({"array", "object"})
 _UNNAMED = "\x00"
@@ -148,8 +149,7 @@ class _Elements:
             return None if self.not_in_text[0] in form else Text(form)
         if not form.patterns:
             return TextExcept(self.not_in_text, least=form.least, most=form.most, where=form.where)
-        pattern = one_pattern(form, self.parameters.note)
-        return None if all(may_hold(pattern, char) for char in self.not_in_text[0]) else Lexeme(pattern)
+        return between(one_pattern(form, self.parameters.note), self.not_in_text, self.begin)
 
 
 def _name_char(taken: Collection[str]) -> Node:

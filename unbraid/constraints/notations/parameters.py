@@ -7,16 +7,18 @@ come in any order, and only their kinds are enforced: what is a number by the sc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from ...core.custom_tools.definition import INPUT
 from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
 from ...schema.kinds import kinds_among, kinds_of
 from ...schema.normal_form import Normalizer
-from ...schema.regular import Node, Repeat, Text, choice, maybe, sequence
-from ..language import Json, Lexeme, Unenforced
-from ..schema_grammar import in_order, other_than
+from ...schema.regular import ANY, Node, Repeat, Text, choice, maybe, sequence
+from ..language import Json, Lexeme, Restricted, Unenforced
+from ..schema_grammar import in_order, only_member, other_than
+from .texts import in_quotes, restricted_pattern
 
 LONGEST_KEY = 60
 SPACES = frozenset({" ", "\x7f\xa0", "\u1680", "\u2000\u200a", "\u2028\u2029", "\u202f", "\u205f", "\u3000"})
@@ -33,6 +35,8 @@ class Parameters:
     rule: Callable[[Node], Node]
     """Makes a node a rule, and returns the reference to it."""
     unenforced: list[Unenforced]
+    input: Node | None = None
+    """The language of a custom tool's input, where it has a grammar."""
 
     @property
     def where(self) -> str:
@@ -52,9 +56,16 @@ class Parameters:
     def others(self) -> object:
         return self.schema.get("additionalProperties", True)
 
-    def json(self) -> Json:
-        """All of them as one JSON object."""
-        return Json({"type": "object", **self.schema} if self.strict else {"type": "object"}, self.where)
+    def json(self, python: bool = False) -> Node:
+        """All of them as one JSON object; with `python`, as a dict of Python's."""
+        if self.input is not None:
+            return only_member(INPUT, self.restricted(in_quotes(self.input), in_quotes(Repeat(ANY))))
+        schema = {"type": "object", **self.schema} if self.strict else {"type": "object"}
+        return Json(schema, self.where, python=python)
+
+    def restricted(self, item: Node, free: Node) -> Node:
+        """A custom tool's input by its grammar, and without one."""
+        return Restricted(item, free, Unenforced(f"tool {self.name!r}: format", "the grammar is not enforced"))
 
     def kinds(self, key: str | None) -> frozenset[str]:
         return kinds_of(self.schema, key) if key is not None else kinds_among(self.schema, [self.others])
@@ -79,6 +90,8 @@ class Parameters:
 
     def strings(self, key: str | None, spelled: Callable[[Strings | str], Node | None]) -> list[Node] | None:
         """The strings that the argument may be, each as `spelled` writes it; None where that is any string."""
+        if self.input is not None and key == INPUT:
+            return self._input(spelled)
         form = self.form(key, "string")
         options: list[Node] = []
         for part in form.options if isinstance(form, AnyOf) else (form,):
@@ -96,10 +109,19 @@ class Parameters:
                     if node is None:
                         self.note(part.where, "`pattern` is not enforced: it admits the closing tag")
                         return None
-                    options.append(node)
+                    options.append(restricted_pattern(part, node, spelled(replace(part, patterns=()))))
                 case _:
                     return None
         return options
+
+    def _input(self, spelled: Callable[[Strings | str], Node | None]) -> list[Node] | None:
+        assert self.input is not None
+        item, free = (spelled(Strings(self.where, 0, None, patterns)) for patterns in ((self.input,), ()))
+        if item is None or free is None:
+            what = "the grammar is not enforced: it nests, and admits the closing tag"
+            self.note(f"tool {self.name!r}: format", what)
+            return None
+        return [self.restricted(item, free)]
 
     def words(self, key: str | None) -> list[Node]:
         """The booleans and None that the argument may be, as Python writes them."""

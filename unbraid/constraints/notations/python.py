@@ -10,8 +10,9 @@ from ...core.notations.json_text import escape
 from ...schema.forms import Strings, one_pattern
 from ...schema.regular import Node, Repeat, Text, all_but, chars, choice, sequence
 from ..language import SPACE, Lexeme
-from ..schema_grammar import PLAIN_CHAR, json_text
+from ..schema_grammar import PLAIN_CHAR
 from .context import CallContext
+from .texts import in_quotes
 
 # Escapes that JSON and Python read alike.
 _CHAR = choice(PLAIN_CHAR, sequence(Text("\\"), chars(*'"\\bfnrt')))
@@ -20,13 +21,15 @@ _SINGLE_QUOTED = choice(all_but("'", "\\", "\x00\x1f"), sequence(Text("\\"), cha
 
 def dictionary(notation: object, call: CallContext) -> Node:
     """A dict of Python's, its strings in the quotes that JSON has too."""
-    return sequence(SPACE, replace(call.parameters.json(), python=True))
+    return sequence(SPACE, call.parameters.json(python=True))
 
 
 def arguments(notation: object, call: CallContext) -> Node:
     parameters = call.parameters
     separator = sequence(SPACE, Text(","), SPACE)
-    quote = Text('"')
+
+    def quoted(characters: Node) -> Node:
+        return Lexeme(sequence(Text('"'), characters, Text('"')))
 
     def argument(key: Node, value: Node) -> Node:
         return sequence(key, Text("="), value)
@@ -36,17 +39,17 @@ def arguments(notation: object, call: CallContext) -> Node:
 
     def string(form: Strings | str) -> Node:
         if isinstance(form, str):
-            return Text(escape(form))
+            return quoted(Text(escape(form)))
         if form.patterns:
-            return json_text(one_pattern(form, parameters.note))
-        return Repeat(_CHAR, form.least, form.most)
+            return in_quotes(one_pattern(form, parameters.note))
+        return quoted(Repeat(_CHAR, form.least, form.most))
 
     def value(key: str | None) -> Node:
         kinds = parameters.kinds(key)
         options: list[Node] = []
         if "string" in kinds:
             strings = parameters.strings(key, string)
-            options += [Lexeme(sequence(quote, one, quote)) for one in strings or [Repeat(_CHAR)]]
+            options += strings or [quoted(Repeat(_CHAR))]
             if strings is None:
                 options.append(Lexeme(sequence(Text("'"), Repeat(_SINGLE_QUOTED), Text("'"))))
         if others := kinds - {"string"}:

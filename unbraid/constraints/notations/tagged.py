@@ -13,10 +13,11 @@ from dataclasses import replace
 from ...core.machine.markers import split_whitespace
 from ...core.notations import TaggedArguments
 from ...schema.forms import Strings, one_pattern
-from ...schema.regular import NOTHING, Node, Text, all_but, choice, may_hold, maybe, sequence
-from ..language import SPACE, Lexeme, TextExcept
+from ...schema.regular import NOTHING, Node, Text, all_but, choice, maybe, sequence
+from ..language import SPACE, TextExcept
 from .context import CallContext
 from .parameters import SPACES
+from .texts import between
 
 
 def arguments(notation: TaggedArguments, call: CallContext) -> Node:
@@ -33,6 +34,8 @@ class Tagged:
         self._lead, close, _ = split_whitespace(notation.close)
         self._trail = self._after[len(self._after.rstrip()) :]
         self._close = self._spelled(close)
+        self.following = self._lead + close
+        """What stands after a value."""
         self.ends = (close, self._before.strip(), *call.following)
         """All that ends a bare string: the closing tag, or what comes next where that is forgotten."""
         self.not_in_keys = {*notation.not_in_keys, *(text[0] for _, text in notation.key_escapes)}
@@ -51,6 +54,10 @@ class Tagged:
     def string(self, text: str) -> Node | None:
         """A string; None where it cannot be written."""
         return None if any(end in text for end in self.ends) else Text(text)
+
+    def pattern(self, node: Node) -> Node | None:
+        """The strings of a language; None where they might contain what ends them."""
+        return between(node, self.ends, self.following)
 
     def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
         """What JSON of these kinds must not contain."""
@@ -77,10 +84,11 @@ class Tagged:
         """A constant, or strings with a length or a pattern; None where they might contain what ends them."""
         if isinstance(form, str):
             return self.string(form)
-        if not form.patterns:
-            return TextExcept(self.ends, least=form.least, most=form.most, where=form.where)
-        pattern = one_pattern(form, self.parameters.note)
-        return None if may_hold(pattern, {end[0] for end in self.ends}) else Lexeme(pattern)
+        if form.patterns:
+            return self.pattern(one_pattern(form, self.parameters.note))
+        if not form.least and form.most is None:
+            return choice(*self.any_string())
+        return TextExcept(self.ends, least=form.least, most=form.most, where=form.where)
 
     def _value(self, key: str | None) -> Node:
         """The rest of the opening tag, the value, and the closing tag."""

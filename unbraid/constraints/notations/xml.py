@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...core.notations import XmlArguments, xml_text
-from ...schema.regular import Node, Repeat, Text, sequence
+from ...schema.regular import Node, Repeat, Text, choice, sequence
 from ..language import TextExcept
 from .context import CallContext
 from .tagged import Tagged
+from .texts import between
 
 
 def arguments(notation: XmlArguments, call: CallContext) -> Node:
@@ -33,6 +34,14 @@ class _Xml(Tagged):
 
     def string(self, text: str) -> Node:
         return Text(xml_text.encode(text))
+
+    def pattern(self, node: Node) -> Node | None:
+        """As text without entities, or in one section."""
+        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
+        plain, inside = super().pattern(node), between(node, (close,), close)
+        ways = [plain, None if inside is None else sequence(Text(open), inside, Text(close))]
+        found = [way for way in ways if way is not None]
+        return choice(*found) if found else None
 
     def not_in_json(self, kinds: Collection[str]) -> tuple[str, ...]:
         return () if {"array", "object"}.isdisjoint(kinds) else self.ends

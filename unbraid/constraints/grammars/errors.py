@@ -1,0 +1,7 @@
+"""What is wrong with a grammar."""
+
+from __future__ import annotations
+
+
+class BadGrammar(ValueError):
+    """A grammar that cannot be read; the message says where and why."""

@@ -1,0 +1,31 @@
+"""A client's grammar, read into the language of the texts that follow it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...core.custom_tools.definition import Grammar
+from ...errors import InvalidTools
+from ...schema.patterns import BadPattern, UnsupportedPattern, parse_whole
+from ...schema.regular import Node
+from .errors import BadGrammar
+from .lark import START, read_lark
+from .reduction import reduce
+
+
+def read_grammar(grammar: Grammar, field: str) -> Node:
+    """A regular node, or `Nested`. Raises `InvalidTools` about that field where it cannot be read."""
+    try:
+        return _read(grammar)
+    except (BadGrammar, BadPattern, UnsupportedPattern) as problem:
+        raise InvalidTools(f"{field}: {problem}", field=field) from None
+
+
+@lru_cache(maxsize=256)
+def _read(grammar: Grammar) -> Node:
+    definition = grammar.definition
+    if any("\ud800" <= char < "\ue000" for char in definition):
+        raise BadGrammar("half of a surrogate pair is no character")
+    if grammar.syntax == "lark":
+        return reduce(read_lark(definition), START)
+    return reduce({START: parse_whole(definition)}, START)
