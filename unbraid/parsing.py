@@ -5,7 +5,7 @@ does not: the names of formats and the tokenizers of other libraries. All its op
 and nowhere else; `parse` takes the same ones.
 
 To change how output is read, go to `core/machine` and `core/notations`. What is done here for each delta counts: the
-fast path in `feed` is most of what a stream costs.
+fast paths are most of what a stream costs.
 """
 
 from __future__ import annotations
@@ -100,7 +100,19 @@ class Parser:
 
     def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
         """Parse the next token ids. Needs a `tokenizer`."""
-        return self._kept(self._machine.feed_tokens(ids))
+        machine = self._machine
+        if machine.fast_tokens is not None:
+            texts = machine.texts
+            try:
+                text = texts[ids[0]] if len(ids) == 1 else "".join([texts[token] for token in ids])  # type: ignore[index, arg-type]
+                event = machine.fast_tokens(machine, text) if text else None
+            except (KeyError, TypeError):  # a marker, a piece of a character, or no sequence
+                event = None
+            if event is not None:
+                if self._fold is not None:
+                    self._fold.add_one(event)
+                return [event]
+        return self._kept(machine.feed_tokens(ids))
 
     def feed_codes(self, codes: Iterable[int]) -> list[Event]:
         """Take audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,

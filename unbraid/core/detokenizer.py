@@ -10,29 +10,41 @@ from .vocabulary import Vocabulary
 
 
 class Detokenizer:
-    __slots__ = ("_bytes", "_decoder", "_drop_space")
+    __slots__ = ("_bytes", "_decoder", "_drop_space", "_texts", "clean")
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, texts: dict[int, str] | None = None) -> None:
+        """texts: where to keep the text of tokens that are whole characters."""
+        self._texts = {} if texts is None else texts
         self._bytes = vocabulary.token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._drop_space = vocabulary.dummy_prefix
         """Still before the first token, whose leading space is the tokenizer's and not the model's."""
+        self.clean = not self._drop_space
+        """Whether the next token stands for itself: nothing is left of the tokens before."""
 
     def decode(self, token: int) -> str | None:
         """The text that this token completes; None for an id that is not in the vocabulary."""
+        alone = self.clean
+        if alone and (known := self._texts.get(token)):
+            return known
         data = self._bytes(token)
         if data is None:
             return None
         if self._drop_space:
             self._drop_space = False
             data = data.removeprefix(b" ")
-        return self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        self.clean = not self._decoder.getstate()[0]
+        if alone and self.clean and text:
+            self._texts[token] = text
+        return text
 
     def flush(self) -> str:
         """What is left of a character whose rest does not come: U+FFFD, or nothing."""
         self._drop_space = False
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
+        self.clean = True
         return text
 
     def text(self, ids: Iterable[int], token_placeholders: Mapping[int, str]) -> str:
@@ -51,3 +63,4 @@ class Detokenizer:
     def load(self, saved: list[Any]) -> None:
         pending, flag, self._drop_space = saved
         self._decoder.setstate((bytes.fromhex(pending), flag))
+        self.clean = not pending and not self._drop_space

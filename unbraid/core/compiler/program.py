@@ -1,7 +1,7 @@
 """A compiled format: its markers resolved, for text or for one tokenizer, and its calls laid out as steps.
 
 `compiler.compile_format` makes it, once for each format and vocabulary. It never changes after that, so that all
-parsers share it.
+parsers share it; only the texts of tokens are noted as they are met.
 
 With a tokenizer, a marker that is one token of the vocabulary is that token and nothing else (law 6). In the buffer
 such a token is one character that no text can hold, a lone surrogate: its placeholder. So one search finds markers of
@@ -34,6 +34,8 @@ class Program:
     """The tokens that end the turn, whatever is open."""
     codes: dict[int, tuple[Code, str]] = field(default_factory=dict)
     """Token id to what stands out of band, and its text."""
+    texts: dict[int, str] = field(default_factory=dict)
+    """The text of tokens that are neither of these, and whole characters."""
     code_search: CodeSearch | None = None
     """How codes are found where there is only text."""
 

@@ -10,7 +10,7 @@ are found in the text. That is decided by the first input, and cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...errors import UnbraidError
 from .. import diagnostics
@@ -72,13 +72,18 @@ class Driver(Machine):
         self.finished = False
         self.fast_path: Callable[[Machine, str], Event | None] | None = None
         """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
+        self.fast_tokens: Callable[[Machine, str], Event | None] | None = None
+        """The same, where ids are fed: it takes their text."""
+        self.texts: Mapping[int, str] = {}
+        """The text of the tokens that may go this way."""
         self.set_up(vocabulary)
 
     def set_up(self, vocabulary: Vocabulary | None) -> None:
         """Get ready for the ids of a vocabulary, or for text."""
         self._program: Program = compile_format(self.format, vocabulary)
         self.spellings = self._program.spellings
-        self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary)
+        self.texts = self._program.texts
+        self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
         self.stack, self.strands = [], []
         self.push(ScopeFrame(self._program.content))
@@ -259,7 +264,12 @@ class Driver(Machine):
         return events
 
     def choose_fast_path(self) -> None:
-        """Whether the next text can be looked at on its own: nothing waits, and no tokens or codes are to be found."""
-        text_only = self.detokenizer is None and self._program.code_search is None
-        on_its_own = not self.trail and self.position == len(self.buffer) and not self.finished
-        self.fast_path = self.stack[-1].fast_path if text_only and on_its_own else None
+        """Whether the next text can be looked at on its own: nothing waits, and no codes are to be found in it."""
+        self.fast_path = self.fast_tokens = None
+        if self.trail or self.finished or self.position < len(self.buffer):
+            return
+        if self.detokenizer is not None:
+            if self.started and self.detokenizer.clean and not self.gaps:
+                self.fast_tokens = self.stack[-1].fast_path
+        elif self._program.code_search is None:
+            self.fast_path = self.stack[-1].fast_path

@@ -34,7 +34,8 @@ HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
 
 
-_item = maker(ToolCallItem, tool_index=0, name=None, parameters="x")
+# Most deltas are one piece of a text or of arguments. They are made without validation.
+_piece = maker(ToolCallItem, tool_index=0, parameters="x")
 _parsed = maker(StreamingParseResult, normal_text="x", calls=[])
 
 
@@ -73,9 +74,10 @@ class ToolParsing:
         return StreamingParseResult(normal_text=message.content, calls=calls)
 
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
-        if self._stream is None:
-            self._stream = ToolStream(self.format, known_tools(tools), _unknown_tools())
-        return self._result(*self._stream.feed(new_text))
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = ToolStream(self.format, known_tools(tools), _unknown_tools())
+        return self._result(*stream.feed(new_text))
 
     def finish(self, tools: list[Any]) -> Any:
         """What was held back at the end of the stream."""
@@ -85,11 +87,9 @@ class ToolParsing:
         return self._result(*self._stream.finish())
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
-        if not pieces:
-            return _parsed(normal_text=content, calls=[])
-        self.current_tool_id = pieces[-1].call
-        items = [_item(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
-        return _parsed(normal_text=content, calls=items)
+        if pieces:
+            self.current_tool_id = pieces[-1][0]
+        return _parsed(content, [_item(*piece) for piece in pieces])
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.
@@ -118,6 +118,10 @@ class ToolParsing:
     @property
     def _calls(self) -> list[StreamedCall]:
         return [] if self._stream is None else self._stream.calls
+
+
+def _item(call: int, name: str | None, text: str) -> Any:
+    return _piece(call, text) if name is None else ToolCallItem(tool_index=call, name=name, parameters=text)
 
 
 def _unknown_tools() -> UnknownTools:

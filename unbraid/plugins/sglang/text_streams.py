@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.events import Content, Event, Markup, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
@@ -33,13 +33,9 @@ def known_tools(definitions: Iterable[Any]) -> Tools:
     return Tools(found.values())
 
 
-class CallPiece(NamedTuple):
-    """The beginning of a call (with a name), or the next piece of its arguments (without)."""
-
-    call: int
-    """The number of the call: 0, 1, 2…"""
-    name: str | None
-    arguments: str
+CallPiece = tuple[int, str | None, str]
+"""The beginning of a call (with a name), or the next piece of its arguments (without): the number of the call (0, 1,
+2…), the name, the arguments."""
 
 
 @dataclass(slots=True)
@@ -82,6 +78,16 @@ class ToolStream:
     def _sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
         if not events:
             return "", []
+        if len(events) == 1:
+            # What most deltas are: the next piece of the content or of arguments.
+            event = events[0]
+            kind = type(event)
+            if kind is ToolCallArguments:
+                index, fragment = event.index, event.fragment  # type: ignore[union-attr]
+                self.calls[index].pieces.append(fragment)
+                return "", [(index, None, fragment)]
+            if kind is Content:
+                return event.text, []  # type: ignore[union-attr]
         content: list[str] = []
         pieces: list[CallPiece] = []
         for event in events:
@@ -90,10 +96,10 @@ class ToolStream:
                     content.append(event.text)
                 case ToolCallStart():
                     self.calls.append(StreamedCall(event.name))
-                    pieces.append(CallPiece(event.index, event.name, ""))
+                    pieces.append((event.index, event.name, ""))
                 case ToolCallArguments():
                     self.calls[event.index].pieces.append(event.fragment)
-                    pieces.append(CallPiece(event.index, None, event.fragment))
+                    pieces.append((event.index, None, event.fragment))
                 case ToolCallEnd():
                     self.calls[event.index].complete = event.complete
         return "".join(content), pieces

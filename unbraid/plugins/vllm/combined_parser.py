@@ -7,14 +7,14 @@ whether a marker was a token. If both are ours, or there is only one, a `Combine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+import vllm.parser.metrics as _metrics
 from vllm.entrypoints.generate.base.protocol import DeltaMessage, FunctionCall
 from vllm.parser.abstract_parser import DelegatingParser
 from vllm.parser.harmony import HarmonyParser
-from vllm.parser.metrics import record_tool_parser_invocation
 
 from ...core.grammar import Format
 from ...core.tools import Tools
@@ -39,6 +39,8 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         self._counter: ReasoningCounter | None = None
         self._reasoning: list[str] = []
         self._has_answer = False
+        self._count: dict[bool, Callable[[], None]] = {}
+        """What counts a delta in vLLM's metrics: without a call, and with one."""
 
     def adjust_request(self, request: Any) -> Any:
         tokenizer = self.model_tokenizer
@@ -62,7 +64,9 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
     ) -> tuple[str | None, str | None, list[Any] | None]:
         reader = self._new_reader(request, whole=True)
         said = without_blank(as_delta(reader.whole(model_output, model_output_token_ids), self._format))
-        self._record(said, request, streams=False)
+        if self._counts(request):
+            called = said is not None and bool(said.tool_calls)
+            _metrics.record_tool_parser_invocation(is_tool_called=called, is_streaming=False, request=request)
         if said is None:
             return None, None, []
         calls = [
@@ -82,13 +86,17 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         *,
         finished: bool,
     ) -> Any:
-        if self._reader is None:
+        reader = self._reader
+        if reader is None:
             self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
-            self._reader = self._new_reader(request)
-        said = as_delta(self._reader.feed(delta_text, delta_token_ids, finished), self._format)
+            reader = self._reader = self._new_reader(request)
+            if self._counts(request):
+                self._count = {called: delta_counter(request, called) for called in (False, True)}
+        said = as_delta(reader.feed(delta_text, delta_token_ids, finished), self._format)
         if request.chat_template_kwargs:
             said = self._answered(said, request, finished)
-        self._record(said, request, streams=True)
+        if self._count:
+            self._count[said is not None and bool(said.tool_calls)]()
         if said is None or request.include_reasoning:
             return said
         said.reasoning = None
@@ -131,11 +139,35 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             whole=whole,
         )
 
-    def _record(self, said: Any, request: Any, streams: bool) -> None:
-        """Count it in vLLM's metrics."""
-        if self._tool_parser is not None and request.tool_choice != "none":
-            called = said is not None and bool(said.tool_calls)
-            record_tool_parser_invocation(is_tool_called=called, is_streaming=streams, request=request)
+    def _counts(self, request: Any) -> bool:
+        """Whether vLLM's metrics count what is parsed."""
+        return self._tool_parser is not None and request.tool_choice != "none"
+
+
+def delta_counter(request: Any, called: bool) -> Callable[[], None]:
+    """What counts a delta in vLLM's metrics. vLLM's own function looks up the labels for each, which takes longer than
+    all of the parsing. They are the same for a response, so they are looked up once."""
+    own = partial(_metrics.record_tool_parser_invocation, is_tool_called=called, is_streaming=True, request=request)
+    counter = getattr(_metrics, "_tool_call_parser_invocations", None)
+    if counter is None:
+        return own
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+
+    try:
+        outcomes, types = _metrics.ToolCallOutcome, _metrics.RequestType
+        kind = types.RESPONSES if isinstance(request, ResponsesRequest) else types.OTHER
+        kind = types.CHAT_COMPLETIONS if isinstance(request, ChatCompletionRequest) else kind
+        found = counter.labels(
+            model_name=_metrics._model_name,
+            mode="streaming",
+            outcome=(outcomes.TOOL_CALL if called else outcomes.NO_TOOL_CALL).value,
+            request_type=kind.value,
+        )
+    except (AttributeError, ValueError):  # other labels than those of the versions that this is made for
+        return own
+    count: Callable[[], None] = found.inc
+    return count
 
 
 @lru_cache

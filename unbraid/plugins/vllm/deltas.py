@@ -42,12 +42,11 @@ def as_delta(events: Sequence[Event], format: Format) -> Any:
         event = events[0]
         kind = type(event)
         if kind is ToolCallArguments:
-            part = _fragment(index=event.index, function=_arguments(arguments=event.fragment))  # type: ignore[union-attr]
-            return _calls(tool_calls=[part])
+            return _calls([_fragment(event.index, _arguments(event.fragment))])  # type: ignore[union-attr]
         if kind is Content:
-            return _content(content=event.text)  # type: ignore[union-attr]
+            return _content(event.text)  # type: ignore[union-attr]
         if kind is Reasoning:
-            return _reasoning(reasoning=event.text)  # type: ignore[union-attr]
+            return _reasoning(event.text)  # type: ignore[union-attr]
     return _joined(events, format)
 
 

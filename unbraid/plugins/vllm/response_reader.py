@@ -159,13 +159,19 @@ class ResponseReader:
         """The events of one delta, which came with this text and these ids."""
         if self._by_ids is None and (text or ids):
             self._by_ids = bool(ids) and not cuts_text(self._request)
-        ended = finished and bool(ids) and ids[-1] in self._ends
-        events: list[Event] = []
+        if finished:
+            return self._feed_last(text, ids)
         if self._by_ids:
-            events = self._parser.feed_tokens(self._shown(ids, finished))
-        elif text:
-            events = self._parser.feed(text)
-        return [*events, *self._parser.finish(end_of_turn=ended)] if finished else events
+            return self._parser.feed_tokens(self._shown(ids))
+        return self._parser.feed(text) if text else []
+
+    def _feed_last(self, text: str, ids: Sequence[int]) -> list[Event]:
+        ended = bool(ids) and ids[-1] in self._ends
+        if ids and not self._request.include_stop_str_in_output:
+            last = ids[-1]
+            if last in self._stops or (last in self._special and last not in self._meaningful):
+                ids = ids[:-1]
+        return [*self.feed(text, ids, False), *self._parser.finish(end_of_turn=ended)]
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
         """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
@@ -180,13 +186,10 @@ class ResponseReader:
                 settled.append(event)
         return settled
 
-    def _shown(self, ids: Sequence[int], finished: bool) -> Sequence[int]:
+    def _shown(self, ids: Sequence[int]) -> Sequence[int]:
         """The ids that vLLM's text would show, and those that are markers or codes of the format."""
-        special, own = self._special, self._meaningful
-        if finished and ids and not self._request.include_stop_str_in_output:
-            last = ids[-1]
-            if last in self._stops or (last in special and last not in own):
-                ids = ids[:-1]
+        special = self._special
         if self._shows_special or special.isdisjoint(ids):
             return ids
+        own = self._meaningful
         return [token for token in ids if token not in special or token in own]
