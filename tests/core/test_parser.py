@@ -936,6 +936,13 @@ def test_a_call_that_has_a_number_for_its_name_is_told_by_its_arguments(
     assert kinds(message) == ["repaired"]
 
 
+def test_an_id_with_a_name_in_it_is_kept_as_it_is_written() -> None:
+    """The model looks for its own ids in the next prompt."""
+    for id in ("functions.read:3", "read:3"):
+        (said,) = parse("kimi-k2", COUNTED.format(id, "{}"), tools=[READ]).tool_calls
+        assert (said.id, said.name) == (id, "read")
+
+
 @pytest.mark.parametrize("arguments", ["{}", '{"x": 1}', '{"path": ', ""])
 def test_a_call_that_has_a_number_for_its_name_may_be_none(arguments: str) -> None:
     message = parse("kimi-k2", COUNTED.format("3", arguments), tools=[READ, WRITE])

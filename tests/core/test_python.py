@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Limits, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
+from unbraid.core.notations.python_values import literal_as_json
 
 from ..support import strategies
 from ..support.parsing import kinds, parse
@@ -250,3 +251,27 @@ def test_python_tags_are_no_content() -> None:
     for format in ("pythonic", "llama-4-pythonic"):
         message = parse(format, "<|python_start|>[f(x=1)]<|python_end|>")
         assert message.parts == (ToolCall("f", '{"x": 1}'),)
+
+
+LITERALS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(LITERALS)
+def test_a_whole_literal_is_the_same_json(value: object) -> None:
+    for text in (repr(value), f" {value!r}\n"):
+        assert json.loads(literal_as_json(text) or "") == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f(1)", "[1", "[1 2]", "{1}", "{'a' 1}", "'a", "[,]", "1 2", "[" * 101 + "]" * 101]
+)
+def test_what_is_no_literal(text: str) -> None:
+    assert literal_as_json(text) is None

@@ -68,6 +68,7 @@ EXAMPLES: dict[Transition, tuple[str, str, str]] = {
         "",
         '<｜DSML｜function_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="arguments" string="true">',
     ),
+    ("xml", "xml_wrapper"): ("minicpm-5", "", '<function name="f"><param name="arguments">'),
     ("xml_value", "argument"): ("minicpm-5", "", '<function name="f"><param name="a">['),
     ("xml_value", "decoded"): ("minicpm-5", "", '<function name="f"><param name="a">['),
     ("xml", "value"): ("minicpm-5", "", '<function name="f">{'),

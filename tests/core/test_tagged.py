@@ -546,6 +546,40 @@ def test_arguments_inside_of_one_argument_are_the_arguments(value: str, argument
     assert kinds(message) == reported
 
 
+@pytest.mark.parametrize(
+    ("value", "arguments", "reported"),
+    [
+        ('{"a": 1, "b": ["&lt;x&gt;"]}', '{"a": 1, "b": ["<x>"]}', [diagnostics.REPAIRED]),
+        ('<![CDATA[{"a": 1, "b": ["</param>"]}]]>', '{"a": 1, "b": ["</param>"]}', [diagnostics.REPAIRED]),
+        ("{'a': 1.10, 'b': ('x', None,)}", '{"a": 1.10, "b": ["x", null]}', [diagnostics.REPAIRED]),
+        ('{"a": \'it\\\'s\', "b": True}', '{"a": "it\'s", "b": true}', [diagnostics.REPAIRED]),
+        ("{'c': 1}", '{"properties": "{\'c\': 1}"}', []),
+        ("{'a': 1", '{"properties": "{\'a\': 1"}', []),
+        ("{'a': f(1)}", '{"properties": "{\'a\': f(1)}"}', []),
+        ("['a', 1]", '{"properties": "[\'a\', 1]"}', []),
+        ("{'a': " + "[" * 200 + "]" * 200 + "}", '{"properties": "{\'a\': ' + "[" * 200 + "]" * 200 + '}"}', []),
+    ],
+)
+def test_xml_may_hold_them_too_and_as_python_writes_them(value: str, arguments: str, reported: list[str]) -> None:
+    text = f'<function name="f"><param name="properties">{value}</param></function>'
+    message = parse("minicpm-5", text, tools=tools(a="integer", b="array"))
+    assert message.tool_calls == (ToolCall("f", arguments),)
+    assert kinds(message) == reported
+
+
+def test_a_space_that_is_missing_inside_of_tags() -> None:
+    message = parse("minicpm-5", '<functionname="f"><paramname="a">x</param></function>')
+    assert message.parts == (ToolCall("f", '{"a": "x"}'),)
+
+
+@pytest.mark.parametrize("missing", ["function", "<｜tool_sep｜>", "function<｜tool_sep｜>"])
+def test_words_of_a_call_that_are_missing(missing: str) -> None:
+    text = unbraid.render("step-3", Message((ToolCall("f", '{"a": "x"}'),)))
+    message = parse("step-3", text.replace(missing, ""), prompt="")
+    assert message.tool_calls == (ToolCall("f", '{"a": "x"}'),)
+    assert set(kinds(message)) == {diagnostics.REPAIRED}
+
+
 def test_a_tool_that_has_such_an_argument_gets_it() -> None:
     text = INVOKE.format(WRAPPED.format('{"a": 1}'))
     for given_tools in (None, tools(arguments="string")):

@@ -153,7 +153,7 @@ MINIMAX_M3 = Format(
     calls_in_reasoning=False,
 )
 
-# MiniCPM 5 writes real XML. The parameters may stand in an element of their own.
+# MiniCPM 5 writes real XML. The parameters may stand in an element of their own, or all in one.
 MINICPM_5 = Format(
     "minicpm-5",
     reasoning=THINK_TAGS,
@@ -165,11 +165,12 @@ MINICPM_5 = Format(
                 Name(),
                 '">',
                 Maybe("<arguments>", written=False),
-                XmlArguments(open='<param name="{key}">', close="</param>"),
+                XmlArguments(open='<param name="{key}">', close="</param>", wrappers=("properties", "arguments")),
                 Maybe("</arguments>", written=False),
             )
         ),
         "</function>",
+        also=("\n<functionname=",),
     ),
     ends=_CHATML_ENDS,
     calls_in_reasoning=False,
@@ -201,7 +202,7 @@ _STEP_CALL = Call(
     (
         "<｜tool_call_begin｜>",
         Maybe("function", due=True),
-        "<｜tool_sep｜>",
+        Maybe("<｜tool_sep｜>", due=True),
         '<steptml:invoke name="',
         Name(),
         '">\n',

@@ -14,7 +14,7 @@ from .cases import (
     encode,
     qwen3,
 )
-from .server import CALL, Said, Server, chat, hermes, mistral, qwen, server_for
+from .server import CALL, Said, Server, ToolParserManager, chat, hermes, mistral, qwen, server_for
 
 
 def test_all_at_once() -> None:
@@ -89,6 +89,36 @@ def test_what_is_not_asked_for_stays_where_it_is() -> None:
 def test_a_call_to_a_tool_that_there_is_not_is_text() -> None:
     forged = CALL.replace('"f"', '"g"')
     assert hermes().said([forged]) == Said("", forged)
+
+
+def test_only_the_function_that_a_choice_names_can_be_called() -> None:
+    """The constraint sees to it; where nobody enforces that, another call is text."""
+    named = chat(tool_choice={"type": "function", "function": {"name": "get_weather"}})
+    assert hermes().said([CALL], named) == Said("", CALL)
+    named = chat(tool_choice={"type": "function", "function": {"name": "f"}})
+    assert hermes().said([CALL], named) == Said("", "", [("f", '{"a": 1}')])
+
+
+@pytest.mark.parametrize("format", ["ernie-4.5", "deepseek-r1", "step-3", "gigachat-3.5", "hermes"])
+def test_a_tool_parser_begins_in_the_content(format: str) -> None:
+    """Beside a reasoning parser of vLLM's, also where prompts open the reasoning: what comes to it is no reasoning."""
+    written = unbraid.render(format, Message((unbraid.ToolCall("f", '{"a": 1}'),)))
+    parser = ToolParserManager.get_tool_parser(f"unbraid-{format}")(qwen3())
+    (call,) = parser.extract_tool_calls(written, chat()).tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("f", {"a": 1})
+
+
+def test_a_tokenizer_that_tells_no_special_tokens() -> None:
+    """vLLM asks little of tokenizers; what it does not ask for may be missing."""
+
+    class Tokenizer:
+        def get_vocab(self) -> dict[str, int]:
+            return {}
+
+    parser = ToolParserManager.get_tool_parser("unbraid-hermes")(Tokenizer())
+    assert not parser.adjust_request(chat()).skip_special_tokens
+    (call,) = parser.extract_tool_calls(CALL, chat()).tool_calls
+    assert call.function.name == "f"
 
 
 def test_nothing_is_lost_at_the_end() -> None:

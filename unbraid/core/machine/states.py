@@ -123,7 +123,7 @@ STATES = {
     ),
     "xml": State(
         reads="between arguments that stand in tags, as XML",
-        opens=("xml_value", "value"),
+        opens=("xml_value", "xml_wrapper", "value"),
         ends="what follows the last argument, or a marker",
         malformed="the call is given up",
     ),
@@ -132,6 +132,12 @@ STATES = {
         opens=("argument", "decoded"),
         ends="its closing tag, the next opening one, or the end of the call",
         malformed="what is not of its kind is passed on as a string",
+    ),
+    "xml_wrapper": State(
+        reads="such a value that may hold all of the arguments",
+        opens=(),
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="it is an argument like others",
     ),
     "decoded": State(
         reads="entities and CDATA sections, for the frame below that reads an array or an object",

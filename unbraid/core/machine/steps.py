@@ -179,7 +179,7 @@ class ReadNameInId(ReadWord):
             self._unnamed(machine, machine.tools, word)
             return
         machine.call.name = name if numbered else word[head:]
-        machine.call.id = word if numbered and head else ""
+        machine.call.id = word if numbered else ""
         if head:
             machine.take(head, MARKUP)
         machine.take(len(machine.call.name), NAME)

@@ -20,7 +20,7 @@ from .json_scanner import JsonScanner
 from .json_text import plain_end
 from .python import ITEM, VALUE, PythonArgumentsFrame
 
-_ONLY_IN_PYTHON = "'TFN("
+ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""
 _CLOSERS = {"[": "]", "{": "}"}
 
@@ -67,7 +67,7 @@ class ArgumentFrame(ValueFrame):
 
     def _broken(self, machine: Machine) -> bool:
         scanner, rest = self.scanner, machine.buffer[machine.position :]
-        if scanner.missing and rest[0] in _ONLY_IN_PYTHON:
+        if scanner.missing and rest[0] in ONLY_IN_PYTHON:
             machine.pop()
             machine.push(PythonArgumentFrame(self.markers, scanner.open, ITEM if scanner.missing == "item" else VALUE))
             return True

@@ -97,6 +97,71 @@ def _piece_as_json(piece: re.Match[str]) -> str:
     return f"\\u{code:04x}" if 0xD800 <= code < 0xE000 else escape(chr(code))
 
 
+_space_end = lazily(lambda: re.compile(r"\s*").match)
+_scalar_end = lazily(lambda: re.compile(r"[\w.+-]*").match)
+_CLOSERS = {"[": "]", "(": ")", "{": "}"}
+
+
+_DEEPEST = 100
+"""How deep a literal may nest that is read as a whole."""
+
+
+def literal_as_json(text: str) -> str | None:
+    """A whole literal of Python's as JSON; None where it is none, or nests too deeply."""
+    try:
+        value, end = _literal(text, _after_space(text, 0), _DEEPEST)
+    except ValueError:
+        return None
+    return value if _after_space(text, end) == len(text) else None
+
+
+def _literal(text: str, at: int, deepest: int) -> tuple[str, int]:
+    """The literal at a position, and where it ends. Raises ValueError where there is none."""
+    char = text[at : at + 1]
+    if char and char in "\"'":
+        quotes = char * 3 if text.startswith(char * 3, at) else char
+        start = at + len(quotes)
+        end = string_run[quotes](text, start).end()  # type: ignore[union-attr]  # an empty match always exists
+        if not text.startswith(quotes, end):
+            raise ValueError("a string that does not end")
+        return f'"{string_as_json(text[start:end])}"', end + len(quotes)
+    if char in _CLOSERS:
+        return _collection(text, at + 1, char, deepest - 1)
+    end = _scalar_end(text, at).end()  # type: ignore[union-attr]  # likewise
+    scalar = scalar_as_json(text[at:end])
+    if scalar is None:
+        raise ValueError("no literal")
+    return scalar, end
+
+
+def _collection(text: str, at: int, open: str, deepest: int) -> tuple[str, int]:
+    """What stands between brackets, from after the first."""
+    if deepest < 0:
+        raise ValueError("too deep")
+    items: list[str] = []
+    close = _CLOSERS[open]
+    at = _after_space(text, at)
+    while not text.startswith(close, at):
+        item, at = _literal(text, at, deepest)
+        at = _after_space(text, at)
+        if open == "{":
+            if not text.startswith(":", at):
+                raise ValueError("no dict")
+            value, at = _literal(text, _after_space(text, at + 1), deepest)
+            item = (item if item.startswith('"') else quote(item)) + f": {value}"
+            at = _after_space(text, at)
+        items.append(item)
+        if text.startswith(",", at):
+            at = _after_space(text, at + 1)
+        elif not text.startswith(close, at):
+            raise ValueError("no comma")
+    return ("{" if open == "{" else "[") + ", ".join(items) + ("}" if open == "{" else "]"), at + 1
+
+
+def _after_space(text: str, at: int) -> int:
+    return _space_end(text, at).end()  # type: ignore[union-attr]  # likewise
+
+
 _words = lazily(lambda: re.compile(r'"(?:[^"\\]|\\.)*"|true|false|null', re.DOTALL).sub)
 _escapes = lazily(lambda: re.compile(r"\\.").sub)
 _AS_PYTHON = {"true": "True", "false": "False", "null": "None"}

@@ -34,7 +34,8 @@ from .base import CallNotation, ObjectWriter, Place
 from .json import ValueFrame
 from .json_scanner import JsonScanner
 from .json_text import escape, is_number, may_become_number, members
-from .nested import ArgumentFrame
+from .nested import ONLY_IN_PYTHON, ArgumentFrame
+from .python_values import literal_as_json
 
 _key_ends = {
     "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),
@@ -242,7 +243,7 @@ class TaggedArgumentsFrame(Frame):
         key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
         if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
             machine.take(end - start, MARKUP)
-            machine.push(WrapperFrame(rule.value, key, kinds == frozenset((STRING,))))
+            machine.push(self._wrapper(key, kinds == frozenset((STRING,))))
         else:
             value = self._value(self._kinds(machine, key, kinds))
             machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
@@ -265,6 +266,9 @@ class TaggedArgumentsFrame(Frame):
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return TaggedValueFrame(self.rule.value, kinds)
+
+    def _wrapper(self, key: str, text: bool) -> TaggedValueFrame:
+        return WrapperFrame(self.rule.value, key, text)
 
     def _loose_tag(self, buffer: str, at: int, most: int) -> tuple[int, int, int, frozenset[str] | None] | None:
         """Where the key begins and ends, where the tag ends, and the kinds of value that it speaks of, with any quotes
@@ -554,26 +558,35 @@ class TaggedValueFrame(Frame):
         return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
 
 
-class WrapperFrame(TaggedValueFrame):
-    """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is a
-    JSON object."""
+class Wrapper(TaggedValueFrame):
+    """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is an
+    object, as JSON or Python writes it. A base for the frames of the notations, each with its own attributes."""
 
-    kind = "wrapper"
-    saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text")
-    __slots__ = ("key", "text")
+    __slots__ = ()
+    key: str
+    text: bool
+    """Whether it is a string, where it is an argument like others."""
+    python: bool
+    """Whether it is no JSON any more, and may be a dict of Python's."""
 
-    def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
-        super().__init__(rule, ANY_KIND)
-        self.key = key
-        self.text = text
-        """Whether it is a string, where it is an argument like others."""
+    def begin(self, key: str, text: bool) -> None:
+        self.key, self.text, self.python = key, text, False
+
+    def _may_be_json(self, machine: Machine, text: str) -> bool:
+        scanner = self.scanner
+        assert scanner is not None
+        self.size += len(text)
+        end = 0 if self.python else scanner.scan(text, 0)
+        self.python = self.python or (bool(scanner.missing) and text[end] in ONLY_IN_PYTHON)
+        broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(_json_space))
+        return (self.python or not broken) and self.size <= machine.limits.held
 
     def _is_string(self, machine: Machine) -> None:
         self._name(machine)
         super()._is_string(machine)
 
     def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
-        if self.state == _JSON and self.scanner is not None and self.scanner.done and self._unwrap(machine):
+        if self.state == _JSON and self._unwrap(machine):
             machine.pop()
             self._take_close(machine, found, is_string=False)
             return
@@ -584,15 +597,23 @@ class WrapperFrame(TaggedValueFrame):
 
     def _unwrap(self, machine: Machine) -> bool:
         """Write the members of the object as arguments. False, and nothing done, where they are none of the tool's."""
-        text = "".join(machine.call.pending)
+        text = self._object(machine)
         known = machine.parameters().get("properties", {})
-        if self.scanner is None or not self.scanner.is_object or not all(key in known for key in json.loads(text)):
+        if text is None or not all(key in known for key in json.loads(text)):
             return False
         machine.report(diagnostics.REPAIRED, f"all arguments stand in one argument {self.key!r}")
         keys = self._keys(machine)
         written = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
         machine.resolve_pending(lambda _: written)
         return True
+
+    def _object(self, machine: Machine) -> str | None:
+        """The value as a JSON object; None where it is none."""
+        text = self._read("".join(machine.call.pending))
+        if self.python:
+            literal = literal_as_json(text)
+            return literal if literal is not None and literal.startswith("{") else None
+        return text if self.scanner is not None and self.scanner.done and self.scanner.is_object else None
 
     def _name(self, machine: Machine) -> None:
         """It is an argument like others: write its key."""
@@ -604,6 +625,18 @@ class WrapperFrame(TaggedValueFrame):
         below = machine.stack[-2]
         assert isinstance(below, TaggedArgumentsFrame)
         return below.keys
+
+
+class WrapperFrame(Wrapper):
+    """Such a value between plain tags."""
+
+    kind = "wrapper"
+    saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text", "python")
+    __slots__ = ("key", "python", "text")
+
+    def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
+        super().__init__(rule, ANY_KIND)
+        self.begin(key, text)
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:

@@ -22,7 +22,15 @@ from ..machine.steps import BeginNotation
 from ..records import frozen
 from .base import Place
 from .nested import ArgumentFrame
-from .tagged import AFTER_JSON, TaggedArguments, TaggedArgumentsFrame, TaggedValueFrame, ValueRule, tag_rule
+from .tagged import (
+    AFTER_JSON,
+    TaggedArguments,
+    TaggedArgumentsFrame,
+    TaggedValueFrame,
+    ValueRule,
+    Wrapper,
+    tag_rule,
+)
 from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, encode, encode_attribute, entity
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
@@ -54,6 +62,9 @@ class XmlArgumentsFrame(TaggedArgumentsFrame):
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
         return XmlValueFrame(self.rule.value, kinds)
+
+    def _wrapper(self, key: str, text: bool) -> TaggedValueFrame:
+        return XmlWrapperFrame(self.rule.value, key, text)
 
 
 class XmlValueFrame(TaggedValueFrame):
@@ -114,6 +125,22 @@ class XmlValueFrame(TaggedValueFrame):
                 machine.take(len(SECTION_CLOSE), MARKUP)
                 self.in_section = False
         return super()._after_json(machine)
+
+
+class XmlWrapperFrame(Wrapper, XmlValueFrame):
+    """Such a value that may hold all of the arguments."""
+
+    kind = "xml_wrapper"
+    saved: ClassVar[tuple[str, ...]] = (*XmlValueFrame.saved, "key", "text", "python")
+    __slots__ = ("key", "python", "text")
+
+    def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
+        XmlValueFrame.__init__(self, rule, ANY_KIND)
+        self.begin(key, text)
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.stack[-1].rule.value)  # type: ignore[attr-defined]  # of a notation of tags
 
 
 class DecodedFrame(Frame):

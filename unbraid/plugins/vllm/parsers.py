@@ -56,7 +56,8 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         self._fragments: list[str] = []
 
     def adjust_request(self, request: Any) -> Any:
-        show_markers(request, self.format, self.model_tokenizer)
+        if request.tools and request.tool_choice != "none":
+            show_markers(request, self.format, self.model_tokenizer)
         reasons, level = not self.skip_reasoning_parsing, self.strict_level
         constrain(request, self.format, self.model_tokenizer, reasoning_parser=reasons, strict_level=level)
         return request
@@ -91,7 +92,9 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
         return None if reader is None else self._delta(reader.feed("", (), True))
 
     def _new_reader(self, request: Any, whole: bool = False) -> ResponseReader:
-        """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers."""
+        """Who asks without tools, or even without a request, gets all calls, as from vLLM's own parsers. What comes is
+        content: the reasoning has been taken off, or nobody separates it. Only where a header says what a message is,
+        the prompt has begun it."""
         asked = bool(getattr(request, "tools", None))
         return ResponseReader(
             self.format,
@@ -100,6 +103,7 @@ class UnbraidToolParser(ToolParser):  # type: ignore[misc]
             tools=tools_of(request, self.tools) if asked or self.tools else None,
             unknown_tools="text" if asked else "emit",
             separate_reasoning=False,
+            prompt=None if self.format.headers else "",
             by_ids=self.skip_reasoning_parsing,
             whole=whole,
         )

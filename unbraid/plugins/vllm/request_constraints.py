@@ -28,12 +28,15 @@ DIALECT = "UNBRAID_VLLM_DIALECT"
 
 
 def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
-    """The functions that the model may call: those of the request, or `own`, those that the parser was made with. In
-    `/v1/responses`, vLLM also shows custom tools and tools in namespaces to the model as functions."""
+    """The functions that the model may call: those of the request, or `own`, those that the parser was made with; only
+    the one that `tool_choice` names, where it names one. In `/v1/responses`, vLLM also shows custom tools and tools in
+    namespaces to the model as functions."""
     given = getattr(request, "tools", None)
     if given and request.tool_choice == "none":
         return Tools([])
-    return Tools([tool.model_dump() for tool in function_tools(given or own)])
+    tools = Tools([tool.model_dump() for tool in function_tools(given or own)])
+    named = _named(request.tool_choice) if given else None
+    return tools.only([named]) if named in tools else tools
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
@@ -96,8 +99,14 @@ def _choice(choice: Any) -> str | Mapping[str, Any]:
     """The `tool_choice` of either API as `unbraid.constraint` takes it."""
     if choice is None or isinstance(choice, str):
         return choice or "auto"
-    name = getattr(getattr(choice, "function", choice), "name", None)
+    name = _named(choice)
     return "auto" if name is None else {"type": "function", "function": {"name": name}}
+
+
+def _named(choice: Any) -> str | None:
+    """The function that a `tool_choice` names."""
+    name = getattr(getattr(choice, "function", choice), "name", None)
+    return name if isinstance(name, str) else None
 
 
 def _answer(given: Any) -> dict[str, Any] | None:

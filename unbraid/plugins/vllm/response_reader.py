@@ -38,7 +38,8 @@ def _vocabulary(tokenizer: Any) -> Vocabulary | None:
 
 def _special(tokenizer: Any) -> frozenset[int]:
     added = getattr(tokenizer, "added_tokens_decoder", {})
-    return frozenset([*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)])
+    special = getattr(tokenizer, "all_special_ids", ())
+    return frozenset([*special, *(id for id, token in added.items() if token.special)])
 
 
 vocabulary_of = WeakCache(_vocabulary)
@@ -107,7 +108,11 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
     return format.reasoning.open
 
 
-def _start(prompt: Sequence[int] | None, opens: bool, format: Format, tokenizer: Any) -> str | Sequence[int] | None:
+def _start(
+    prompt: str | Sequence[int] | None, opens: bool, format: Format, tokenizer: Any
+) -> str | Sequence[int] | None:
+    if isinstance(prompt, str):
+        return prompt
     if prompt is not None:
         return start_of_output(prompt, format, tokenizer)
     return format.reasoning.open if opens and format.reasoning is not None else None
@@ -125,13 +130,13 @@ class ResponseReader:
         tools: Tools | None,
         separate_reasoning: bool,
         unknown_tools: UnknownTools = "text",
-        prompt: Sequence[int] | None = None,
+        prompt: str | Sequence[int] | None = None,
         opens: bool = False,
         by_ids: bool = True,
         whole: bool = False,
     ) -> None:
-        """prompt: its ids; None if nobody knows them. opens: whether an output then begins inside the reasoning.
-        by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
+        """prompt: its ids, or its end as text; None if nobody knows it. opens: whether an output then begins inside the
+        reasoning. by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
         program = program_of(format, self._vocabulary)
