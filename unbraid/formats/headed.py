@@ -130,7 +130,7 @@ INKLING = Format(
         ends=("<|end_message|>", "<|content_model_end_sampling|>"),
         calls=r"<\|content_invoke_tool_json\|>$",
         reasoning=r"<\|content_thinking\|>$",
-        content="",
+        content=r"<\|content_text\|>$",
     ),
     ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
 )
