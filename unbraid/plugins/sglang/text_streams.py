@@ -16,6 +16,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
+from ..blocks import Blocks
 
 
 def known_tools(definitions: Iterable[Any]) -> Tools:
@@ -150,6 +151,7 @@ class ReasoningStream:
         self._opens_calls = opens_calls if format.calls_in_reasoning else ""
         self._interrupted = False
         """Whether something that is no call, and begins like one, has ended the reasoning."""
+        self._blocks = Blocks(format)
         self._broken: list[int] = []
         """Where calls broke off, as far as the text up to there was not passed on."""
 
@@ -168,7 +170,7 @@ class ReasoningStream:
             event = events[0]
             if event.end - event.start == len(self._held[0]) and not isinstance(event, Markup):
                 self._order.at, self._held, text = event.end, [], self._held[0]
-                return self._split(text) if isinstance(event, Reasoning) else ("", text)
+                return self._split(event, text) if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
         self._broken += [event.end for event in events if isinstance(event, ToolCallEnd) and not event.complete]
         told = list(self._order.add(events))
@@ -183,7 +185,7 @@ class ReasoningStream:
                 del self._broken[0]
                 self._interrupted = bool(self._opens_calls)
             if isinstance(event, Reasoning):
-                thought, other = self._split(text)
+                thought, other = self._split(event, text)
                 reasoning.append(thought)
                 rest.append(other)
                 continue
@@ -197,8 +199,10 @@ class ReasoningStream:
         self._held = [left] if left else []
         return "".join(reasoning), "".join(rest)
 
-    def _split(self, text: str) -> tuple[str, str]:
+    def _split(self, event: Reasoning, text: str) -> tuple[str, str]:
         """Text of the reasoning: what stays there, and what is passed on."""
         at = 0 if self._interrupted else text.find(self._opens_calls) if self._opens_calls else -1
         self._interrupted = at >= 0
-        return (text[:at], text[at:]) if self._interrupted else (text, "")
+        if self._interrupted:
+            return text[:at], text[at:]
+        return self._blocks.before(event) + text, ""

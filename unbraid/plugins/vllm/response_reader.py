@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -16,12 +16,13 @@ from ... import tokens
 from ...core.compiler.compiler import compile_format
 from ...core.compiler.program import Program
 from ...core.compiler.prompt_end import read_end
-from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
+from ..blocks import Blocks
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
 PROMPT_END = 64
@@ -144,6 +145,7 @@ class ResponseReader:
         self._shows_special = not getattr(request, "skip_special_tokens", True)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
+        self._blocks = None if format.headers is None else Blocks(format)
         self._parser = Parser(
             format,
             tools=tools,
@@ -165,7 +167,15 @@ class ResponseReader:
             events = self._parser.feed_tokens(self._shown(ids, finished))
         elif text:
             events = self._parser.feed(text)
-        return [*events, *self._parser.finish(end_of_turn=ended)] if finished else events
+        if finished:
+            events = [*events, *self._parser.finish(end_of_turn=ended)]
+        return events if self._blocks is None else list(map(self._apart, events))
+
+    def _apart(self, event: Event) -> Event:
+        """The event; a line break before reasoning that begins a block of its own."""
+        if not isinstance(event, Reasoning) or self._blocks is None:
+            return event
+        return replace(event, text=self._blocks.before(event) + event.text)
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
         """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
