@@ -92,7 +92,9 @@ def replace_sglang() -> None:
     theirs = [dict(registry) for registry in registries]
     importlib.import_module("unbraid.plugins.sglang").install(replace=True)
     for registry, before in zip(registries, theirs, strict=True):
-        for name, detector in before.items():
+        # A class may have several names, and each has a detector of ours: the one that is named like it stands for it.
+        for name in sorted(before, key=lambda name: not before[name].__name__.lower().startswith(f"{name}detector")):
+            detector = before[name]
             if registry[name] is not detector:
                 for module in (detector.__module__, *HOMES):
                     home, own = importlib.import_module(module), str(detector.__name__)

@@ -107,6 +107,8 @@ MUSE = Format(
         calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|assistant\s*<atem:function_calls>$",
         reasoning=r"to=self\b",
         content=r"<\|message\|>$",
+        # Whose turn, to whom, and the beginning of what ends it. Text may begin with `to=` as well.
+        inside=r"\s*\w*\s*(?:t|to|to=[^\s<]*)?\s*(?:<(?:[|a][^\s<>]*)?)?",
         begins=("to=", "assistant", "<atem:function_calls>"),
     ),
     ends=("<|eot|>", "<|end_of_text|>"),
@@ -130,7 +132,7 @@ INKLING = Format(
         ends=("<|end_message|>", "<|content_model_end_sampling|>"),
         calls=r"<\|content_invoke_tool_json\|>$",
         reasoning=r"<\|content_thinking\|>$",
-        content="",
+        content=r"<\|content_text\|>$",
     ),
     ends=("<|content_model_end_sampling|>", "<|endoftext|>"),
 )

@@ -23,13 +23,13 @@ def tools(sglang: Any, *names: str, strict: bool = False) -> list[Any]:
 
 
 def fold(steps: list[tuple[str, list[Any]]]) -> tuple[str, list[tuple[str, str]]]:
-    """The text and the calls of a stream. The name comes first, and alone."""
+    """The text and the calls of a stream. The name comes first."""
     calls: list[list[str]] = []
     for _, items in steps:
         for item in items:
             if item.name is not None:
-                assert (item.tool_index, item.parameters) == (len(calls), "")
-                calls.append([item.name, ""])
+                assert item.tool_index == len(calls)
+                calls.append([item.name, item.parameters])
             else:
                 assert item.tool_index == len(calls) - 1
                 calls[-1][1] += item.parameters

@@ -33,7 +33,7 @@ def test_step_audio_2_calls(installed: Any) -> None:
     assert detector.detect_and_parse("Hi.", known).normal_text == "Hi."
 
 
-def test_a_name_first_and_then_fragments(installed: Any) -> None:
+def test_one_item_for_what_comes_of_a_call_at_a_time(installed: Any) -> None:
     detector, known = plugin.StepAudio2Detector(), tools(installed)
     assert (detector.prev_tool_call_arr, detector.streamed_args_for_tool) == ([], [])
     steps = []
@@ -43,7 +43,7 @@ def test_a_name_first_and_then_fragments(installed: Any) -> None:
     assert steps == [
         ("Well. ", []),
         ("", []),
-        ("", [(0, "get_weather", ""), (0, None, '{"ci')]),
+        ("", [(0, "get_weather", '{"ci')]),
         ("", [(0, None, 'ty": "上')]),
         ("", [(0, None, '海"}')]),
         ("", []),
@@ -90,6 +90,24 @@ def test_a_call_to_an_unknown_tool_is_text(installed: Any, monkeypatch: pytest.M
     ]
     _, [item] = installed.FunctionCallParser(known, "step_audio_2").parse_non_stream(STEP_CALL)
     assert (item.tool_index, item.name) == (0, "get_weather")
+
+
+FORWARDS = {"hermes": False, "kimi_k2": True, "qwen3_coder": True, "inkling": True, "gemma4": True}
+"""Detectors of SGLang's, and whether they pass calls to unknown tools on."""
+
+
+@pytest.mark.parametrize("name", sorted(FORWARDS))
+def test_unknown_tools_as_sglang_has_them(sglang: Any, name: str) -> None:
+    """Some of SGLang's detectors pass a call to an unknown tool on, whatever the setting."""
+    text = unbraid.render(name, Message((ToolCall("get_weather", '{"city": "Rome"}'),)))
+    known = tools(sglang, "search")
+    _, theirs = sglang.FunctionCallParser(known, name).parse_non_stream(text)
+    plugin.install()
+    ours = sglang.FunctionCallParser(known, f"unbraid-{name}").parse_non_stream(text)[1]
+    assert [(call.name, json.loads(call.parameters)) for call in ours] == [
+        (call.name, json.loads(call.parameters)) for call in theirs
+    ]
+    assert bool(ours) == FORWARDS[name]
 
 
 @pytest.mark.parametrize("name", ["functionary-v3.2", "hunyuan-a13b"])

@@ -60,3 +60,32 @@ def test_an_answer_where_one_must_come(installed: Any) -> None:
     answered = installed.ReasoningParser("unbraid-qwen3", request=request)
     answered.parse_stream_chunk("<think>\nA\n</think>\n\nB<")
     assert answered.parse_stream_end() == ("", "<")
+
+
+@pytest.mark.parametrize("size", [1, 3, 200])
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("glm45", "<tool_call>tool call"),
+        ("glm45", "<tool_call>first tool<tool_call>second tool"),
+        ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>"),
+        ("nemotron_3", '<tool_call>{"name": "f", "arguments": {}}</tool_call>'),
+    ],
+)
+def test_what_begins_like_a_call_ends_the_reasoning(installed: Any, name: str, rest: str, size: int) -> None:
+    """The tool-call detector may read other calls than the family's, so it gets to see them."""
+    text = f"<think>Hm.{rest}"
+    parser = installed.ReasoningParser(f"unbraid-{name}")
+    pieces = [parser.parse_stream_chunk(text[at : at + size]) for at in range(0, len(text), size)]
+    pieces.append(parser.parse_stream_end())
+    assert tuple(map("".join, zip(*pieces, strict=True))) == ("Hm.", rest)
+    assert installed.ReasoningParser(f"unbraid-{name}").parse_non_stream(text) == ("Hm.", rest)
+
+
+def test_the_reasoning_goes_on_after_a_call(installed: Any) -> None:
+    call = "<tool_call>search\n<arg_key>q</arg_key>\n<arg_value>tea</arg_value>\n</tool_call>"
+    reasoning, rest = installed.ReasoningParser("unbraid-glm45").parse_non_stream(f"<think>One.{call}Two.</think>Yes.")
+    assert (reasoning, rest) == ("One.Two.", f"{call}Yes.")
+    # What is no call is passed on up to the end of that reasoning.
+    reasoning, rest = installed.ReasoningParser("unbraid-glm45").parse_non_stream("<think>A <tool_call></think>Yes.")
+    assert (reasoning, rest) == ("A ", "<tool_call>Yes.")

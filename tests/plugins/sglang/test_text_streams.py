@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format, Message, Text, ToolCall
-from unbraid.plugins.sglang.text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
+from unbraid.plugins.sglang.text_streams import ReasoningStream, StreamedCall, ToolStream, known_tools
 
 from ...support import strategies
 
@@ -153,8 +153,8 @@ def test_a_name_and_then_its_arguments() -> None:
     assert [stream.feed(piece) for piece in pieces] == [
         ("Well: ", []),
         ("", []),
-        ("", [CallPiece(0, "search", ""), CallPiece(0, None, '{"q": ')]),
-        ("", [CallPiece(0, None, '"a"}')]),
+        ("", [(0, "search", '{"q": ')]),
+        ("", [(0, None, '"a"}')]),
         ("", []),
         (" So.", []),
     ]

@@ -48,8 +48,9 @@ AfterWords = Callable[[str, int, tuple[str, ...], int], int | None]
 """What `after_words` is."""
 
 space_end = run_of(r"\s*")
+escaped_space_end = run_of(r"(?:\s|\\[nrt])*")
 # Nothing that could be markup of the call around it, or a placeholder for a token.
-word_end = run_of(r"[^\s\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
+word_end = run_of(r"[^\s\\\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
 
 
 def is_word(name: str) -> bool:
@@ -74,6 +75,19 @@ def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | 
         if rest != word:
             return None
         at = begin + len(word)
+    return at
+
+
+def after_escaped_space(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+    """As `after_words`, where a line break before a word may be written as in a string of JSON: `\\n`."""
+    for word in words:
+        begin = escaped_space_end(text, at)
+        if text[begin:] == "\\" and begin - at <= most:
+            return None
+        after = after_words(text, begin, (word,), most)
+        if begin - at > most or after is None or after < 0:
+            return -1 if begin - at > most else after
+        at = after
     return at
 
 

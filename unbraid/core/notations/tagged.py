@@ -27,7 +27,17 @@ from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import HEADER_END, Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
-from ..machine.words import QUOTES, AfterWords, after_loose_words, after_words, run_of, space_end, words_of
+from ..machine.words import (
+    QUOTES,
+    AfterWords,
+    after_escaped_space,
+    after_loose_words,
+    after_words,
+    escaped_space_end,
+    run_of,
+    space_end,
+    words_of,
+)
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place
@@ -45,6 +55,9 @@ _key_ends = {
 _word_end = run_of(r"\w*")
 _said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
 _json_space = " \t\n\r"
+_KEY_STARTS = ('"', "'", "\\", "}")
+"""What an object goes on with, as JSON, in Python or escaped."""
+_ESCAPED_SPACE = "line breaks between tags that are written as in a string"
 
 _STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
 _STARTS |= dict.fromkeys("0123456789", "number")
@@ -210,6 +223,8 @@ class TaggedArgumentsFrame(Frame):
         machine.skip_space()
         rule, buffer, start = self.rule, machine.buffer, machine.position
         most = machine.limits.name
+        if buffer.startswith("\\", start) and (skipped := self._skip_escaped_space(machine)) is not False:
+            return skipped or machine.needs_more()
         begin = after_words(buffer, start, rule.before, most)
         first = stop = 0
         end = begin
@@ -218,6 +233,8 @@ class TaggedArgumentsFrame(Frame):
             first = begin if rule.node.quotes_keys else space_end(buffer, begin)
             stop = rule.key_end(buffer, first)
             end, kinds = self._after_key(buffer, stop, most)
+            if end == -1:
+                end, kinds = self._after_key(buffer, stop, most, after_escaped_space)
         if end == -1 and rule.attributes:
             found = self._loose_tag(buffer, start, most)
             if found is None:
@@ -237,8 +254,17 @@ class TaggedArgumentsFrame(Frame):
         if end is None:
             return machine.needs_more()
         if end == -1:
+            lone = self._end_of_lone_key(machine, stop)
+            if lone is None:
+                return machine.needs_more()
+            if lone >= 0:
+                machine.report(diagnostics.REPAIRED, f"the name {buffer[first:stop]!r} without a value: left out")
+                machine.take(lone - start, MARKUP)
+                return True
             words = "".join((*rule.after_key, *rule.after))
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
+        if "\\" in buffer[stop:end]:
+            machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
         written = buffer[first:stop]
         key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
         if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
@@ -313,6 +339,31 @@ class TaggedArgumentsFrame(Frame):
         if end is not None and end >= 0:
             end = after(buffer, end, rule.after, most)
         return end, kinds
+
+    def _skip_escaped_space(self, machine: Machine) -> bool | None:
+        """Take line breaks that are written as in a string, where a tag follows. False where none does, None where that
+        cannot be told yet."""
+        buffer, start = machine.buffer, machine.position
+        end = escaped_space_end(buffer, start)
+        comes = [markers.matches_at(buffer, end) for markers in (self.rule.value.ends, self.markers)]
+        if any(comes) and end > start:
+            machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
+            machine.take(end - start, MARKUP)
+            return True
+        undecided = None in comes or end == len(buffer) or buffer[end:] == "\\"
+        return None if undecided and end - start <= machine.limits.name else False
+
+    def _end_of_lone_key(self, machine: Machine, at: int) -> int | None:
+        """Where a name ends that has tags of its own and no value: another name comes after it, or the end of the call.
+        -1 where it is none, None where that cannot be told yet."""
+        rule, buffer = self.rule, machine.buffer
+        words = (*rule.after_key, *rule.after)
+        closing = next((words[:count] for count in range(1, len(words)) if words[count - 1].endswith(">")), ())
+        end = after_words(buffer, at, closing, machine.limits.name) if closing else -1
+        if end is None or end < 0:
+            return end
+        comes = [markers.matches_at(buffer, space_end(buffer, end)) for markers in (rule.value.ends, self.markers)]
+        return end if any(comes) else None if None in comes else -1
 
     def _end(self, machine: Machine) -> bool:
         comes = [
@@ -401,7 +452,7 @@ class TaggedValueFrame(Frame):
         cut_off = machine.cut_off or bool(begun.strip())
         if found is None and machine.at_end and not cut_off:
             end = len(buffer)
-        if end > start and self._pass_on(machine, buffer[start:end], end - start):
+        if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=found is not None):
             return True
         if found is not None:
             return self._on_found(machine, found)
@@ -425,9 +476,9 @@ class TaggedValueFrame(Frame):
         self._finish(machine, found)
         return True
 
-    def _pass_on(self, machine: Machine, text: str, size: int) -> bool:
+    def _pass_on(self, machine: Machine, text: str, size: int, *, ended: bool) -> bool:
         """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
-        is not of the value as it is now."""
+        is not of the value as it is now. ended: whether no more of it comes."""
         if self.state == _NOTHING:
             rest = text.lstrip(_json_space)
             space = len(text) - len(rest)
@@ -435,7 +486,10 @@ class TaggedValueFrame(Frame):
                 self._is_string(machine)
                 return True
             if rest:
-                self._begin(machine, rest[0], space)
+                inside = rest[1:].lstrip(_json_space)
+                if rest[0] == "{" and STRING not in self.kinds and not machine.at_end and not inside and not ended:
+                    return False
+                self._begin(machine, rest[0] + inside[:1], space)
                 return True
             self.size += space
             machine.take(size, PENDING)
@@ -449,10 +503,10 @@ class TaggedValueFrame(Frame):
                 self._is_string(machine)
         return False
 
-    def _begin(self, machine: Machine, char: str, space: int) -> None:
-        """The first character shows what the value may be."""
+    def _begin(self, machine: Machine, begun: str, space: int) -> None:
+        """The first character shows what the value may be; after a brace, the second one."""
         text_too = STRING in self.kinds
-        kind = _STARTS.get(char) or (_PYTHON_STARTS.get(char) if self.python_words else None)
+        kind = _STARTS.get(begun[0]) or (_PYTHON_STARTS.get(begun[0]) if self.python_words else None)
         # No schema is so strict that models do not write `null` for what they leave out.
         if kind not in self.kinds and not (kind == "null" and not text_too):
             self._is_string(machine)
@@ -460,6 +514,8 @@ class TaggedValueFrame(Frame):
             self.state = _SCALAR
         elif text_too:
             self.state, self.scanner = _JSON, JsonScanner(machine.limits)
+        elif kind == "object" and begun[1:] and not begun.endswith(_KEY_STARTS):
+            self._is_string(machine)  # a set of Python's, keys without quotes
         else:
             self._begin_json(machine, space)
 

@@ -92,7 +92,7 @@ class XmlValueFrame(TaggedValueFrame):
         if text == AMPERSAND and not self.in_section:
             size, char = entity(machine.buffer, machine.position, not machine.at_end)
             if size:
-                self._pass_on(machine, char, size)
+                self._pass_on(machine, char, size, ended=True)
             return bool(size)
         if text not in (SECTION_OPEN, SECTION_CLOSE):
             return super()._on_found(machine, found)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar
 
+from sglang.srt.entrypoints.openai.protocol import Function, Tool
 from sglang.srt.environ import envs
 from sglang.srt.function_call.base_format_detector import BaseFormatDetector, StructuralTag
 from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem
@@ -19,6 +21,8 @@ from sglang.srt.parser.reasoning_parser import StreamingParseResult as Reasoning
 
 from ...constraints import constraint
 from ...core.grammar import Format
+from ...core.message import Message, ToolCall
+from ...core.render import render
 from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import compose
@@ -64,7 +68,7 @@ class ToolParsing:
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
         """A whole output. An incomplete call is text: no client has seen it begin."""
-        known, unknown = known_tools(tools), _unknown_tools()
+        known, unknown = known_tools(tools), self._unknown_tools()
         message = parse(self.format, text, tools=known, unknown_tools=unknown).settled()
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
         calls = [
@@ -76,7 +80,7 @@ class ToolParsing:
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
         stream = self._stream
         if stream is None:
-            stream = self._stream = ToolStream(self.format, known_tools(tools), _unknown_tools())
+            stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
         return self._result(*stream.feed(new_text))
 
     def finish(self, tools: list[Any]) -> Any:
@@ -119,13 +123,30 @@ class ToolParsing:
     def _calls(self) -> list[StreamedCall]:
         return [] if self._stream is None else self._stream.calls
 
+    def _unknown_tools(self) -> UnknownTools:
+        """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it."""
+        forward = envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() or _forwards(type(self))
+        return "emit" if forward else "text"
+
 
 def _item(call: int, name: str | None, text: str) -> Any:
     return _piece(call, text) if name is None else ToolCallItem(tool_index=call, name=name, parameters=text)
 
 
-def _unknown_tools() -> UnknownTools:
-    return "emit" if envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() else "text"
+@cache
+def _forwards(detector: type[Any]) -> bool:
+    """Whether SGLang's own class of a detector passes on a call to a tool that the request does not have. Some do so
+    always. It is asked, with such a call as the format writes it."""
+    theirs: Any = next((base for base in detector.__bases__ if not issubclass(base, ToolParsing | OwnTools)), None)
+    if theirs is None:
+        return False
+    known = Tool(type="function", function=Function(name="known", parameters={}))
+    name = "unbraid_asks_about_unknown_tools"  # SGLang may log it
+    try:
+        text = render(detector.format, Message((ToolCall(name, '{"a": "b"}'),)))
+        return bool(theirs().detect_and_parse(text, [known]).calls)
+    except Exception:  # it may need what it is not given here; ours does not
+        return False
 
 
 class ReasoningParsing:
@@ -154,7 +175,7 @@ class ReasoningParsing:
 
     def detect_and_parse(self, text: str) -> Any:
         """A whole output."""
-        stream = ReasoningStream(self.format, inside=self._inside)
+        stream = self._new_stream()
         reasoning, rest = map("".join, zip(stream.feed(text), stream.finish(), strict=True))
         if self._must_answer and not rest:
             reasoning, rest = "", reasoning
@@ -162,7 +183,7 @@ class ReasoningParsing:
 
     def parse_streaming_increment(self, new_text: str) -> Any:
         if self._stream is None:
-            self._stream = ReasoningStream(self.format, inside=self._inside)
+            self._stream = self._new_stream()
         return self._result(*self._stream.feed(new_text), over=False)
 
     def finish(self) -> Any:
@@ -171,6 +192,11 @@ class ReasoningParsing:
             return ReasoningResult()
         stream, self._stream = self._stream, None
         return self._result(*stream.finish(), over=True)
+
+    def _new_stream(self) -> ReasoningStream:
+        """SGLang's class may know what ends the reasoning because a call begins."""
+        opens_calls = getattr(self, "tool_start_token", None) or ""
+        return ReasoningStream(self.format, inside=self._inside, opens_calls=opens_calls)
 
     def _result(self, reasoning: str, rest: str, *, over: bool) -> Any:
         if not (self._must_answer or self._in_one_piece):

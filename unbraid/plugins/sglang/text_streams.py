@@ -16,6 +16,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
+from ..blocks import Blocks
 
 
 def known_tools(definitions: Iterable[Any]) -> Tools:
@@ -34,7 +35,7 @@ def known_tools(definitions: Iterable[Any]) -> Tools:
 
 
 CallPiece = tuple[int, str | None, str]
-"""The beginning of a call (with a name), or the next piece of its arguments (without): the number of the call (0, 1,
+"""The beginning of a call (with a name), or what comes next of it (without): the number of the call (0, 1,
 2…), the name, the arguments."""
 
 
@@ -99,7 +100,10 @@ class ToolStream:
                     pieces.append((event.index, event.name, ""))
                 case ToolCallArguments():
                     self.calls[event.index].pieces.append(event.fragment)
-                    pieces.append((event.index, None, event.fragment))
+                    name, before = None, ""
+                    if pieces and pieces[-1][0] == event.index:
+                        _, name, before = pieces.pop()
+                    pieces.append((event.index, name, before + event.fragment))
                 case ToolCallEnd():
                     self.calls[event.index].complete = event.complete
         return "".join(content), pieces
@@ -134,10 +138,13 @@ class ReasoningStream:
     detector reads them next.
 
     The format includes calls: a `<think>` in an argument is no reasoning, and a call inside the reasoning is a call.
+    The tool-call detector may be one that reads other calls than these. So what begins like a call and is none, or
+    breaks off, is passed on to it, with the rest of that reasoning.
     """
 
-    def __init__(self, format: Format, *, inside: bool) -> None:
-        """inside: the prompt has opened the reasoning."""
+    def __init__(self, format: Format, *, inside: bool, opens_calls: str = "") -> None:
+        """inside: the prompt has opened the reasoning. opens_calls: what ends the reasoning, even if no call that we
+        know comes after it."""
         assert format.reasoning is not None
         prompt = format.reasoning.open if inside else ""
         if format.headers is not None:
@@ -148,6 +155,12 @@ class ReasoningStream:
         """The raw text after that position."""
         self._in_calls = False
         """Whether the last markup was that of calls."""
+        self._opens_calls = opens_calls if format.calls_in_reasoning else ""
+        self._interrupted = False
+        """Whether something that is no call, and begins like one, has ended the reasoning."""
+        self._blocks = Blocks(format)
+        self._broken: list[int] = []
+        """Where calls broke off, as far as the text up to there was not passed on."""
 
     def feed(self, text: str) -> tuple[str, str]:
         """The reasoning in the next piece of text, and the rest."""
@@ -159,13 +172,14 @@ class ReasoningStream:
         return self._sort(self._parser.finish())
 
     def _sort(self, events: list[Event]) -> tuple[str, str]:
-        if len(events) == 1 and len(self._held) == 1 and not self._order.waits:
+        if len(events) == 1 and len(self._held) == 1 and not self._order.waits and not self._broken:
             # What most deltas are: a piece of text that nothing is held back of.
             event = events[0]
             if event.end - event.start == len(self._held[0]) and not isinstance(event, Markup):
                 self._order.at, self._held, text = event.end, [], self._held[0]
-                return (text, "") if isinstance(event, Reasoning) else ("", text)
+                return self._split(event, text) if isinstance(event, Reasoning) else ("", text)
         begin = self._order.at
+        self._broken += [event.end for event in events if isinstance(event, ToolCallEnd) and not event.complete]
         told = list(self._order.add(events))
         if not told:
             return "", ""
@@ -173,12 +187,29 @@ class ReasoningStream:
         reasoning: list[str] = []
         rest: list[str] = []
         for event in told:
+            text = raw[event.start - begin : event.end - begin]
+            while self._broken and self._broken[0] <= event.start:
+                del self._broken[0]
+                self._interrupted = bool(self._opens_calls)
+            if isinstance(event, Reasoning):
+                thought, other = self._split(event, text)
+                reasoning.append(thought)
+                rest.append(other)
+                continue
             if isinstance(event, Markup):
                 # Whitespace after a call is passed on as well.
                 self._in_calls = event.of_calls or (self._in_calls and event.text.isspace())
+                self._interrupted = self._interrupted and self._in_calls
             if not isinstance(event, Markup) or self._in_calls:
-                place = reasoning if isinstance(event, Reasoning) else rest
-                place.append(raw[event.start - begin : event.end - begin])
+                rest.append(text)
         left = raw[self._order.at - begin :]
         self._held = [left] if left else []
         return "".join(reasoning), "".join(rest)
+
+    def _split(self, event: Reasoning, text: str) -> tuple[str, str]:
+        """Text of the reasoning: what stays there, and what is passed on."""
+        at = 0 if self._interrupted else text.find(self._opens_calls) if self._opens_calls else -1
+        self._interrupted = at >= 0
+        if self._interrupted:
+            return text[:at], text[at:]
+        return self._blocks.before(event) + text, ""

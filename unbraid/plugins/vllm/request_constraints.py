@@ -36,7 +36,7 @@ def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
         return Tools([])
     tools = Tools([tool.model_dump() for tool in function_tools(given or own)])
     named = _named(request.tool_choice) if given else None
-    return tools.only([named]) if named in tools else tools
+    return tools.only([named]) if named is not None and named in tools else tools
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -16,12 +16,13 @@ from ... import tokens
 from ...core.compiler.compiler import compile_format
 from ...core.compiler.program import Program
 from ...core.compiler.prompt_end import read_end
-from ...core.events import Content, Event, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
+from ..blocks import Blocks
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers
 
 PROMPT_END = 64
@@ -149,6 +150,7 @@ class ResponseReader:
         self._shows_special = not getattr(request, "skip_special_tokens", True)
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
+        self._blocks = None if format.headers is None else Blocks(format)
         self._parser = Parser(
             format,
             tools=tools,
@@ -167,8 +169,10 @@ class ResponseReader:
         if finished:
             return self._feed_last(text, ids)
         if self._by_ids:
-            return self._parser.feed_tokens(self._shown(ids))
-        return self._parser.feed(text) if text else []
+            events = self._parser.feed_tokens(self._shown(ids))
+        else:
+            events = self._parser.feed(text) if text else []
+        return events if self._blocks is None else list(map(self._apart, events))
 
     def _feed_last(self, text: str, ids: Sequence[int]) -> list[Event]:
         ended = bool(ids) and ids[-1] in self._ends
@@ -176,7 +180,15 @@ class ResponseReader:
             last = ids[-1]
             if last in self._stops or (last in self._special and last not in self._meaningful):
                 ids = ids[:-1]
-        return [*self.feed(text, ids, False), *self._parser.finish(end_of_turn=ended)]
+        events = self.feed(text, ids, False)
+        last_ones = self._parser.finish(end_of_turn=ended)
+        return [*events, *(last_ones if self._blocks is None else map(self._apart, last_ones))]
+
+    def _apart(self, event: Event) -> Event:
+        """The event; a line break before reasoning that begins a block of its own."""
+        if not isinstance(event, Reasoning) or self._blocks is None:
+            return event
+        return replace(event, text=self._blocks.before(event) + event.text)
 
     def whole(self, text: str, ids: Sequence[int]) -> list[Event]:
         """The events of a whole response. An incomplete call becomes text: otherwise vLLM would report a call that the
