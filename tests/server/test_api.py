@@ -6,12 +6,10 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import jsonschema
 import pytest
-import tokenizers
 
 from unbraid import __version__
 from unbraid.engines import Audio, Finish, Generation, Piece, TokenLogprob
@@ -22,76 +20,15 @@ from unbraid.templates import PromptBuilder, built_in
 from unbraid.tokens import vocabulary
 
 from ..support import patient_http
-from ..support.real_tokenizers import encode, qwen3_huggingface
+from ..support.real_tokenizers import encode
 from ..support.running_server import RunningServer, folded, service_of
 from ..support.waiting import wait_for
-from ..templates.prompt_models import qwen3_config
+from .scripted import HELLO, WEATHER, Scripted
 
-HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 CALLS = (
     'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>\n'
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Genève"}}\n</tool_call>'
 )
-
-
-class Scripted:
-    """A server whose engine plays one script for all requests, with Qwen3's tokens and template."""
-
-    def __init__(self) -> None:
-        self.tokenizer: tokenizers.Tokenizer = qwen3_huggingface()
-        self.choose: Callable[[Generation], Script] = lambda _: script("")
-        self.engine = ReplayEngine(
-            lambda request: self.choose(request), vocabulary=vocabulary(self.tokenizer), model="qwen", context=4096
-        )
-        template = template_of_qwen3()
-        self.server = RunningServer(service_of(self.engine, "qwen3", tokenizer=self.tokenizer, template=template))
-
-    @property
-    def service(self) -> Any:
-        return self.server.service
-
-    def say(self, text: str, chunks: int = 1, ending: Any = "stop") -> None:
-        ids = encode(self.tokenizer, text)
-        self.choose = lambda _: script(ids, chunks=chunks, ending=ending)
-
-    def post(self, path: str, **body: Any) -> Any:
-        response = patient_http.post(f"{self.server.url}/v1{path}", json=body)
-        assert response.status_code == 200, response.text
-        return response.json()
-
-    def chat(self, **more: Any) -> dict[str, Any]:
-        (choice,) = self.post("/chat/completions", **{"messages": HELLO, **more})["choices"]
-        return dict(choice)
-
-    def chunks(self, path: str = "/chat/completions", **body: Any) -> list[Any]:
-        asks = body if "prompt" in body else {"messages": HELLO, **body}
-        response = patient_http.post(f"{self.server.url}/v1{path}", json={"stream": True, **asks})
-        *events, done, rest = response.text.split("\n\n")
-        assert (done, rest) == ("data: [DONE]", ""), response.text
-        return [json.loads(event.removeprefix("data: ")) for event in events]
-
-    def stream(self, **more: Any) -> dict[str, Any]:
-        return folded(self.chunks(**more))[0]
-
-    def prompt(self) -> str:
-        """What the engine was last given."""
-        prompt = self.engine.requests[-1].prompt
-        assert not isinstance(prompt, str)
-        return self.tokenizer.decode(list(prompt), skip_special_tokens=False)
-
-
-@cache
-def template_of_qwen3() -> Any:
-    from unbraid.templates import from_source
-
-    return from_source(qwen3_config()["chat_template"])
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +161,13 @@ def test_several_choices(api: Scripted) -> None:
         "completion_tokens": 15,
         "total_tokens": 25,
         "prompt_tokens_details": {"cached_tokens": 2},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "content_tokens": 15,
+            "tool_call_tokens": 0,
+            "speech_tokens": 0,
+        },
     }
     chunks = api.chunks(n=3, seed=7, stream_options={"include_usage": True})
     assert chunks[-1]["usage"] == reply["usage"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..constraints import Constraint, constraint
@@ -22,6 +23,8 @@ from ..parsing import Parser
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
+from .thinking import Budget, Prompt
+from .turn import Turn, Usage
 
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
@@ -56,6 +59,8 @@ class ChatTask:
     max_tokens: int | None = None
     thinking_budget: int | None = None
     """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
+    needs_ids: str = ""
+    """The field that asks for token ids, where one does."""
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None
@@ -76,6 +81,25 @@ class Plan:
     calls_in_reasoning: bool | None
     names: Mapping[str, str]
     """See `ChatTask.names`."""
+    budget: Budget | None = None
+    needs_ids: str = ""
+    """See `ChatTask.needs_ids`."""
+
+    def turn(self, service: Service, choice: int, usage: Usage, arrived: float, *, keep_message: bool) -> Turn:
+        """One of the choices, ready to run. Without `keep_message`, only its updates say what it is."""
+        return Turn(
+            service,
+            self.generations[choice],
+            self.parser(service, choice, keep_message),
+            choice,
+            usage,
+            arrived,
+            None if service.vocoder is None else service.vocoder.voice(),
+            self.names,
+            self.budget,
+            self.needs_ids,
+            partial(self.parser, service, choice, False),
+        )
 
     def parser(self, service: Service, choice: int, keep_message: bool) -> Parser:
         generation = self.generations[choice]
@@ -88,12 +112,14 @@ class Plan:
             separate_reasoning=self.separate_reasoning,
             calls_in_reasoning=self.calls_in_reasoning,
             keep_message=keep_message,
+            count_tokens=True,
         )
 
 
 def plan_chat(service: Service, task: ChatTask) -> Plan:
     """Raises what is wrong with the task."""
     service.check_count(task.choices, "n")
+    service.check_ids(task.needs_ids)
     tools = Tools(task.tools)
     shown = [] if task.tool_choice == "none" else task.tools
     prompt = service.chat_builder().build(
@@ -107,6 +133,8 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         check_tools=False,
     )
     given = prompt.text if prompt.ids is None else prompt.ids
+    if task.thinking_budget == 0:
+        given = _without_thinking(service, given)
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     asked = Generation(
@@ -127,6 +155,8 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         task.separate_reasoning,
         task.calls_in_reasoning,
         task.names,
+        _budget(service, format, task, tools),
+        task.needs_ids,
     )
 
 
@@ -150,9 +180,12 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
 
 
 def _constraint(
-    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: str | tuple[int, ...]
+    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: Prompt, *, reasoned: bool = False
 ) -> Constraint | None:
-    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster."""
+    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster.
+
+    reasoned: the prompt ends with the reasoning, and no more of it is wanted.
+    """
     choice = task.tool_choice or "auto"
     if tools and choice != "none" and format.tools is None:
         raise InvalidTools(
@@ -164,7 +197,7 @@ def _constraint(
         wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None
-    if answers_json and task.continue_final_message and not _opens(service, prompt):
+    if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
         raise ApiError(
             400,
             "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
@@ -175,7 +208,8 @@ def _constraint(
         tools=task.tools,
         tool_choice=task.tool_choice,
         parallel_tool_calls=task.parallel_tool_calls,
-        reasoning=None,
+        # A grammar that is lazy says nothing of the reasoning.
+        reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
         vocabulary=service.vocabulary,
         prompt=prompt,
@@ -184,6 +218,27 @@ def _constraint(
     return made
 
 
-def _opens(service: Service, prompt: str | tuple[int, ...]) -> bool:
+def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> Budget | None:
+    """What limits the reasoning, where something does and the model reasons."""
+    if task.thinking_budget is None or format.reasoning is None:
+        return None
+
+    async def constrain(prompt: Prompt) -> Constraint | None:
+        return await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True)
+
+    encode = None if service.encoder is None else service.written
+    return Budget(task.thinking_budget, format.reasoning.close, encode, constrain)
+
+
+def _without_thinking(service: Service, prompt: Prompt) -> Prompt:
+    """The prompt, with the reasoning closed that it leaves open."""
+    reasoning = service.format.reasoning
+    open = read_end(compile_format(service.format, service.vocabulary), prompt).strands
+    if reasoning is None or open[-1:] != ["reasoning"]:
+        return prompt
+    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *service.written(reasoning.close))
+
+
+def _opens(service: Service, prompt: Prompt) -> bool:
     """Whether the prompt ends where a section of the output begins."""
     return bool(read_end(compile_format(service.format, service.vocabulary), prompt).strands)
