@@ -46,6 +46,7 @@ class Parser:
         what suits the model: most call where they stand, some only draft calls there.
     keep_message: False when you only want the events. Memory then does not grow with the output.
     markup: True to get `Markup` events too.
+    count_tokens: True to have `tokens`.
     limits: bounds on what the parser holds back.
     seed: makes the ids of calls reproducible.
     """
@@ -64,6 +65,7 @@ class Parser:
         calls_in_reasoning: bool | None = None,
         keep_message: bool = True,
         markup: bool = False,
+        count_tokens: bool = False,
         limits: Limits | None = None,
         seed: int | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class Parser:
             calls_in_reasoning=calls_in_reasoning,
             keep_raw=keep_message,
             markup=markup,
+            count_tokens=count_tokens,
             limits=limits or Limits(),
             seed=seed,
         )
@@ -135,6 +138,32 @@ class Parser:
         if self._fold is None:
             raise UnbraidError("this parser keeps no message: make it with keep_message=True")
         return self._fold.message()
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """How many of the tokens so far belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` (text
+        that is spoken) and `audio`; see `core.tally` for the rule. Tokens whose text is held back are not counted yet;
+        after `finish` all are. Needs `count_tokens`, and token ids."""
+        if self._machine.tally is None:
+            raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
+        return dict(self._machine.tally.counts)
+
+    @property
+    def thoughts(self) -> int:
+        """How many of the tokens so far are reasoning, its markers not counted. Needs `count_tokens`."""
+        if self._machine.tally is None:
+            raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
+        return self._machine.tally.thoughts
+
+    @property
+    def strand(self) -> str:
+        """What the next text belongs to, if it is no marker: `content`, `reasoning`, `speech` or `tool_calls`."""
+        return self._machine.strand
+
+    @property
+    def held(self) -> bool:
+        """Whether something is held back: what may become a marker, or a part of a character."""
+        return self._machine.held
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values, which JSON can hold. Another parser with the same arguments can go on from

@@ -147,6 +147,70 @@ def test_hostile_tokens(case: str, data: st.DataObject) -> None:
     json.dumps(whole.to_openai()).encode()
 
 
+def counted(
+    name: str, tokenizer: object, groups: Sequence[Sequence[int]], through_snapshots: bool = False
+) -> dict[str, int]:
+    def new() -> unbraid.Parser:
+        return unbraid.parser(name, tokenizer=tokenizer, seed=7, count_tokens=True, keep_message=False, prompt="")
+
+    parser = new()
+    for group in groups:
+        parser.feed_tokens(group)
+        if through_snapshots:
+            saved = json.loads(json.dumps(parser.snapshot()))
+            parser = new()
+            parser.restore(saved)
+    parser.finish()
+    return parser.tokens
+
+
+@every_case
+@examples(1.5)
+@given(data=st.data())
+def test_every_token_belongs_to_one_strand(case: str, data: st.DataObject) -> None:
+    """Whatever the tokens are, and however they are cut: the counts add up, and are the same."""
+    name, make = CASES[case]
+    tokenizer = make()
+    format = format_of(name, tokenizer)
+    message = data.draw(strategies.messages(format))
+    pieces = [unbraid.render(format, message)]
+    clean = data.draw(st.booleans())
+    if not clean:
+        pieces += data.draw(st.lists(strategies.hostile(format), max_size=3))
+    ids = [token for piece in pieces for token in encode(tokenizer, piece)]
+    if not clean:
+        ids += data.draw(st.lists(st.integers(0, 130_000), max_size=4))
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))
+    whole = counted(name, tokenizer, [ids])
+    assert sum(whole.values()) == len(ids)
+    assert counted(name, tokenizer, grouped(ids, [1])) == whole
+    assert counted(name, tokenizer, grouped(ids, sizes), through_snapshots=True) == whole
+    if clean:
+        read = unbraid.parse(name, ids, tokenizer=tokenizer, prompt="")
+        assert bool(whole["reasoning"]) >= bool(read.reasoning)
+        assert bool(whole["tool_calls"]) == bool(read.tool_calls)
+        if format.transcript is None:
+            assert whole["audio"] >= sum(len(speech.codes) for speech in read.speech)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_token_belongs_to_the_strand_that_its_text_went_to(size: int) -> None:
+    """A marker belongs to the strand that it opens or closes, and what ends the turn to the content."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    parts = {
+        "reasoning": "<think>\nSee 東京 𓀀.\n</think>\n\n",
+        "content": "Well.",
+        "tool_calls": '\n<tool_call>\n{"name": "f", "arguments": {"a": "</think>"}}\n</tool_call>',
+    }
+    each = {strand: encode(tokenizer, text) for strand, text in parts.items()}
+    end = encode(tokenizer, "<|im_end|>")
+    ids = [token for tokens in each.values() for token in tokens] + end
+    found = counted("qwen3", tokenizer, grouped(ids, [size]))
+    assert found["reasoning"] == len(each["reasoning"])
+    assert found["tool_calls"] == len(each["tool_calls"])
+    assert found["content"] == len(each["content"]) + len(end)
+
+
 @every_case
 @examples(1.5)
 @given(data=st.data())

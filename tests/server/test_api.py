@@ -22,16 +22,9 @@ from unbraid.tokens import vocabulary
 from ..support import patient_http
 from ..support.real_tokenizers import encode
 from ..support.running_server import RunningServer, folded, service_of
-from ..support.scripted_server import HELLO, Scripted
+from ..support.scripted_server import HELLO, WEATHER, Scripted
 from ..support.waiting import wait_for
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
 CALLS = (
     'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>\n'
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Genève"}}\n</tool_call>'
@@ -168,6 +161,13 @@ def test_several_choices(api: Scripted) -> None:
         "completion_tokens": 15,
         "total_tokens": 25,
         "prompt_tokens_details": {"cached_tokens": 2},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "content_tokens": 15,
+            "tool_call_tokens": 0,
+            "speech_tokens": 0,
+        },
     }
     chunks = api.chunks(n=3, seed=7, stream_options={"include_usage": True})
     assert chunks[-1]["usage"] == reply["usage"]

@@ -19,6 +19,13 @@ from . import patient_http
 from .real_tokenizers import encode, qwen3_huggingface
 from .running_server import RunningServer, folded, service_of
 
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
 
 

@@ -47,6 +47,11 @@ class Detokenizer:
         self.clean = True
         return text
 
+    @property
+    def inside(self) -> bool:
+        """Whether a character is not whole yet."""
+        return bool(self._decoder.getstate()[0])
+
     def text(self, ids: Iterable[int], token_placeholders: Mapping[int, str]) -> str:
         """All of `ids` as text, with the characters that stand for the tokens in `token_placeholders`."""
         return "".join(

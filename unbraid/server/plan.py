@@ -26,6 +26,8 @@ from ..templates import Prompt, fitting
 from .audio_input import audio_of
 from .errors import ApiError
 from .service import Service
+from .thinking import Budget, RawPrompt
+from .turn import Turn, Usage
 
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
@@ -65,6 +67,8 @@ class ChatTask:
     clip: bool = False
     """Whether `max_tokens` is an upper limit alone: the output also ends where the context does. Without it, an engine
     refuses what may not fit."""
+    needs_ids: str = ""
+    """The field that asks for token ids, where one does."""
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
     logprobs: int | None = None
@@ -91,6 +95,31 @@ class Plan:
     calls_in_reasoning: bool | None
     names: Mapping[str, str]
     """See `ChatTask.names`."""
+    budget: Budget | None = None
+    needs_ids: str = ""
+    """See `ChatTask.needs_ids`."""
+
+    def turns(self, service: Service, usage: Usage, arrived: float, *, keep_message: bool) -> list[Turn]:
+        """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
+        return [
+            self._turn(service, choice, usage, arrived, keep_message=keep_message)
+            for choice in range(len(self.generations))
+        ]
+
+    def _turn(self, service: Service, choice: int, usage: Usage, arrived: float, *, keep_message: bool) -> Turn:
+        return Turn(
+            service,
+            self.generations[choice],
+            self.parser(service, choice, keep_message),
+            choice,
+            usage,
+            arrived,
+            None if service.vocoder is None else service.vocoder.voice(),
+            self.names,
+            self.budget,
+            self.needs_ids,
+            partial(self.parser, service, choice, False),
+        )
 
     def parser(self, service: Service, choice: int, keep_message: bool) -> Parser:
         generation = self.generations[choice]
@@ -103,6 +132,7 @@ class Plan:
             separate_reasoning=self.separate_reasoning,
             calls_in_reasoning=self.calls_in_reasoning,
             keep_message=keep_message,
+            count_tokens=True,
         )
 
 
@@ -114,9 +144,12 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
 
 def _plan(service: Service, task: ChatTask) -> Plan:
     service.check_count(task.choices, "n")
+    service.check_ids(task.needs_ids)
     tools = Tools(task.tools)
     prompt = prompt_of(service, task)
     given = prompt.text if prompt.ids is None else prompt.ids
+    if task.thinking_budget == 0:
+        given = _without_thinking(service, given)
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     asked = Generation(
@@ -137,6 +170,8 @@ def _plan(service: Service, task: ChatTask) -> Plan:
         task.separate_reasoning,
         task.calls_in_reasoning,
         task.names,
+        _budget(service, format, task, tools),
+        task.needs_ids,
     )
 
 
@@ -222,9 +257,12 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
 
 
 def _constraint(
-    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: str | tuple[int, ...]
+    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: RawPrompt, *, reasoned: bool = False
 ) -> Constraint | None:
-    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster."""
+    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster.
+
+    reasoned: the prompt ends with the reasoning, and no more of it is wanted.
+    """
     choice = task.tool_choice or "auto"
     if tools and choice != "none" and format.tools is None:
         raise InvalidTools(
@@ -249,7 +287,8 @@ def _constraint(
         tools=task.tools,
         tool_choice=task.tool_choice,
         parallel_tool_calls=task.parallel_tool_calls,
-        reasoning=None,
+        # A grammar that is lazy says nothing of the reasoning.
+        reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
         vocabulary=service.vocabulary,
         prompt=prompt,
@@ -258,6 +297,27 @@ def _constraint(
     return made
 
 
-def _opens(service: Service, prompt: str | tuple[int, ...]) -> bool:
+def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> Budget | None:
+    """What limits the reasoning, where something does and the model reasons."""
+    if task.thinking_budget is None or format.reasoning is None:
+        return None
+
+    async def constrain(prompt: RawPrompt) -> Constraint | None:
+        return await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True)
+
+    encode = None if service.encoder is None else service.written
+    return Budget(task.thinking_budget, format.reasoning.close, encode, constrain)
+
+
+def _without_thinking(service: Service, prompt: RawPrompt) -> RawPrompt:
+    """The prompt, with the reasoning closed that it leaves open."""
+    reasoning = service.format.reasoning
+    open = read_end(compile_format(service.format, service.vocabulary), prompt).strands
+    if reasoning is None or open[-1:] != ["reasoning"]:
+        return prompt
+    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *service.written(reasoning.close))
+
+
+def _opens(service: Service, prompt: RawPrompt) -> bool:
     """Whether the prompt ends where a section of the output begins."""
     return bool(read_end(compile_format(service.format, service.vocabulary), prompt).strands)

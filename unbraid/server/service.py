@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # a server that only chats runs without the packages of speec
 _log = logging.getLogger(__name__)
 _PLANNERS = 4
 _MOST_TOLD = 100
+_SEPARATE = "☺"
+"""A character that no token shares with its neighbours."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -122,6 +124,12 @@ class Service:
             message = f"{param}: {choices} outputs are too many for one request; {self.most_choices} is the most"
             raise ApiError(400, message, param=param)
 
+    def check_ids(self, param: str) -> None:
+        """Raises `ApiError` where the field `param` asks for token ids and only the engine knows them."""
+        if param and self.encoder is None:
+            message = f"{param}: the engine gives text and no token ids here; leave it out, or start with --tokenizer"
+            raise ApiError(400, message, param=param, code="unsupported")
+
     def log_unenforced(self, constraint: Constraint) -> None:
         """Log what the engine does not enforce, once."""
         for unenforced in [] if self.dialect is None else constraint.unenforced(self.dialect):
@@ -162,6 +170,17 @@ class Service:
             raise PromptTooLarge(f"a prompt of {len(text)} characters cannot fit the model's context", field="prompt")
         ids = tuple(self.encoder.encode(self.encoder.controls.mark_all(sanitize_text(text))))
         return ids if self.bos is None or ids[:1] == (self.bos,) else (self.bos, *ids)
+
+    def written(self, text: str) -> tuple[int, ...]:
+        """The ids of text in the middle of what a model writes. Control tokens in it count as such."""
+        if self.encoder is None:
+            raise ApiError(400, "the tokens of the model are known to the engine alone")
+        marked = self.encoder.controls.mark_all(sanitize_text(text))
+        if not self.encoder.vocabulary.dummy_prefix:
+            return tuple(self.encoder.encode(marked))
+        # SentencePiece begins a text with a space of its own.
+        before, both = self.encoder.encode(_SEPARATE), self.encoder.encode(_SEPARATE + marked)
+        return tuple(both[len(before) :])
 
     def text_of(self, prompt: str | tuple[int, ...]) -> str:
         """A prompt as text."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from ..core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
-from ..engines import EngineError, EngineFailed, Finish, Generation, TokenLogprob
+from ..engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
 from ..parsing import Parser
-from .plan import Plan
 from .service import Service
+from .thinking import Budget, bounded
 from .vocoder import Voice
 
 
@@ -47,10 +47,40 @@ class Usage:
     """How many tokens of the completion belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` and
     `audio`. None where that is not known."""
 
-    def add(self, finish: Finish) -> None:
+    def add(self, finish: Finish, strands: dict[str, int] | None = None) -> None:
+        if strands is None or (self.completion and self.strands is None):
+            self.strands = None
+        else:
+            known = self.strands or {}
+            self.strands = {strand: known.get(strand, 0) + count for strand, count in strands.items()}
         self.prompt = max(self.prompt, finish.prompt_tokens)
         self.cached = max(self.cached, finish.cached_tokens)
         self.completion += finish.completion_tokens
+
+
+def with_rest(counts: Mapping[str, int], total: int) -> dict[str, int]:
+    """The counts, made to add up to `total`. What an engine counts and does not show is content: the end of the turn,
+    or what a stop text cut off. Where there are too many, since a cut token was spelled in others, content has less."""
+    found = dict(counts)
+    rest = total - sum(found.values())
+    for strand in ("content", *found):
+        taken = max(-found[strand], rest)
+        found[strand] += taken
+        rest -= taken
+    return found
+
+
+def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
+    """The counts, as shares of `total`."""
+    whole = sum(counts.values())
+    if not whole:
+        return with_rest(counts, total)
+    found, seen, given = {}, 0, 0
+    for strand, count in counts.items():
+        seen += count
+        found[strand] = seen * total // whole - given
+        given += found[strand]
+    return found
 
 
 _MOST_WAITING = 64
@@ -90,9 +120,17 @@ class Turn:
     voice: Voice | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     """What the client's dialect calls the fields of `generation`, where otherwise."""
+    budget: Budget | None = None
+    """How much reasoning there may be, if that is limited."""
+    needs_ids: str = ""
+    """The client's field that asks for token ids. Where the engine gives none, the request is refused."""
+    recount: Callable[[], Parser] | None = None
+    """Makes a parser like `parser`, to count the tokens of text by strand."""
     _called: bool = field(default=False, init=False)
     _blank: list[Event] | None = field(default_factory=list, init=False)
     """The content so far, while it is only whitespace: beside calls that is no answer. None once there is one."""
+    _text: list[str] = field(default_factory=list, init=False)
+    """The output, where it is text and is to be counted at the end."""
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
@@ -100,7 +138,7 @@ class Turn:
         parser = self.parser
         ids: tuple[int, ...] = ()
         try:
-            async with aclosing(self.service.engine.generate(self.generation)) as outputs:
+            async with aclosing(self._outputs()) as outputs:
                 async for output in outputs:
                     if isinstance(output, Finish):
                         update = await self._end(output, clock)
@@ -109,7 +147,7 @@ class Turn:
                         return
                     clock.token()
                     ids = ids + output.ids if ids else output.ids
-                    events = parser.feed_tokens(output.ids) if output.ids else parser.feed(output.text or "")
+                    events = parser.feed_tokens(output.ids) if output.ids else self._feed(output.text or "")
                     if self._blank is not None and events:
                         events = self._without_blank(events, self._blank)
                     if events or output.logprobs:
@@ -123,14 +161,41 @@ class Turn:
             raise
         raise EngineFailed("the engine ended without saying how")
 
+    def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
+        engine = self.service.engine
+        if self.budget is None:
+            return engine.generate(self.generation)
+        return bounded(engine, self.generation, self.parser, self.budget)
+
+    def _feed(self, text: str) -> list[Event]:
+        """Feed text, where the engine gives no ids."""
+        if self.needs_ids:
+            message = f"{self.needs_ids}: the engine gives text and no token ids here; leave it out"
+            raise Unsupported(message, field=self.needs_ids)
+        if self.recount is not None and self.service.encoder is not None:
+            self._text.append(text)
+        return self.parser.feed(text)
+
+    def _strands(self, finish: Finish) -> dict[str, int] | None:
+        """How many tokens belong to each strand, where that can be told."""
+        if self.recount is None or self.service.encoder is None:
+            return None
+        if not self._text:
+            return with_rest(self.parser.tokens, finish.completion_tokens)
+        parser = self.recount()
+        parser.feed_tokens(self.service.written("".join(self._text)))
+        parser.finish()
+        return in_proportion(parser.tokens, finish.completion_tokens)
+
     async def _end(self, finish: Finish, clock: Clock) -> Update:
         if finish.reason == "abort":
             raise EngineFailed("the engine gave the request up")
         clock.end(finish)
-        self.usage.add(finish)
         # A stop text of the client's cuts the output off as the limit does. Only the model itself ends its turn.
         own_end = finish.reason == "stop" and not isinstance(finish.stopped_by, str)
         events = self.parser.finish(end_of_turn=own_end)
+        strands = await asyncio.to_thread(self._strands, finish) if self._text else self._strands(finish)
+        self.usage.add(finish, strands)
         if self._blank is not None:
             events = self._without_blank(events, self._blank)
         self._note(events)
@@ -171,23 +236,6 @@ class Turn:
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))
         return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
-
-
-def turns_of(service: Service, plan: Plan, usage: Usage, arrived: float, *, keep_message: bool) -> list[Turn]:
-    """A turn for each choice of a plan. `keep_message`: the parser folds its events into a message."""
-    return [
-        Turn(
-            service,
-            generation,
-            plan.parser(service, choice, keep_message),
-            choice,
-            usage,
-            arrived,
-            None if service.vocoder is None else service.vocoder.voice(),
-            plan.names,
-        )
-        for choice, generation in enumerate(plan.generations)
-    ]
 
 
 def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:

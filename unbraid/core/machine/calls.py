@@ -130,6 +130,7 @@ class CallsFrame(CallsState):
         machine.take(size, MARKUP)
         machine.awaits_end = False
         machine.trail = self.rule.close.trail if self.accepted else ""
+        machine.marks = "tool_calls" if machine.trail else ""
         machine.leave_calls()
 
     def begun(self) -> Frame:

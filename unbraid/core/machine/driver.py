@@ -21,6 +21,7 @@ from ..detokenizer import Detokenizer
 from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
+from ..tally import Tally
 from ..tools import Tools
 from ..vocabulary import Vocabulary
 from .machine import Machine
@@ -45,6 +46,7 @@ class Driver(Machine):
         calls_in_reasoning: bool | None = None,
         keep_raw: bool = True,
         markup: bool = False,
+        count_tokens: bool = False,
         limits: Limits = _LIMITS,
         seed: int | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Driver(Machine):
             limits=limits,
             seed=seed,
         )
+        self.tally = Tally() if count_tokens else None
         self._prompt = format.prompt if prompt is None else prompt
         self.format = format
         self._vocabulary = vocabulary
@@ -148,7 +151,7 @@ class Driver(Machine):
                 raise UnbraidError("this parser has been fed text: it cannot go on with token ids")
             raise UnbraidError("feed_tokens needs a tokenizer: make the parser with tokenizer=…, or feed text")
         program = self._program
-        placeholders, codes = program.token_placeholders, program.codes
+        placeholders, codes, tally = program.token_placeholders, program.codes, self.tally
         text: list[str] = []
         for token in ids:
             if not self.started:
@@ -158,12 +161,21 @@ class Driver(Machine):
                 text.clear()
                 code, spelled = codes[token]
                 if spelled and self.stack[-1].in_string:
-                    self._push(detokenizer.flush() + spelled)
+                    spelled = detokenizer.flush() + spelled
+                    if tally is not None:
+                        tally.token(len(spelled))
+                    self._push(spelled)
                 else:
+                    if tally is not None:
+                        tally.out_of_band(len(spelled), "content" if isinstance(code, str | float) else "audio")
                     emit_code(self, code, spelled)
             elif token in placeholders:
                 # A marker ends a character that was cut off; audio does not.
-                text.append(detokenizer.flush())
+                cut_off = detokenizer.flush()
+                if tally is not None:
+                    tally.cut_off(len(cut_off))
+                    tally.token(len(self.spellings[placeholders[token]]))
+                text.append(cut_off)
                 if token in program.ends:
                     self._push("".join(text))
                     text.clear()
@@ -176,6 +188,8 @@ class Driver(Machine):
                     text.clear()
                     self.report(diagnostics.UNKNOWN_TOKEN, f"token {token} is not in the vocabulary")
                     piece = detokenizer.flush() + "\ufffd"
+                if tally is not None:
+                    tally.token(len(piece))
                 text.append(piece)
         self._push("".join(text))
         return self._collect()
@@ -207,15 +221,33 @@ class Driver(Machine):
         if not self.started:
             self._begin()
         if self.detokenizer is not None:
-            self._push(self.detokenizer.flush())
+            rest = self.detokenizer.flush()
+            if rest and self.tally is not None:
+                self.tally.cut_off(len(rest))
+            self._push(rest)
         self._push(self.code_tail)
         self.code_tail = ""
         self._close_all(turn_over=end_of_turn)
+        if self.tally is not None:
+            self.tally.finish()
         self.finished = True
         return self._collect()
 
     def _refuse(self) -> None:
         raise UnbraidError("the parser is finished: make a new one for the next response")
+
+    # --- Where it stands ------------------------------------------------------------------------------------------
+
+    @property
+    def strand(self) -> str:
+        """What the next text belongs to, if it is no marker."""
+        return "tool_calls" if self.calls is not None else self.strands[-1]
+
+    @property
+    def held(self) -> bool:
+        """Whether something is held back: what may become a marker, or a part of a character."""
+        cut = self.detokenizer is not None and self.detokenizer.inside
+        return self.position < len(self.buffer) or bool(self.code_tail) or cut
 
     # --- Running ---------------------------------------------------------------------------------------------------
 

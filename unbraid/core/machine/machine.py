@@ -38,12 +38,15 @@ from ..events import (
 )
 from ..grammar import CallIds
 from ..limits import Limits
+from ..tally import Tally
 from ..tools import Tools
 from .markers import Markers
 from .pending_call import ARGUMENTS, KEPT, MARKUP, NAME, PENDING, TEXT, PendingCall
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
+_MARKED = ("reasoning", "speech")
+"""Strands between markers, but for calls."""
 
 
 class Malformed(Exception):
@@ -178,6 +181,10 @@ class Machine:
         self.awaits_end = False
         """Whether a call has come, and what ends its message has not."""
         self.out: list[Event] = []
+        self.tally: Tally | None = None
+        """Counts tokens, where they are to be counted."""
+        self.marks = ""
+        """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
 
     # --- Taking input ----------------------------------------------------------------------------------------------
 
@@ -285,6 +292,10 @@ class Machine:
 
     def _say(self, role: int, text: str, start: int, end: int) -> None:
         out = self.out
+        if self.tally is not None:
+            of_calls = role in (ARGUMENTS, NAME) or (role == MARKUP and self.calls is not None)
+            strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
+            self.tally.settle(strand, end, bool(self.marks))
         if role == TEXT:
             out.append(self.text_event(text, start, end))
         elif role == ARGUMENTS:
@@ -329,10 +340,19 @@ class Machine:
         """Take a marker that opens or closes a strand, with the whitespace after it that belongs to it. It is text
         where it marks the reasoning and that is left where it stands."""
         if strand == "reasoning" and not self.reasoning_apart:
+            self.marks = strand
             self.take(size, KEPT)
+            self.marks = ""
         else:
-            self.take(size, MARKUP)
-            self.trail = trail
+            self.take_markup(size, strand, trail)
+
+    def take_markup(self, size: int, strand: str, trail: str) -> None:
+        """The same, where it is no text."""
+        self.marks = strand if strand in _MARKED else ""
+        self.take(size, MARKUP)
+        self.trail = trail
+        if not trail:
+            self.marks = ""
 
     def _speech_text(self, text: str, start: int, end: int) -> Event:
         return SpeechText(text, self.sections - 1, start, end)
@@ -358,6 +378,7 @@ class Machine:
             else:
                 self.take(1, MARKUP)
                 self.trail = self.trail[1:]
+        self.marks = ""
         return True
 
     def _recover(self, problem: Malformed) -> None:

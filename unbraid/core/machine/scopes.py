@@ -207,8 +207,8 @@ class LeadingMarkerFrame(Frame):
         begin = space_end(buffer, start)
         found = self.markers.at(buffer, begin)
         if found is not None:
-            machine.take(found.end() - start, MARKUP)
-            machine.trail = self.markers.which(found).trail
+            marker = self.markers.which(found)
+            machine.take_markup(found.end() - start, marker.strand, marker.trail)
         elif not machine.at_end and begin - start <= machine.limits.name and not self._is_absent(buffer, begin):
             return False
         machine.pop()

@@ -10,21 +10,25 @@ A snapshot is for the same version of unbraid, and a parser with the same argume
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 from ...errors import InvalidSnapshot
 from ..limits import Limits
 from ..notations.base import ObjectWriter
 from ..notations.json_scanner import JsonScanner
+from ..tally import Tally
 from .driver import Driver
 from .machine import Frame
 from .pending_call import PendingCall
 
-_VERSION = 3
+_VERSION = 4
 _STATE = (
     *("trail", "offset", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
-    *("code_tail", "started", "finished"),
+    *("marks", "code_tail", "started", "finished"),
 )
+
+_TALLY = Tally.__slots__
 
 
 def save(driver: Driver) -> dict[str, Any]:
@@ -36,6 +40,7 @@ def save(driver: Driver) -> dict[str, Any]:
         "call": _values(driver.call, PendingCall.__slots__),
         "ids": driver.ids.save(),
         "detokenizer": driver.detokenizer.save() if driver.detokenizer else None,
+        "tally": None if driver.tally is None else {name: deepcopy(getattr(driver.tally, name)) for name in _TALLY},
         **_values(driver, _STATE),
     }
 
@@ -48,6 +53,8 @@ def load(driver: Driver, snapshot: dict[str, Any]) -> None:
             f"not a snapshot of a parser for {driver.format.name!r}: it says format {snapshot.get('format')!r}, "
             f"version {snapshot.get('version')!r}"
         )
+    if (snapshot.get("tally") is None) != (driver.tally is None):
+        raise InvalidSnapshot("only one of the two parsers counts tokens: restore it with the same `count_tokens`")
     if snapshot.get("detokenizer") is not None and driver.detokenizer is None:
         raise InvalidSnapshot("this snapshot is of a parser that read token ids: restore it with the same tokenizer")
     try:
@@ -75,6 +82,9 @@ def _load(driver: Driver, snapshot: dict[str, Any]) -> None:
         _restore(frame, frame.saved, saved, driver.limits)
         driver.push(frame)
     _restore(driver, _STATE, snapshot, driver.limits)
+    if driver.tally is not None:
+        for name in _TALLY:
+            setattr(driver.tally, name, deepcopy(snapshot["tally"][name]))
     driver.choose_fast_path()
 
 

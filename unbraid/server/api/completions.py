@@ -23,7 +23,7 @@ from ..service import Service
 from ..turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .fields import GenerationFields, Top
-from .replies import Head, finite, usage_of
+from .replies import Head, finite, usage_of, usage_so_far
 from .sse import events_of, frame, stream
 
 Prompt = str | tuple[int, ...]
@@ -46,7 +46,16 @@ async def completions(service: Service, request: Request) -> Response:
     head = Head(service.check_model(asked.model), "cmpl")
     turns, echoes = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
-    reply = TextReply(head, echoes, usages, with_usage=asked.wants_usage(), with_logprobs=asked.logprobs is not None)
+    prompts = [turn.generation.prompt for turn in turns]
+    reply = TextReply(
+        head,
+        echoes,
+        usages,
+        with_usage=asked.wants_usage(),
+        with_logprobs=asked.logprobs is not None,
+        prompts=prompts if asked.return_token_ids else None,
+        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and service.encoder else None,
+    )
     updates = merged(turns)
     if asked.stream:
         return await stream(request.receive, events_of(updates, reply))
@@ -59,6 +68,8 @@ def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[
     plain = Format("plain", ends=service.format.ends)
     if asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
+    needs_ids = "return_token_ids" if asked.return_token_ids else ""
+    service.check_ids(needs_ids)
     turns: list[Turn] = []
     echoes: list[str] = []
     for prompt in _prompts(service, asked):
@@ -74,7 +85,7 @@ def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[
         )
         for each in choices(generation, asked.n or 1):
             parser = Parser(plain, tools=Tools([]), tokenizer=service.vocabulary, keep_message=False)
-            turns.append(Turn(service, each, parser, len(turns), usage, arrived))
+            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids))
             echoes.append(service.text_of(prompt) if asked.echo else "")
     return turns, echoes
 
@@ -109,10 +120,23 @@ def _constraint(service: Service, plain: Format, asked: CompletionRequest, promp
 
 
 class TextReply:
-    """Writes completions, whole or in chunks. With `with_usage`, chunks tell the token counts, too."""
+    """Writes completions, whole or in chunks.
+
+    with_usage: a stream ends with the token counts.
+    prompts: the prompt of each choice, where token ids are told.
+    counted_from: how many tokens each of them has, where each chunk tells the counts so far.
+    """
 
     def __init__(
-        self, head: Head, echoes: Sequence[str], usages: Sequence[Usage], *, with_usage: bool, with_logprobs: bool
+        self,
+        head: Head,
+        echoes: Sequence[str],
+        usages: Sequence[Usage],
+        *,
+        with_usage: bool,
+        with_logprobs: bool,
+        prompts: Sequence[Prompt] | None = None,
+        counted_from: Sequence[int] | None = None,
     ) -> None:
         self._fields = head.fields("text_completion")
         self._echoes = echoes
@@ -120,12 +144,21 @@ class TextReply:
         self._with_usage = with_usage
         self._with_logprobs = with_logprobs
         self._offsets = [len(echo) for echo in echoes]
+        self._prompts = prompts
+        self._counted_from = counted_from
+        self._counts = [0] * len(echoes)
+        """The tokens of each choice so far."""
+        self._pending_ids: list[tuple[int, ...]] = [()] * len(echoes)
+        """The ids of tokens whose text has not gone out yet."""
+        self._begun = [False] * len(echoes)
 
     def first(self) -> bytes:
         return b"".join(self._chunk(choice, echo) for choice, echo in enumerate(self._echoes) if echo)
 
     def update(self, update: Update) -> bytes:
         text = _text(update)
+        self._counts[update.choice] += len(update.ids)
+        self._pending_ids[update.choice] += update.ids
         if not text and not update.logprobs and update.end is None:
             return b""
         return self._chunk(update.choice, text, update.logprobs, update.end)
@@ -141,6 +174,7 @@ class TextReply:
             async for update in updates:
                 texts[update.choice].append(_text(update))
                 logprobs[update.choice] += update.logprobs
+                self._pending_ids[update.choice] += update.ids
                 reasons[update.choice] = update.end or ""
         found = [
             self._choice(choice, "".join(text), logprobs[choice], reasons[choice]) for choice, text in enumerate(texts)
@@ -148,12 +182,21 @@ class TextReply:
         return {**self._fields, "choices": found, "usage": usage_of(self._usages)}
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
-        usage = {"usage": None} if self._with_usage else {}
+        usage: dict[str, Any] = {"usage": None} if self._with_usage else {}
+        if self._counted_from is not None:
+            usage["usage"] = usage_so_far(self._counted_from[choice], self._counts[choice])
         return frame({**self._fields, "choices": [self._choice(choice, text, logprobs, reason)], **usage})
 
     def _choice(self, choice: int, text: str, logprobs: Sequence[TokenLogprob], reason: str | None) -> dict[str, Any]:
         said = self._logprobs(choice, logprobs) if self._with_logprobs else None
-        return {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
+        found = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
+        return found if self._prompts is None else {**found, **self._ids(choice, self._prompts[choice])}
+
+    def _ids(self, choice: int, prompt: Prompt) -> dict[str, Any]:
+        """The ids that came since the last time, and those of the prompt the first time."""
+        ids, self._pending_ids[choice] = self._pending_ids[choice], ()
+        is_first, self._begun[choice] = not self._begun[choice], True
+        return {"token_ids": ids, **({"prompt_token_ids": prompt} if is_first else {})}
 
     def _logprobs(self, choice: int, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
         tokens = [_spelled(one) for one in logprobs]

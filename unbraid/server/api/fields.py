@@ -15,6 +15,8 @@ Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
 Count = Annotated[int, Meta(ge=1)]
 Choices = Annotated[int, Meta(ge=1, le=128)]
 Top = Annotated[int, Meta(ge=0, le=20)]
+Budget = Annotated[int, Meta(ge=-1)]
+"""How many tokens there may be; -1 for any number, as in vLLM."""
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Object = dict[str, Any]
 
@@ -23,6 +25,13 @@ class StreamOptions(Struct):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
+
+
+class ReasoningFields(Struct, forbid_unknown_fields=True):
+    """How the model is to reason, as some clients write it."""
+
+    effort: str | None = None
+    max_tokens: Budget | None = None
 
 
 class SamplingFields(Struct, kw_only=True):
@@ -54,6 +63,7 @@ class GenerationFields(SamplingFields, kw_only=True):
     logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
     max_tokens: Count | None = None
     response_format: Object | None = None
+    return_token_ids: bool | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
 
@@ -72,6 +82,12 @@ class GenerationFields(SamplingFields, kw_only=True):
     def wants_usage(self) -> bool:
         """Whether a stream is to end with the token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def wants_running_usage(self) -> bool:
+        """Whether each chunk of a stream is to have the token counts so far."""
+        return (
+            self.wants_usage() and self.stream_options is not None and bool(self.stream_options.continuous_usage_stats)
+        )
 
 
 def template_kwargs(effort: str | None, more: Object | None) -> Object:

@@ -14,6 +14,15 @@ from ..turn import Usage
 _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says of a token that is as good as impossible."""
 
+_DETAILS = {
+    "reasoning": "reasoning_tokens",
+    "audio": "audio_tokens",
+    "content": "content_tokens",
+    "tool_calls": "tool_call_tokens",
+    "speech": "speech_tokens",
+}
+"""What replies call the counts of strands. The first two names are OpenAI's."""
+
 
 class Head:
     """The fields that a reply and all its chunks begin with."""
@@ -31,12 +40,22 @@ def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
     """The token counts of a request."""
     found = list(usages)
     prompt, completion = sum(each.prompt for each in found), sum(each.completion for each in found)
-    return {
+    usage = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(each.cached for each in found)},
     }
+    known = [each.strands for each in found if each.strands is not None]
+    if known and len(known) == len(found):
+        counts = {name: sum(each[strand] for each in known) for strand, name in _DETAILS.items()}
+        usage["completion_tokens_details"] = counts
+    return usage
+
+
+def usage_so_far(prompt: int, completion: int) -> dict[str, Any]:
+    """The token counts in the middle of a stream, of one choice."""
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from ...errors import ApiError
 from ...http import client_of, json_response, while_connected
 from ...plan import Plan, plan_chat, prompt_of
 from ...service import Service
-from ...turn import Update, Usage, turns_of
+from ...turn import Update, Usage
 from ..bodies import read_request
 from ..sse import events_of, stream
 from .errors import REQUEST_ID, framing, new_request_id
@@ -38,7 +38,7 @@ async def messages(service: Service, request: Request) -> Response:
     )
     request_id = new_request_id()
     usage = Usage()
-    (turn,) = turns_of(service, plan, usage, arrived, keep_message=not asked.stream)
+    (turn,) = plan.turns(service, usage, arrived, keep_message=not asked.stream)
     response: Response
     if asked.stream:
         events = events_of(turn.updates(), MessageEvents(head, usage))

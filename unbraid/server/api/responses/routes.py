@@ -22,7 +22,7 @@ from ...http import SHUTDOWN, client_of, json_response, while_connected
 from ...plan import Plan, plan_chat
 from ...service import Service
 from ...storage.store import Store, StoredResponse
-from ...turn import Turn, Usage, turns_of
+from ...turn import Turn, Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
@@ -44,7 +44,7 @@ async def create(service: Service, request: Request) -> Response:
     model = service.check_model(body.model)
     asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
     usage = Usage()
-    (turn,) = turns_of(service, plan, usage, arrived, keep_message=not body.stream)
+    (turn,) = plan.turns(service, usage, arrived, keep_message=not body.stream)
     writer = ResponseWriter(
         model,
         asked.echo(service),

@@ -1,0 +1,69 @@
+"""How many tokens belong to each strand.
+
+The rule: a token belongs to the strand that its last character went to. A marker, with the whitespace that is part of
+it, belongs to the strand that it opens or closes; what ends the turn, and markers that say nothing, to the text that
+they stand in. A token without a whole character of its own belongs with the character that it is a part of. A call that
+turned out to be none is text. Reasoning that is left in the content is reasoning all the same.
+
+The tally keeps where each token ends in the raw output until the machine says what the text up to there is
+(`Machine._say`). So it does not depend on how the tokens are cut into pieces, and costs an addition a token.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+STRANDS = ("reasoning", "content", "tool_calls", "speech", "audio")
+"""`speech` is text that is spoken, `audio` its codes."""
+
+
+class Tally:
+    """Counts the tokens of one response."""
+
+    __slots__ = ("counts", "end", "ends", "thoughts", "waiting")
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(STRANDS, 0)
+        self.thoughts = 0
+        """Tokens of the reasoning without its markers."""
+        self.ends: list[int] = []
+        """Where tokens end whose strand is not known yet."""
+        self.end = 0
+        """Where the last token ends."""
+        self.waiting = 0
+        """Tokens that are part of a character that is not whole yet."""
+
+    def token(self, size: int) -> None:
+        """A token comes that completes `size` characters."""
+        if not size:
+            self.waiting += 1
+            return
+        self.end += size
+        self.ends.append(self.end)
+        if self.waiting:
+            self.cut_off(0)
+
+    def cut_off(self, size: int) -> None:
+        """A character ends without its rest, as `size` characters: the tokens that wait are these."""
+        self.end += size
+        self.ends += [self.end] * self.waiting
+        self.waiting = 0
+
+    def out_of_band(self, size: int, strand: str) -> None:
+        """A token comes that stands out of band. Text before it may still wait."""
+        self.end += size
+        self.counts[strand] += 1
+
+    def settle(self, strand: str, end: int, is_marker: bool) -> None:
+        """All text up to `end` that nothing was said of belongs to `strand`."""
+        count = bisect_right(self.ends, end)
+        if count:
+            del self.ends[:count]
+            self.counts[strand if strand in self.counts else "content"] += count
+            if strand == "reasoning" and not is_marker:
+                self.thoughts += count
+
+    def finish(self) -> None:
+        """Nothing more comes: tokens that no text came of are content."""
+        self.counts["content"] += len(self.ends) + self.waiting
+        self.ends, self.waiting = [], 0
