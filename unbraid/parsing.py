@@ -112,6 +112,8 @@ class Parser:
             except (KeyError, TypeError):  # a marker, a piece of a character, or no sequence
                 event = None
             if event is not None:
+                if machine.tally is not None:
+                    machine.tally.passed(len(ids), len(text), machine.strand)  # type: ignore[arg-type]
                 if self._fold is not None:
                     self._fold.add_one(event)
                 return [event]

@@ -54,6 +54,13 @@ class Tally:
         self.end += size
         self.counts[strand] += 1
 
+    def passed(self, count: int, size: int, strand: str) -> None:
+        """Tokens come whose text goes to `strand` at once, where nothing waits."""
+        self.end += size
+        self.counts[strand if strand in self.counts else "content"] += count
+        if strand == "reasoning":
+            self.thoughts += count
+
     def settle(self, strand: str, end: int, is_marker: bool) -> None:
         """All text up to `end` that nothing was said of belongs to `strand`."""
         count = bisect_right(self.ends, end)
