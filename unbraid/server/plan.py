@@ -274,7 +274,7 @@ def _constraint(
         wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None
-    if answers_json and task.continue_final_message and not _opens(service, prompt):
+    if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
         name = task.names.get("response_format", "response_format")
         raise ApiError(
             400,
