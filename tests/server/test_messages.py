@@ -473,6 +473,8 @@ def test_without_a_tokenizer() -> None:
         ({"max_tokens": None}, "max_tokens: expected int"),
         ({"max_tokens": 0}, "max_tokens: expected int >= 1"),
         ({"messages": []}, "messages is empty"),
+        ({"messages": [], "system": "Be brief."}, "messages is empty"),
+        ({"messages": [{"role": "system", "output_config": {}}]}, "messages is empty"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role: must be user, assistant or system"),
         ({"messages": [{"role": "user"}]}, "messages[0].content: must be a string or a list of blocks"),
         ({"messages": [{"role": "user", "content": []}]}, "messages[0].content: is empty"),
@@ -503,7 +505,6 @@ def test_without_a_tokenizer() -> None:
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name must be"),
         ({"thinking": {"type": "sometimes"}}, "thinking.type must be one of enabled, adaptive"),
         ({"thinking": {"type": "enabled", "budget_tokens": "all"}}, "thinking.budget_tokens must be"),
-        ({"thinking": {"type": "enabled", "display": "loud"}}, "thinking.display must be"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format must have a type of json_schema"),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": {"$ref": "#/no"}}}},
@@ -535,6 +536,8 @@ def test_other_errors(api: Scripted) -> None:
     assert "there is no GET" in refused(patient_http.get(f"{api.server.url}/v1/messages"), 405)
     wrong = patient_http.get(f"{api.server.url}/v1/messages/batches", headers={"anthropic-version": "2023-06-01"})
     assert "there is no GET" in refused(wrong, 404, "not_found_error")
+    threaded = post(api, thread={"id": "x"}).json()["error"]
+    assert threaded["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
     response = patient_http.post(f"{api.server.url}/v1/messages", content=b"{")
     assert "not JSON" in refused(response, 400)
     assert "max_tokens is missing" in refused(
@@ -553,11 +556,18 @@ def test_fields_of_claude_code(api: Scripted) -> None:
         "max_tokens": 32_000,
         "stream": True,
         "metadata": {"user_id": '{"device_id": "x", "session_id": "y"}'},
-        "thinking": {"type": "adaptive"},
+        "thinking": {"type": "adaptive", "display": "updates"},
         "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
         "output_config": {"effort": "high"},
         "system": [text(BILLING), text("You are an agent.", **CACHED), text("\nYou help.", **CACHED)],
-        "tools": [{**WEATHER, "input_schema": {**SCHEMA, "$schema": "https://json-schema.org/draft/2020-12/schema"}}],
+        "tools": [
+            {
+                **WEATHER,
+                "defer_loading": True,
+                "eager_input_streaming": True,
+                "input_schema": {**SCHEMA, "$schema": "https://json-schema.org/draft/2020-12/schema"},
+            }
+        ],
         "messages": [
             {"role": "user", "content": [text("<system-reminder>"), text("Fix it.", **CACHED)]},
             {"role": "system", "content": "Available agents: none."},
@@ -578,6 +588,43 @@ def test_fields_of_claude_code(api: Scripted) -> None:
     assert "<|im_start|>system\nAvailable agents: none.<|im_end|>" in api.prompt()
     assert "billing" not in api.prompt()
     assert patient_http.request("HEAD", f"{api.server.url}/").status_code == 200
+
+
+def test_tools_that_come_and_go(api: Scripted) -> None:
+    """What the prompt begins with stays, but for a tool that a message defines."""
+
+    def system(*blocks: Any, **more: Any) -> dict[str, Any]:
+        return {"role": "system", "content": list(blocks), **more}
+
+    named = {"type": "tool_reference", "name": "weather"}
+    comes, goes = {"type": "tool_addition", "tool": named}, {"type": "tool_removal", "tool": named}
+    create(api, tools=[WEATHER], messages=[*HELLO, system(text("Well,"), comes), *HELLO, system(goes)])
+    said = ("Well,\nThe tool weather can be called now.", "The tool weather can no longer be called.")
+    assert all(f"<|im_start|>system\n{each}<|im_end|>" in api.prompt() for each in said)
+    defined = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": WEATHER}}
+    create(api, messages=[*HELLO, system(defined)])
+    assert '"name": "weather"' in api.prompt()
+    call = {"type": "tool_use", "id": "a", "name": "find", "input": {}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "a",
+        "content": [{"type": "tool_reference", "tool_name": "weather"}],
+    }
+    create(api, messages=[*HELLO, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}])
+    assert "The tool weather can be called now." in api.prompt()
+    wrong = [*HELLO, system({"type": "tool_addition", "tool": {"type": "mcp_toolset_reference", "server_name": "x"}})]
+    assert refused(post(api, messages=wrong), 400).startswith("messages[1].content[0] must be a text block")
+
+
+def test_messages_of_the_system_for_one_turn(api: Scripted) -> None:
+    once = {"role": "system", "content": "Only now.", "clear_at": "next_user_message"}
+    create(api, messages=[*HELLO, once])
+    assert "Only now." in api.prompt()
+    create(api, messages=[*HELLO, once, {"role": "assistant", "content": "Hi."}, *HELLO])
+    assert "Only now." not in api.prompt()
+    messages = [*HELLO, {"role": "system", "output_config": {"effort": "max"}}]
+    asked = MessagesRequest(messages=messages, max_tokens=9, output_config={"effort": "low"})
+    assert task_of(api.service, "", asked).template_kwargs == {"reasoning_effort": "max"}
 
 
 def test_models(api: Scripted) -> None:

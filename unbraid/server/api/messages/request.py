@@ -41,7 +41,6 @@ UNDECLARED = UndeclaredFields(
 _SWITCHES = ("enable_thinking", "thinking")
 """The variables by which templates turn reasoning on and off."""
 _THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
-_OMITTED = {"omitted": True, "summarized": False, None: False}
 
 
 class PromptFields(SamplingFields, kw_only=True):
@@ -92,12 +91,12 @@ def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
     choice, parallel = tool_choice(asked.tool_choice)
     return ChatTask(
         messages=history.messages,
-        tools=function_tools(asked.tools or ()),
+        tools=[*function_tools(asked.tools or ()), *history.tools],
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_format=_response_format(asked),
         continue_final_message=history.ends_in_answer,
-        template_kwargs=_template_kwargs(asked),
+        template_kwargs=_template_kwargs(asked, history),
         names={"prompt": "messages", "max_tokens": "max_tokens", "response_format": "output_config.format"},
         places=history.places,
         part_places=history.part_places,
@@ -106,14 +105,11 @@ def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
 
 def omits_thinking(asked: PromptFields) -> bool:
     """Whether the text of the reasoning is to stay out of the reply. It still goes back and forth, sealed."""
-    shown = (asked.thinking or {}).get("display")
-    if shown not in _OMITTED:
-        raise ApiError(400, "thinking.display must be summarized or omitted", param="thinking.display")
-    return _OMITTED[shown]
+    return (asked.thinking or {}).get("display") == "omitted"
 
 
-def _template_kwargs(asked: PromptFields) -> Object:
-    effort = (asked.output_config or {}).get("effort")
+def _template_kwargs(asked: PromptFields, history: History) -> Object:
+    effort = history.effort or (asked.output_config or {}).get("effort")
     if not isinstance(effort, str | None):
         raise ApiError(400, "output_config.effort must be a word, such as high", param="output_config.effort")
     thinks = _thinking(asked)[0]
