@@ -203,7 +203,7 @@ def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) ->
     if isinstance(prompt, str):  # only the engine can count it
         return wanted if wanted < context else None
     if len(prompt) >= context:
-        raise PromptTooLong(f"prompt is too long: {len(prompt)} tokens > {context - 1} maximum")
+        raise PromptTooLong(f"the prompt is too long: {len(prompt)} tokens > {context - 1} maximum")
     return min(wanted, context - len(prompt))
 
 

@@ -14,12 +14,15 @@ from ..http import json_response
 from ..service import Service
 from .chat import ChatRequest
 from .completions import CompletionRequest
+from .messages.request import MessagesRequest, PromptFields
 from .parse import ParseRequest
 from .tokenize import TokenizeRequest
 
 _POSTS = {
     "/v1/chat/completions": ("Answer a conversation", ChatRequest),
     "/v1/completions": ("Go on with a raw prompt", CompletionRequest),
+    "/v1/messages": ("Answer a conversation, in Anthropic's dialect", MessagesRequest),
+    "/v1/messages/count_tokens": ("How many tokens the prompt of such a conversation has", PromptFields),
     "/v1/parse": ("Take a model's raw output apart", ParseRequest),
     "/v1/tokenize": ("The tokens of a prompt or a conversation", TokenizeRequest),
 }
@@ -54,6 +57,21 @@ _ERROR = {
 }
 
 
+_ANTHROPIC_ERROR = {
+    "type": "object",
+    "required": ["type", "error", "request_id"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
+        },
+        "request_id": {"type": "string"},
+    },
+}
+
+
 async def openapi(service: Service, request: Request) -> Response:
     return json_response(description())
 
@@ -79,7 +97,7 @@ def description() -> dict[str, Any]:
         "info": {"title": "unbraid", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": {**components, "Error": _ERROR},
+            "schemas": {**components, "Error": _ERROR, "AnthropicError": _ANTHROPIC_ERROR},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}, {}],
@@ -115,9 +133,10 @@ def _json(schema: Any) -> dict[str, Any]:
 
 
 def _responses(path: str) -> dict[str, Any]:
-    streamed = path.endswith(("completions", "transcriptions", "translations"))
+    streamed = path.endswith(("completions", "messages", "transcriptions", "translations"))
     content: dict[str, Any] = {"text/plain": {}} if path == "/metrics" else _json({"type": "object"})
     if streamed:
         content["text/event-stream"] = {}
-    refused = {"description": "Why not", "content": _json({"$ref": "#/components/schemas/Error"})}
+    shape = "AnthropicError" if path.startswith("/v1/messages") else "Error"
+    refused = {"description": "Why not", "content": _json({"$ref": f"#/components/schemas/{shape}"})}
     return {"200": {"description": "Done", "content": content}, "default": refused}

@@ -19,6 +19,8 @@ from ..sse import Framing
 REQUEST_ID = "request-id"
 """The header that names a request."""
 _TOO_LONG = "prompt is too long"
+_DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
+"""What clients read that go on in another way without a field."""
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -41,7 +43,10 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     message = error.message
     if error.code == "context_length_exceeded" and error.param != "max_tokens" and _TOO_LONG not in message:
         message = f"{_TOO_LONG}: {message}"
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+    told: dict[str, Any] = {"type": kind, "message": message}
+    if error.code == "unsupported" and error.param in _DETAILS:
+        told["details"] = _DETAILS[error.param]
+    return {"type": "error", "error": told, "request_id": request_id}
 
 
 def anthropic_error(error: ApiError) -> Response:

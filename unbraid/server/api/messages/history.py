@@ -4,6 +4,9 @@ A message of Anthropic's may hold several of chat's: results of tools stand in t
 role that follow each other are one turn. So what became of a message, or of a block in it, has another number than
 before, and `places` says where it came from. Reasoning comes back with a signature, which must be ours. Blocks that are
 no text, such as images, go on as they are: the prompt builder refuses them where the model takes none.
+
+Messages of the system may stand anywhere. Besides text they may say that a tool comes or goes, which the model is told
+in words: what stands before in the prompt stays as it is, so that an engine finds it in its cache.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from ...errors import ApiError
 from ...storage.seal import Seal
 from ..fields import Object
 from .system import for_the_model, system_parts
+from .tools import function_tool
 
 _SAYS_ERROR = re.compile(r"\W*\w*error", re.IGNORECASE)
 Placed = tuple[Object, str]
@@ -35,16 +39,22 @@ class History:
         self.places: list[str] = []
         """Where each message comes from, and below it each part of a content."""
         self.part_places: dict[tuple[int, int], str] = {}
+        self.tools: list[Object] = []
+        """Tools that a message adds."""
+        self.effort: object = None
+        """The effort that the last message asks for which says one."""
 
     def read(self, system: object, messages: Sequence[Object]) -> None:
         """Raises `ApiError` for what is not as it should be."""
-        if not messages:
-            raise ApiError(400, "messages is empty: there is nothing to answer", param="messages")
         if system is not None:
             for part, place in for_the_model(system_parts(system)):
                 self._add_part("system", part, "system", place)
+        last_user = max((at for at, message in enumerate(messages) if message.get("role") == "user"), default=-1)
         for at, message in enumerate(messages):
-            self._message(message, f"messages[{at}]")
+            if not (message.get("clear_at") == "next_user_message" and at < last_user):
+                self._message(message, f"messages[{at}]")
+        if all(place == "system" for place in self.places):
+            raise ApiError(400, "messages is empty: there is nothing to answer", param="messages")
 
     @property
     def ends_in_answer(self) -> bool:
@@ -58,8 +68,7 @@ class History:
     def _message(self, message: Object, where: str) -> None:
         role, content = message.get("role"), message.get("content")
         if role == "system":
-            for part, place in system_parts(content, f"{where}.content"):
-                self._add_part("system", part, where, place)
+            self._system(message, where)
             return
         if role not in ("user", "assistant"):
             raise _wrong(f"{where}.role", f"must be user, assistant or system, not {role!r}")
@@ -79,6 +88,30 @@ class History:
             else:
                 for part in _parts(block, place):
                     self._add_part(role, part, where, place)
+
+    def _system(self, message: Object, where: str) -> None:
+        asked = message.get("output_config")
+        if isinstance(asked, dict):
+            self.effort = asked.get("effort") or self.effort
+            if "content" not in message:
+                return
+        content = message.get("content")
+        if isinstance(content, list):
+            content = [self._tool_change(block, f"{where}.content[{at}]") for at, block in enumerate(content)]
+        for part, place in system_parts(content, f"{where}.content"):
+            self._add_part("system", part, where, place)
+
+    def _tool_change(self, block: object, where: str) -> object:
+        """A block that adds or removes a tool, in words. Others stay as they are."""
+        match block:
+            case {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": dict(definition)}}:
+                self.tools.append(function_tool(definition, f"{where}.tool.definition"))
+                return _text(f"The tool {definition.get('name')} can be called now.")
+            case {"type": "tool_addition", "tool": {"type": "tool_reference", "name": str(name)}}:
+                return _text(f"The tool {name} can be called now.")
+            case {"type": "tool_removal", "tool": {"type": "tool_reference", "name": str(name)}}:
+                return _text(f"The tool {name} can no longer be called.")
+        return block
 
     def _continue_or_open(self, role: str, where: str) -> None:
         if not self.messages or self.messages[-1]["role"] != role:
@@ -149,6 +182,8 @@ def _parts(block: Object, where: str) -> list[Object]:
     kind, source = block["type"], block.get("source")
     if kind == "text":
         return [{"type": "text", "text": _string(block, "text", where)}]
+    if kind == "tool_reference":
+        return [_text(f"The tool {_string(block, 'tool_name', where)} can be called now.")]
     if kind == "search_result":
         about = [_string(block, name, where) for name in ("title", "source")]
         inner = _blocks(block.get("content"), f"{where}.content")

@@ -43,7 +43,7 @@ class MessageHead:
     omit_thinking: bool = False
     id: str = field(default_factory=lambda: f"msg_{secrets.token_hex(12)}")
 
-    def fields(self, content: list[Any], end: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
+    def fields(self, content: list[Any], end: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         head = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
         return {**head, "content": content, **end, "usage": usage}
 
@@ -64,13 +64,15 @@ class MessageHead:
         return {"stop_reason": reason, "stop_sequence": update.stopped_by}
 
 
-def usage_of(usage: Usage) -> dict[str, int]:
+def usage_of(usage: Usage) -> dict[str, Any]:
     """The token counts. Those of the prompt that the engine found in its cache are counted apart."""
+    details = None if usage.strands is None else {"thinking_tokens": usage.strands.get("reasoning", 0)}
     return {
         "input_tokens": usage.prompt - usage.cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
+        **({} if details is None else {"output_tokens_details": details}),
     }
 
 

@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from ....errors import UnbraidError
 from ...errors import ApiError
-from ...plan import SAMPLING, ChatTask
+from ...plan import ChatTask
 from ...service import Service
 from ..bodies import UndeclaredFields
-from ..fields import Count, Object, Share, Temperature
+from ..fields import Count, Object, SamplingFields, template_kwargs
 from .history import History
 from .tools import function_tools, tool_choice
 
@@ -41,11 +41,11 @@ UNDECLARED = UndeclaredFields(
 _SWITCHES = ("enable_thinking", "thinking")
 """The variables by which templates turn reasoning on and off."""
 _THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
-_OMITTED = {"omitted": True, "summarized": False, None: False}
 
 
-class PromptFields(Struct, kw_only=True):
-    """What the prompt is made of: the body of `POST /v1/messages/count_tokens`."""
+class PromptFields(SamplingFields, kw_only=True):
+    """What the prompt is made of: the body of `POST /v1/messages/count_tokens`. How tokens are chosen makes no
+    difference there; of those fields, some are not Anthropic's."""
 
     messages: Annotated[list[Object], Meta(max_length=100_000)]
     model: str | None = None
@@ -64,13 +64,6 @@ class MessagesRequest(PromptFields, kw_only=True):
     max_tokens: Count
     stream: bool | None = None
     stop_sequences: list[str] | None = None
-    temperature: Temperature | None = None
-    top_p: Share | None = None
-    top_k: Annotated[int, Meta(ge=0)] | None = None
-
-    def chosen_sampling(self) -> dict[str, Any]:
-        """The values of `SAMPLING` that the request sets."""
-        return {name: value for name in SAMPLING if (value := getattr(self, name, None)) is not None}
 
     def stop_texts(self) -> tuple[str, ...]:
         stop = tuple(self.stop_sequences or ())
@@ -85,6 +78,7 @@ def task_of(service: Service, client: str, asked: MessagesRequest) -> ChatTask:
         prompt_task(service, client, asked),
         sampling=asked.chosen_sampling(),
         max_tokens=asked.max_tokens,
+        thinking_budget=_thinking(asked)[1],
         clip=True,
         stop=asked.stop_texts(),
     )
@@ -97,12 +91,12 @@ def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
     choice, parallel = tool_choice(asked.tool_choice)
     return ChatTask(
         messages=history.messages,
-        tools=function_tools(asked.tools or ()),
+        tools=[*function_tools(asked.tools or ()), *history.tools],
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_format=_response_format(asked),
         continue_final_message=history.ends_in_answer,
-        template_kwargs=_template_kwargs(asked),
+        template_kwargs=_template_kwargs(asked, history),
         names={"prompt": "messages", "max_tokens": "max_tokens", "response_format": "output_config.format"},
         places=history.places,
         part_places=history.part_places,
@@ -111,26 +105,30 @@ def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
 
 def omits_thinking(asked: PromptFields) -> bool:
     """Whether the text of the reasoning is to stay out of the reply. It still goes back and forth, sealed."""
-    shown = (asked.thinking or {}).get("display")
-    if shown not in _OMITTED:
-        raise ApiError(400, "thinking.display must be summarized or omitted", param="thinking.display")
-    return _OMITTED[shown]
+    return (asked.thinking or {}).get("display") == "omitted"
 
 
-def _template_kwargs(asked: PromptFields) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if asked.thinking is not None:
-        kind = asked.thinking.get("type")
-        if kind not in _THINKING:
-            message = f"thinking.type must be one of {', '.join(_THINKING)}, not {kind!r}"
-            raise ApiError(400, message, param="thinking.type")
-        given = dict.fromkeys(_SWITCHES, _THINKING[kind])
-    effort = (asked.output_config or {}).get("effort")
-    if effort is not None:
-        if not isinstance(effort, str):
-            raise ApiError(400, "output_config.effort must be a word, such as high", param="output_config.effort")
-        given["reasoning_effort"] = effort
-    return {**given, **(asked.chat_template_kwargs or {})}
+def _template_kwargs(asked: PromptFields, history: History) -> Object:
+    effort = history.effort or (asked.output_config or {}).get("effort")
+    if not isinstance(effort, str | None):
+        raise ApiError(400, "output_config.effort must be a word, such as high", param="output_config.effort")
+    thinks = _thinking(asked)[0]
+    switches = {} if thinks is None else dict.fromkeys(_SWITCHES, thinks)
+    return template_kwargs(effort, {**switches, **(asked.chat_template_kwargs or {})})
+
+
+def _thinking(asked: PromptFields) -> tuple[bool | None, int | None]:
+    """Whether the model is to reason, and how many tokens at most. None where the request does not say."""
+    given = asked.thinking
+    if given is None:
+        return None, None
+    kind, budget = given.get("type"), given.get("budget_tokens")
+    if kind not in _THINKING:
+        message = f"thinking.type must be one of {', '.join(_THINKING)}, not {kind!r}"
+        raise ApiError(400, message, param="thinking.type")
+    if budget is not None and (type(budget) is not int or budget < 0):
+        raise ApiError(400, "thinking.budget_tokens must be a number of tokens", param="thinking.budget_tokens")
+    return _THINKING[kind], budget if _THINKING[kind] else 0
 
 
 def _response_format(asked: PromptFields) -> Object | None:
@@ -163,6 +161,6 @@ def _reworded(text: str) -> str:
 
 _WORDS = (
     (re.compile(r"(tools\[\d+\])\.function"), r"\1"),
-    (re.compile(r"(tools\[\d+\](?: \('[^']*'\))?)\.parameters"), r"\1.input_schema"),
-    (re.compile(r"response_format(?:\.json_schema)?"), "output_config.format"),
+    (re.compile(r"(tools?(?:\[\d+\])?(?: \('[^']*'\)| '[^']*':)?[. ])parameters"), r"\1input_schema"),
+    (re.compile(r"output_config\.format\.json_schema"), "output_config.format"),
 )

@@ -1,4 +1,7 @@
-"""Tools and the choice among them, as every dialect of the server has them."""
+"""Tools and the choice among them, as every dialect of the server has them.
+
+A tool whose loading is deferred is shown to the model from the beginning: there is no search for tools here.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 def function_tools(tools: Sequence[Object]) -> list[Object]:
     """The tools as functions. Errors of their schemas are found later, with those of all dialects."""
-    return [_function(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+    return [function_tool(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
 
 
-def _function(tool: Object, where: str) -> Object:
+def function_tool(tool: Object, where: str) -> Object:
     kind = tool.get("type") or "custom"
     if kind != "custom":
         raise ApiError(
