@@ -28,6 +28,7 @@ from .api.models import model, models
 from .api.openapi import openapi
 from .api.parse import parse
 from .api.tokenize import tokenize
+from .enforcing import HEADER
 from .errors import ApiError, as_api_error
 from .http import ClientLeft, error_response
 from .service import Service
@@ -69,7 +70,9 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         message = f"there is no {request.method} {request.url.path} here; there are {known}"
         return error_response(ApiError(error.status_code, message, headers=dict(error.headers or {})))
 
-    cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    cors = Middleware(
+        CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=[HEADER]
+    )
     return Starlette(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])

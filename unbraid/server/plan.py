@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..constraints import Constraint, constraint
+from ..constraints import Constraint, Unenforced
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
@@ -21,6 +21,7 @@ from ..engines import Generation, Sampling
 from ..errors import InvalidTools
 from ..parsing import Parser
 from .audio_input import audio_of
+from .enforcing import enforced
 from .errors import ApiError
 from .service import Service
 from .thinking import Budget, Prompt
@@ -84,6 +85,8 @@ class Plan:
     budget: Budget | None = None
     needs_ids: str = ""
     """See `ChatTask.needs_ids`."""
+    unenforced: tuple[Unenforced, ...] = ()
+    """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
 
     def turn(self, service: Service, choice: int, usage: Usage, arrived: float, *, keep_message: bool) -> Turn:
         """One of the choices, ready to run. Without `keep_message`, only its updates say what it is."""
@@ -137,13 +140,14 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         given = _without_thinking(service, given)
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
+    made, unenforced = _constraint(service, format, task, tools, given)
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
         max_tokens=task.max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
-        constraint=_constraint(service, format, task, tools, given),
+        constraint=made,
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
@@ -157,6 +161,7 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         task.names,
         _budget(service, format, task, tools),
         task.needs_ids,
+        unenforced,
     )
 
 
@@ -181,8 +186,9 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
 
 def _constraint(
     service: Service, format: Format, task: ChatTask, tools: Tools, prompt: Prompt, *, reasoned: bool = False
-) -> Constraint | None:
-    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster.
+) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
+    """What constrains the output, and what of it is not enforced. None where the request asks for nothing: an
+    unconstrained model is faster.
 
     reasoned: the prompt ends with the reasoning, and no more of it is wanted.
     """
@@ -196,14 +202,15 @@ def _constraint(
     if not answers_json and choice in ("auto", "none"):
         wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
-            return None
+            return None, ()
     if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
         raise ApiError(
             400,
             "response_format: JSON cannot be enforced in the middle of an answer; leave continue_final_message out",
             param="response_format",
         )
-    made = constraint(
+    return enforced(
+        service,
         format,
         tools=task.tools,
         tool_choice=task.tool_choice,
@@ -211,11 +218,8 @@ def _constraint(
         # A grammar that is lazy says nothing of the reasoning.
         reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
-        vocabulary=service.vocabulary,
         prompt=prompt,
     )
-    service.log_unenforced(made)
-    return made
 
 
 def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> Budget | None:
@@ -224,7 +228,7 @@ def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> B
         return None
 
     async def constrain(prompt: Prompt) -> Constraint | None:
-        return await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True)
+        return (await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True))[0]
 
     encode = None if service.encoder is None else service.written
     return Budget(task.thinking_budget, format.reasoning.close, encode, constrain)
