@@ -158,7 +158,7 @@ def plan_chat(service: Service, task: ChatTask) -> Plan:
         called,
         task.separate_reasoning,
         task.calls_in_reasoning,
-        task.names,
+        {"constraint": "response_format" if task.response_format else "tools", "audio": "messages", **task.names},
         _budget(service, format, task, tools),
         task.needs_ids,
         unenforced,

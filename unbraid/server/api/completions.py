@@ -73,6 +73,7 @@ def _turns(
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
     needs_ids = "return_token_ids" if asked.return_token_ids else ""
     service.check_ids(needs_ids)
+    names = {"constraint": "response_format"}
     turns: list[Turn] = []
     echoes: list[str] = []
     unenforced: tuple[Unenforced, ...] = ()
@@ -90,7 +91,7 @@ def _turns(
         )
         for each in choices(generation, asked.n or 1):
             parser = Parser(plain, tools=Tools([]), tokenizer=service.vocabulary, keep_message=False)
-            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids))
+            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids, names=names))
             echoes.append(service.text_of(prompt) if asked.echo else "")
     return turns, echoes, unenforced
 
