@@ -800,3 +800,34 @@ def test_many_optional_arguments_stay_small() -> None:
         assert len(json.dumps(constraint.to_structural_tag())) < 300_000
         assert len(constraint.to_gbnf()) < 300_000
         assert len(constraint.to_lark()) < 300_000
+
+
+# Whitespace
+
+WORDS = ["{", '"a"', ":", "1", ",", '"b"', ":", "[", "1", ",", "2", "]", "}"]
+A_AND_B = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("format", ["hermes", "qwen3", "step-audio-2"])
+@pytest.mark.parametrize("space", ["\n", " ", "\t"])
+def test_a_model_cannot_lose_itself_in_whitespace(format: str, space: str) -> None:
+    """Before an answer in JSON and inside of it there is some, and an end to it, in every dialect."""
+    answer = {"type": "json_schema", "json_schema": {"name": "x", "schema": A_AND_B}}
+    constraint = unbraid.constraint(format, response_format=answer)
+    gbnf = LlamaCppGrammar(constraint.to_gbnf())
+    few, lines = (
+        ["".join([*WORDS[:at], some, *WORDS[at:]]) for at in range(len(WORDS))] for some in ("\n  ", 100 * space)
+    )
+    assert set(gbnf.judge_all(few)) == {"complete"}
+    assert set(gbnf.judge_all(lines)) == {"refused"}
+    for text in few:
+        assert constraint_accepts(constraint, text)
+    for text in lines:
+        assert not constraint_accepts(constraint, text)
+    tag = json.dumps(constraint.to_structural_tag())
+    assert tag.count('"type": "json_schema"') == tag.count('"max_whitespace_cnt": 22')

@@ -19,7 +19,7 @@ from unbraid.engines import (
     Unsupported,
 )
 from unbraid.engines.http import _message
-from unbraid.engines.refusals import refusal
+from unbraid.engines.refusals import refusal, too_long_field
 
 from ..support.byte_vocabulary import END
 from ..support.fake_servers import FakeServer, FakeSGLang, Fault
@@ -182,6 +182,28 @@ async def test_what_makes_a_request_too_long(
             await collect(one.generate(Generation(prompt=prompt, max_tokens=max_tokens)))
         assert raised.value.field == field
         await one.close()
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "message", "field"),
+    [
+        (None, "maximum context length is 10 tokens", "prompt"),
+        (3, "maximum context length is 10 tokens", "prompt"),
+        (30, "maximum context length is 10 tokens", "max_tokens"),
+        (
+            8,
+            "maximum context length is 10 tokens. You requested 12 (4 in the messages, 8 …",
+            "max_tokens",
+        ),
+        (8, "context length is only 10 tokens. You passed 11 input tokens and requested 8 output tokens", "prompt"),
+        (8, "context length of 10 tokens: 4 tokens from the input messages and 8 for the completion", "max_tokens"),
+        (8, "request (12 tokens) exceeds the available context size (10 tokens)", "prompt"),
+        (8, "it is too much", "prompt"),
+    ],
+)
+def test_what_makes_a_text_too_long(max_tokens: int | None, message: str, field: str) -> None:
+    """Only the server knows how many tokens a text has, and says so in its own words."""
+    assert too_long_field(Generation(prompt="Hello", max_tokens=max_tokens), None, message) == field
 
 
 # Abort

@@ -156,6 +156,9 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ({"messages": [{"role": "assistant", "content": "x", "thinking": {}}]}, "messages[0].thinking", "a string"),
         ({"repetition_penalty": 1e-38}, "repetition_penalty", ">= 0.01"),
         ({"tools": [TOOL] * 600}, "tools", "<= 512"),
+        ({"thinking_token_budget": -2}, "thinking_token_budget", ">= -1"),
+        ({"reasoning": {"max_tokens": "x"}}, "reasoning.max_tokens", "got str"),
+        ({"reasoning": {"summary": "auto"}}, "reasoning", "unknown field summary"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -274,15 +277,21 @@ def test_failing_before_the_first_token(
         (CHAT, {"messages": HELLO, "max_tokens": 9}, "prompt", "messages"),
         (CHAT, {"messages": HELLO, "max_tokens": 9}, "max_tokens", "max_tokens"),
         (CHAT, {"messages": HELLO, "max_completion_tokens": 9}, "max_tokens", "max_completion_tokens"),
+        (CHAT, {"messages": HELLO, "tools": [TOOL]}, "constraint", "tools"),
+        (CHAT, {"messages": HELLO, "response_format": {"type": "json_object"}}, "constraint", "response_format"),
+        (CHAT, {"messages": HELLO}, "audio", "messages"),
+        (CHAT, {"messages": HELLO}, "logit_bias", "logit_bias"),
+        ("/v1/completions", {"prompt": "x"}, "constraint", "response_format"),
         ("/v1/completions", {"prompt": "x"}, None, "prompt"),
         ("/v1/completions", {"prompt": "x", "max_tokens": 9}, "max_tokens", "max_tokens"),
     ],
 )
-def test_what_is_too_long_is_named_as_the_client_named_it(
+def test_what_an_engine_refuses_is_named_as_the_client_named_it(
     playing: Playing, path: str, asked: dict[str, Any], field: str | None, param: str
 ) -> None:
-    playing.script = Script((), PromptTooLong("it does not fit", field=field))
-    assert refused(playing.post(asked, path), 400)["param"] == param
+    for kind in (PromptTooLong, Unsupported) if field else (PromptTooLong,):
+        playing.script = Script((), kind("it does not fit", field=field))
+        assert refused(playing.post(asked, path), 400)["param"] == param
 
 
 def test_an_engine_that_is_down(playing: Playing) -> None:

@@ -180,9 +180,10 @@ def rewritten(node: Node, new: Callable[[Node], Node | None]) -> Node:
     return node
 
 
-# As much as any template writes, and not so much that a model could lose itself in it.
-SPACE = Repeat(chars(" ", "\n", "\t"), 0, 20)
-SOME_SPACE = Repeat(chars(" ", "\n", "\t"), 1, 20)
+MOST_SPACE = 8
+"""As much whitespace as any template writes, and not so much that a model could lose itself in it."""
+SPACE = Repeat(chars(" ", "\n", "\t"), 0, MOST_SPACE)
+SOME_SPACE = Repeat(chars(" ", "\n", "\t"), 1, MOST_SPACE)
 
 
 def one_token(ids: Collection[int], text: Node) -> Token:

@@ -51,6 +51,8 @@ from .language import Json, Lexeme, Rule, TextExcept, Unenforced
 
 # The whitespace between the parts of a value: none, a space, or a line break with an indent.
 SPACE = Lexeme(maybe(choice(Text(" "), sequence(Repeat(Text("\n"), 1, 2), Repeat(chars(" ", "\t"), 0, 20)))))
+MOST_JSON_SPACE = 22
+"""How many characters that has at most, for converters that only count."""
 _COMMA = sequence(SPACE, Text(","), SPACE)
 _COLON = sequence(SPACE, Text(":"), SPACE)
 _DIGIT = chars("09")

@@ -63,12 +63,18 @@ class Tally:
 
     def settle(self, strand: str, end: int, is_marker: bool) -> None:
         """All text up to `end` that nothing was said of belongs to `strand`."""
-        count = bisect_right(self.ends, end)
-        if count:
-            del self.ends[:count]
-            self.counts[strand if strand in self.counts else "content"] += count
-            if strand == "reasoning" and not is_marker:
-                self.thoughts += count
+        ends = self.ends
+        if not ends or ends[0] > end:
+            return
+        if ends[-1] <= end:
+            count = len(ends)
+            ends.clear()
+        else:
+            count = bisect_right(ends, end)
+            del ends[:count]
+        self.counts[strand] += count
+        if strand == "reasoning" and not is_marker:
+            self.thoughts += count
 
     def finish(self) -> None:
         """Nothing more comes: tokens that no text came of are content."""

@@ -2,7 +2,8 @@
 
 Everything above (the server, the tests, your code) knows engines by this module alone. An engine gives token ids where
 it can and text where it cannot. Closing the stream aborts the work; whatever goes wrong is an `EngineError`. An error
-about one field of the request carries its name in `field`: `prompt` or `max_tokens`.
+about one field of the request carries its name in `field`: `prompt`, `max_tokens`, `constraint`, `audio` or
+`logit_bias`.
 
 To add an engine, write a class with the methods of `Engine`. For one that is a server, start from `engines.server`; for
 one that blocks a thread, from `engines.jobs`; both read what the engine says with a `Reader` of `engines.reader`.
@@ -182,4 +183,5 @@ class Unsupported(EngineError):
 def refuse_audio(request: Generation, engine: str) -> None:
     """Refuse requests with audio, for engines that take none."""
     if request.audio:
-        raise Unsupported(f"{engine} takes no audio: send text alone, or use SGLang or vLLM in this process")
+        message = f"{engine} takes no audio: send text alone, or use SGLang or vLLM in this process"
+        raise Unsupported(message, field="audio")

@@ -80,7 +80,8 @@ class CompletionServer(Server):
             body["logprobs"] = request.logprobs
         if request.constraint is not None:
             if self._constrain is None:
-                raise Unsupported(f"{self.address.url} is not known to take constraints: leave the constraint out")
+                message = f"{self.address.url} is not known to take constraints: leave the constraint out"
+                raise Unsupported(message, field="constraint")
             body |= self._constrain(request.constraint)
         return body
 

@@ -14,6 +14,15 @@ _TOO_LONG = re.compile(
     r"context[ _](length|size|window)|max_model_len|maximum model length|longer than the model|prompt is too long", re.I
 )
 
+_CONTEXT_SIZE = re.compile(
+    r"(?:context[ _](?:length|size|window)|max_model_len|maximum model length)[^\d]{0,40}(\d+)", re.I
+)
+_PROMPT_SIZE = re.compile(
+    r"(\d+) input tokens|(\d+)(?: tokens)? (?:in|from|of) the (?:input|messages|prompt)|prompt of (\d+)|"
+    r"request \((\d+) tokens\)",
+    re.I,
+)
+
 
 def refusal(status: int, message: str, retry_after: float | None = None) -> EngineError:
     """The error for what a server said. Its `status` is the server's."""
@@ -40,8 +49,20 @@ def error_text(error: object) -> tuple[str, int | None]:
     return str(error.get("message") or error.get("detail") or error), status
 
 
-def too_long_field(request: Generation, context: int | None) -> str:
-    """The field of `request` that makes it too long: `max_tokens` where the prompt alone would fit."""
-    if request.max_tokens is None or context is None or isinstance(request.prompt, str):
+def too_long_field(request: Generation, context: int | None, message: str = "") -> str:
+    """The field of `request` that makes it too long: `max_tokens` where the prompt alone would fit. What is not known
+    here, the server's message may say."""
+    if request.max_tokens is None:
         return "prompt"
-    return "prompt" if len(request.prompt) >= context else "max_tokens"
+    size = _said(_PROMPT_SIZE, message) if isinstance(request.prompt, str) else len(request.prompt)
+    context = context or _said(_CONTEXT_SIZE, message)
+    if context is None:
+        return "prompt"
+    if size is None:
+        return "max_tokens" if request.max_tokens >= context else "prompt"
+    return "prompt" if size >= context else "max_tokens"
+
+
+def _said(pattern: re.Pattern[str], message: str) -> int | None:
+    found = pattern.search(message)
+    return None if found is None else int(next(filter(None, found.groups())))

@@ -127,7 +127,7 @@ class Server(ABC):
         except EngineError as error:
             running = isinstance(error, EngineFailed)
             if isinstance(error, PromptTooLong):
-                error.field = too_long_field(request, self.context)
+                error.field = too_long_field(request, self.context, str(error))
             if begun and not isinstance(error, EngineFailed):
                 raise EngineFailed(f"the output broke off: {error}") from error
             raise

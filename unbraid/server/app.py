@@ -33,6 +33,7 @@ from .api.openapi import openapi
 from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
+from .enforcing import HEADER
 from .errors import ApiError, as_api_error
 from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
 from .service import Service
@@ -88,7 +89,9 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
         return _error_writer(request)(told)
 
-    cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
+    cors = Middleware(
+        CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=[HEADER]
+    )
     return Starlette(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])

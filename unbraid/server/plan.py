@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..constraints import Constraint, constraint
+from ..constraints import Constraint, Unenforced
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.prompt_end import read_end
 from ..core.grammar import Format
@@ -24,6 +24,7 @@ from ..errors import InvalidTools, UnbraidError
 from ..parsing import Parser
 from ..templates import Prompt, fitting
 from .audio_input import audio_of
+from .enforcing import enforced
 from .errors import ApiError
 from .service import Service
 from .thinking import Budget, RawPrompt
@@ -98,6 +99,8 @@ class Plan:
     budget: Budget | None = None
     needs_ids: str = ""
     """See `ChatTask.needs_ids`."""
+    unenforced: tuple[Unenforced, ...] = ()
+    """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
 
     def turns(self, service: Service, usage: Usage, arrived: float, *, keep_message: bool) -> list[Turn]:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
@@ -152,13 +155,14 @@ def _plan(service: Service, task: ChatTask) -> Plan:
         given = _without_thinking(service, given)
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
+    made, unenforced = _constraint(service, format, task, tools, given)
     asked = Generation(
         prompt=given,
         sampling=sampling(service, task.sampling, task.logit_bias),
         max_tokens=_clipped(service, task, given) if task.clip else task.max_tokens,
         stop=task.stop,
         stop_tokens=(*service.end_tokens, *task.stop_tokens),
-        constraint=_constraint(service, format, task, tools, given),
+        constraint=made,
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
@@ -169,9 +173,10 @@ def _plan(service: Service, task: ChatTask) -> Plan:
         called,
         task.separate_reasoning,
         task.calls_in_reasoning,
-        task.names,
+        {"constraint": "response_format" if task.response_format else "tools", "audio": "messages", **task.names},
         _budget(service, format, task, tools),
         task.needs_ids,
+        unenforced,
     )
 
 
@@ -258,8 +263,9 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
 
 def _constraint(
     service: Service, format: Format, task: ChatTask, tools: Tools, prompt: RawPrompt, *, reasoned: bool = False
-) -> Constraint | None:
-    """What constrains the output. None where the request asks for nothing: an unconstrained model is faster.
+) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
+    """What constrains the output, and what of it is not enforced. None where the request asks for nothing: an
+    unconstrained model is faster.
 
     reasoned: the prompt ends with the reasoning, and no more of it is wanted.
     """
@@ -273,7 +279,7 @@ def _constraint(
     if not answers_json and choice in ("auto", "none"):
         wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
-            return None
+            return None, ()
     if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
         name = task.names.get("response_format", "response_format")
         raise ApiError(
@@ -282,7 +288,8 @@ def _constraint(
             "(continue_final_message)",
             param=name,
         )
-    made = constraint(
+    return enforced(
+        service,
         format,
         tools=task.tools,
         tool_choice=task.tool_choice,
@@ -290,11 +297,8 @@ def _constraint(
         # A grammar that is lazy says nothing of the reasoning.
         reasoning=False if reasoned and (answers_json or choice != "auto") else None,
         response_format=task.response_format,
-        vocabulary=service.vocabulary,
         prompt=prompt,
     )
-    service.log_unenforced(made)
-    return made
 
 
 def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> Budget | None:
@@ -303,7 +307,7 @@ def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> B
         return None
 
     async def constrain(prompt: RawPrompt) -> Constraint | None:
-        return await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True)
+        return (await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True))[0]
 
     encode = None if service.encoder is None else service.written
     return Budget(task.thinking_budget, format.reasoning.close, encode, constrain)

@@ -60,6 +60,8 @@ class Service:
     """Defaults for what requests do not set."""
     constrain_auto: bool = False
     """Whether optional calls are constrained where no tool is strict, too. It costs nothing with a lazy grammar."""
+    loose_schemas: bool = False
+    """Whether strict schemas are taken that the engine cannot enforce in full."""
     unknown_tools: Literal["text", "emit"] = "text"
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = "both"
     vocoder: Vocoder | None = None

@@ -100,6 +100,12 @@ class Settings:
         kind="choice",
         choices=("text", "emit"),
     )
+    loose_schemas: bool = _setting(
+        "take strict schemas that cannot be enforced in full, and say so in a header; otherwise they are refused",
+        group="format",
+        default=False,
+        kind="switch",
+    )
     calls_in_reasoning: Literal["auto", "yes", "no"] = _setting(
         "whether a call inside the reasoning is a call; auto: as the model was trained",
         group="format",

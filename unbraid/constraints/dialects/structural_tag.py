@@ -12,6 +12,7 @@ from ..grammars.automaton import TooManyStates
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_export import export
+from ..schema_grammar import MOST_JSON_SPACE
 from ..schema_grammar import SPACE as JSON_SPACE
 from .ebnf import print_ebnf
 from .printed import Printed
@@ -74,7 +75,8 @@ class _Printer:
         self.unenforced += unenforced
         # As in the other dialects, whitespace may stand before a value.
         space = {"type": "regex", "pattern": regular(JSON_SPACE)}
-        return {"type": "sequence", "elements": [space, {"type": "json_schema", "json_schema": exported}]}
+        value = {"type": "json_schema", "json_schema": exported, "max_whitespace_cnt": MOST_JSON_SPACE}
+        return {"type": "sequence", "elements": [space, value]}
 
     def _grammar(self, node: Node) -> Tag:
         """What a tag cannot express: rules, and JSON values with rules besides their schema."""

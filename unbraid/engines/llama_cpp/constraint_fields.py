@@ -31,11 +31,13 @@ def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None
     if where is not None:
         raise Unsupported(
             f"{where} leaves too many alternatives open at once for llama.cpp, which follows them all: give it fewer "
-            "alternatives and optional properties, or a simpler pattern"
+            "alternatives and optional properties, or a simpler pattern",
+            field="constraint",
         )
     dead_end = None if vocabulary is None else _dead_end(found.printed, vocabulary)
     if dead_end is not None:
-        raise Unsupported(f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out")
+        message = f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out"
+        raise Unsupported(message, field="constraint")
     return found.fields
 
 

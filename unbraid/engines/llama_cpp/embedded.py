@@ -203,11 +203,12 @@ class EmbeddedEngine:
         if isinstance(prompt, str):
             prompt = tuple(self._vocabulary.encode(prompt, special=True))
         if not prompt:
-            raise Unsupported("llama.cpp cannot go on with an empty prompt: give it one token at least")
+            raise Unsupported("llama.cpp cannot go on with an empty prompt: give it one token at least", field="prompt")
         size = self._vocabulary.size
-        for token in (*prompt, *request.sampling.logit_bias):
-            if not 0 <= token < size:
-                raise Unsupported(f"{self._name} has no token {token}: its vocabulary has {size}")
+        for field, tokens in (("prompt", prompt), ("logit_bias", request.sampling.logit_bias)):
+            for token in tokens:
+                if not 0 <= token < size:
+                    raise Unsupported(f"{self._name} has no token {token}: its vocabulary has {size}", field=field)
         room = self.context - len(prompt)
         wanted = request.max_tokens
         if room < 1 or (wanted is not None and wanted > room):

@@ -68,7 +68,7 @@ def _biases(request: Generation) -> list[tuple[int, float | bool]]:
     """`False` forbids a token, but never where there is a constraint: that must always leave a token to choose."""
     bias = request.sampling.logit_bias
     if any(map(math.isnan, bias.values())):
-        raise Unsupported("logit_bias has a value that is not a number")
+        raise Unsupported("logit_bias has a value that is not a number", field="logit_bias")
     may_forbid = request.constraint is None
     return [
         (token, False if may_forbid and value == -math.inf else max(-_MOST_BIAS, min(_MOST_BIAS, value)))
@@ -85,7 +85,8 @@ def as_error(answer: Any) -> EngineError:
     if kind == "exceed_context_size_error":
         return PromptTooLong(message)
     if "grammar" in message:
-        return Unsupported(f"llama.cpp does not take the constraint's grammar ({message}): leave the constraint out")
+        refused = f"llama.cpp does not take the constraint's grammar ({message}): leave the constraint out"
+        return Unsupported(refused, field="constraint")
     if kind == "unavailable_error":
         return EngineDown(f"llama.cpp takes no requests now: {message}")
     if error.get("code") in (400, 501):

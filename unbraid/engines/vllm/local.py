@@ -65,7 +65,7 @@ class VLLMLocalEngine(AsyncVLLM):
                     if piece is not None:
                         yield piece
         except PromptTooLong as error:
-            error.field = too_long_field(request, self.context)
+            error.field = too_long_field(request, self.context, str(error))
             raise
         for output in reader.end("vLLM"):
             yield output
@@ -153,4 +153,4 @@ def _decode(audio: Sequence[Audio]) -> list[Any]:
     try:
         return [media.load_bytes(one.data) for one in audio]
     except (ValueError, RuntimeError) as error:
-        raise Unsupported(f"the audio cannot be read: {error}") from error
+        raise Unsupported(f"the audio cannot be read: {error}", field="audio") from error

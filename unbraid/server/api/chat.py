@@ -22,6 +22,7 @@ from starlette.responses import Response
 from ...core.events import Content, Event, Reasoning, ToolCallArguments
 from ...core.message import Message
 from ...engines import TokenLogprob
+from ..enforcing import unenforced_header
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..plan import ChatTask, Plan, plan_chat
@@ -68,6 +69,7 @@ async def chat(service: Service, request: Request) -> Response:
     usage = Usage()
     turns = plan.turns(service, usage, arrived, keep_message=not asked.stream)
     updates = merged(turns)
+    headers = unenforced_header(plan.unenforced)
     with_logprobs, prompt = bool(asked.logprobs), _prompt_ids(plan) if asked.return_token_ids else None
     if asked.stream:
         chunks = ChatChunks(
@@ -79,12 +81,13 @@ async def chat(service: Service, request: Request) -> Response:
             prompt_ids=prompt,
             counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and service.encoder else None,
         )
-        return await stream(request.receive, events_of(updates, chunks))
+        return await stream(request.receive, events_of(updates, chunks), headers=headers)
     choices = await while_connected(
         request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None)
     )
     ids = {} if prompt is None else {"prompt_token_ids": prompt}
-    return json_response({**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage]), **ids})
+    reply = {**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage]), **ids}
+    return json_response(reply, headers=headers)
 
 
 def _prompt_ids(plan: Plan) -> tuple[int, ...]:

@@ -10,12 +10,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...constraints import Constraint, constraint
+from ...constraints import Constraint, Unenforced
 from ...core.events import Content
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
+from ..enforcing import enforced, unenforced_header
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..plan import choices, sampling
@@ -44,7 +45,7 @@ async def completions(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     asked = await read_request(request, CompletionRequest, service.max_body)
     head = Head(service.check_model(asked.model), "cmpl")
-    turns, echoes = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
+    turns, echoes, unenforced = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
     prompts = [turn.generation.prompt for turn in turns]
     reply = TextReply(
@@ -56,38 +57,43 @@ async def completions(service: Service, request: Request) -> Response:
         prompts=prompts if asked.return_token_ids else None,
         counted_from=[*map(len, prompts)] if asked.wants_running_usage() and service.encoder else None,
     )
-    updates = merged(turns)
+    updates, headers = merged(turns), unenforced_header(unenforced)
     if asked.stream:
-        return await stream(request.receive, events_of(updates, reply))
-    return json_response(await while_connected(request.receive, reply.collect(updates)))
+        return await stream(request.receive, events_of(updates, reply), headers=headers)
+    return json_response(await while_connected(request.receive, reply.collect(updates)), headers=headers)
 
 
-def _turns(service: Service, asked: CompletionRequest, arrived: float) -> tuple[list[Turn], list[str]]:
-    """`n` turns for each prompt, and what each reply begins with."""
+def _turns(
+    service: Service, asked: CompletionRequest, arrived: float
+) -> tuple[list[Turn], list[str], tuple[Unenforced, ...]]:
+    """`n` turns for each prompt, what each reply begins with, and what is not enforced."""
     # Raw text: of the format, only the tokens that end the output count.
     plain = Format("plain", ends=service.format.ends)
     if asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
     needs_ids = "return_token_ids" if asked.return_token_ids else ""
     service.check_ids(needs_ids)
+    names = {"constraint": "response_format"}
     turns: list[Turn] = []
     echoes: list[str] = []
+    unenforced: tuple[Unenforced, ...] = ()
     for prompt in _prompts(service, asked):
         usage = Usage()
+        made, unenforced = _constraint(service, plain, asked, prompt)
         generation = Generation(
             prompt=prompt,
             sampling=sampling(service, asked.chosen_sampling(), asked.token_bias()),
             max_tokens=asked.max_tokens or _MAX_TOKENS,
             stop=asked.stop_texts(),
             stop_tokens=(*service.end_tokens, *(asked.stop_token_ids or ())),
-            constraint=_constraint(service, plain, asked, prompt),
+            constraint=made,
             logprobs=asked.logprobs,
         )
         for each in choices(generation, asked.n or 1):
             parser = Parser(plain, tools=Tools([]), tokenizer=service.vocabulary, keep_message=False)
-            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids))
+            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids, names=names))
             echoes.append(service.text_of(prompt) if asked.echo else "")
-    return turns, echoes
+    return turns, echoes, unenforced
 
 
 def _prompts(service: Service, asked: CompletionRequest) -> list[Prompt]:
@@ -104,17 +110,19 @@ def _prompts(service: Service, asked: CompletionRequest) -> list[Prompt]:
     return [ids] if ids else [service.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
 
 
-def _constraint(service: Service, plain: Format, asked: CompletionRequest, prompt: Prompt) -> Constraint | None:
+def _constraint(
+    service: Service, plain: Format, asked: CompletionRequest, prompt: Prompt
+) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     if (asked.response_format or {}).get("type", "text") == "text":
-        return None
-    return constraint(
+        return None, ()
+    return enforced(
+        service,
         plain,
-        tools=[],
+        tools=(),
         tool_choice=None,
         parallel_tool_calls=None,
         reasoning=None,
         response_format=asked.response_format,
-        vocabulary=service.vocabulary,
         prompt=prompt,
     )
 

@@ -10,7 +10,7 @@ write a class with the methods of `Chunks`, and give `events_of` to `stream`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -74,14 +74,19 @@ async def events_of(updates: AsyncGenerator[Update, None], chunks: Chunks) -> As
     yield before + chunks.last()
 
 
-async def stream(receive: Receive, events: AsyncGenerator[bytes, None], framing: Framing = OPENAI) -> EventStream:
-    """The reply, once there is something to say."""
+async def stream(
+    receive: Receive,
+    events: AsyncGenerator[bytes, None],
+    framing: Framing = OPENAI,
+    headers: Mapping[str, str] | None = None,
+) -> EventStream:
+    """The reply, once there is something to say; with further `headers`."""
     try:
         first = await while_connected(receive, anext(events, b""))
     except BaseException:
         await events.aclose()
         raise
-    return EventStream(partial(_write, first, events, framing), lambda: framing.error(SHUTDOWN) + framing.done)
+    return EventStream(partial(_write, first, events, framing), lambda: framing.error(SHUTDOWN) + framing.done, headers)
 
 
 async def _write(first: bytes, events: AsyncGenerator[bytes, None], framing: Framing, send: Send) -> None:
@@ -109,8 +114,13 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, write: Callable[[Send], Coroutine[Any, Any, None]], farewell: Callable[[], bytes]) -> None:
-        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+    def __init__(
+        self,
+        write: Callable[[Send], Coroutine[Any, Any, None]],
+        farewell: Callable[[], bytes],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._write = write
         self._farewell = farewell

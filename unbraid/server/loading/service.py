@@ -82,6 +82,7 @@ async def load(settings: Settings) -> Service:
         constrain_auto=dialect == "gbnf",
         dialect=dialect,
         most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
+        loose_schemas=settings.loose_schemas,
         unknown_tools=settings.unknown_tools,
         reasoning_field=settings.reasoning_field,
         transcriber=transcriber,

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....core.tools import Tools
+from ...enforcing import unenforced_header
 from ...errors import ApiError
 from ...http import client_of, json_response, while_connected
 from ...plan import Plan, plan_chat, prompt_of
@@ -37,17 +38,14 @@ async def messages(service: Service, request: Request) -> Response:
         omit_thinking=omits,
     )
     request_id = new_request_id()
+    headers = {REQUEST_ID: request_id, **unenforced_header(plan.unenforced)}
     usage = Usage()
     (turn,) = plan.turns(service, usage, arrived, keep_message=not asked.stream)
-    response: Response
     if asked.stream:
         events = events_of(turn.updates(), MessageEvents(head, usage))
-        response = await stream(request.receive, events, framing(request_id))
-    else:
-        last = await while_connected(request.receive, _last(turn.updates()))
-        response = json_response(whole_reply(head, turn.parser.message, last, usage))
-    response.headers[REQUEST_ID] = request_id
-    return response
+        return await stream(request.receive, events, framing(request_id), headers=headers)
+    last = await while_connected(request.receive, _last(turn.updates()))
+    return json_response(whole_reply(head, turn.parser.message, last, usage), headers=headers)
 
 
 async def count_tokens(service: Service, request: Request) -> Response:

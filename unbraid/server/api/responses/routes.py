@@ -17,6 +17,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...enforcing import unenforced_header
 from ...errors import ApiError, as_api_error
 from ...http import SHUTDOWN, client_of, json_response, while_connected
 from ...plan import Plan, plan_chat
@@ -55,12 +56,13 @@ async def create(service: Service, request: Request) -> Response:
         with_logprobs=asked.includes(LOGPROBS),
     )
     run = _Run(service, asked, writer, turn)
+    headers = unenforced_header(plan.unenforced)
     if body.background:
-        return json_response(await run.in_background())
+        return json_response(await run.in_background(), headers=headers)
     if body.stream:
-        return await stream(request.receive, run.events(), Framing(run.failed, _DONE))
+        return await stream(request.receive, run.events(), Framing(run.failed, _DONE), headers=headers)
     await while_connected(request.receive, run.whole())
-    return json_response(writer.response)
+    return json_response(writer.response, headers=headers)
 
 
 async def retrieve(service: Service, request: Request) -> Response:

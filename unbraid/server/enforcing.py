@@ -1,0 +1,137 @@
+"""Which schemas are enforced, and what is told of those that are not.
+
+Wherever a grammar is in force, the calls in it follow the schemas of their tools, as vLLM and SGLang have it for calls
+that are required. `"strict": false` leaves a tool's arguments free: any JSON object. Where a tool says neither, its
+schema is followed if it can be; one that is broken or too complex for the engine leaves the arguments free again.
+
+What a schema asks and the engine's dialect cannot say comes with the reply, in the header `X-Unbraid-Unenforced`. For a
+tool or an answer with `"strict": true` that is not enough: such a request is refused, unless the server runs with
+`--loose-schemas`. The grammar of a custom tool is enforced where it can be, and otherwise told of in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..constraints import Constraint, Unenforced, constraint
+from ..core.grammar import Format
+from ..core.tools import Tools
+from ..errors import InvalidSchema, InvalidTools
+from .errors import ApiError
+from .service import Service
+
+HEADER = "X-Unbraid-Unenforced"
+_LONGEST = 1000
+"""Servers and proxies limit the size of all headers together."""
+Definition = Mapping[str, Any]
+
+
+def enforced(
+    service: Service,
+    format: Format,
+    *,
+    tools: Sequence[Definition],
+    tool_choice: str | Mapping[str, Any] | None,
+    parallel_tool_calls: bool | None,
+    reasoning: bool | None,
+    response_format: Mapping[str, Any] | None,
+    prompt: str | Sequence[int],
+) -> tuple[Constraint, tuple[Unenforced, ...]]:
+    """The constraint that a request asks for, and what of it is not enforced. Raises `ApiError` where that must be."""
+
+    def make(definitions: Sequence[Definition], choice: str | Mapping[str, Any] | None = tool_choice) -> Constraint:
+        return constraint(
+            format,
+            tools=list(definitions),
+            tool_choice=choice,
+            parallel_tool_calls=parallel_tool_calls,
+            reasoning=reasoning,
+            response_format=response_format,
+            vocabulary=service.vocabulary,
+            prompt=prompt,
+        )
+
+    def problem(*made_of: Any) -> str | None:
+        """Why the engine cannot enforce these, if that is so."""
+        try:
+            made = make(*made_of)
+        except (InvalidSchema, InvalidTools) as error:
+            return str(error)
+        where = made.llama_cpp.printed.too_ambiguous if service.dialect == "gbnf" else None
+        return None if where is None else f"{where} is too complex"
+
+    followed = [_followed(definition) for definition in tools]
+    notes: list[Unenforced] = []
+    if followed != list(tools) and problem(followed) is not None:
+        for at, (whole, own) in enumerate(zip(followed, tools, strict=True)):
+            why = None if whole is own else problem([whole], "required")
+            if why is not None:
+                followed[at] = own
+                notes.append(Unenforced(f"tool {_function(own).get('name')!r}", f"its schema is not enforced: {why}"))
+        if problem(followed) is not None:
+            followed = list(tools)
+            notes = [
+                Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
+            ]
+    made = make(followed)
+    service.log_unenforced(made)
+    if service.dialect is not None:
+        notes += made.unenforced(service.dialect)
+    found = tuple(dict.fromkeys(notes))
+    if found and not service.loose_schemas:
+        _refuse(found, tools, response_format)
+    return made, found
+
+
+def unenforced_header(unenforced: Iterable[Unenforced]) -> dict[str, str]:
+    """The header that tells what is not enforced; none where all is."""
+    told = [f"{each.where}: {each.what}" for each in unenforced]
+    if not told:
+        return {}
+    # Names in a schema may be anything, and a header must be ASCII on one line.
+    shown = [json.dumps(text)[1:-1].replace('\\"', '"') for text in told]
+    kept = shown[:1]
+    for text in shown[1:]:
+        if len("; ".join([*kept, text])) > _LONGEST:
+            break
+        kept.append(text)
+    left = len(shown) - len(kept)
+    return {HEADER: "; ".join(kept)[:_LONGEST] + (f"; and {left} more" if left else "")}
+
+
+def _function(definition: Definition) -> Mapping[str, Any]:
+    function = definition.get("function", definition)
+    return function if isinstance(function, Mapping) else {}
+
+
+def _followed(definition: Definition) -> Definition:
+    """A tool, with a schema that is followed unless the client says that it need not be."""
+    function = _function(definition)
+    if function.get("strict") is not None or function.get("parameters") is None:
+        return definition
+    whole = {**function, "strict": True}
+    return {**definition, "function": whole} if "function" in definition else whole
+
+
+def _refuse(unenforced: Iterable[Unenforced], tools: Sequence[Definition], response_format: Any) -> None:
+    """Refuse what a strict tool or a strict answer asks for, and does not get."""
+    known = Tools(tools)
+    # The grammar of a custom tool is reported only: nobody said that it is strict.
+    strict = {name: known[name] for name in known if known.strict(name) and known.custom(name) is None}
+    answer = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    answer_is_strict = isinstance(answer, Mapping) and answer.get("strict") is True
+    for each in unenforced:
+        param = ""
+        if answer_is_strict and each.where.startswith("response_format"):
+            param = "response_format.json_schema.schema"
+        for at, definition in enumerate(tools):
+            name = _function(definition).get("name")
+            # Tools with the same parameters share them in the grammar, under the name of one.
+            if each.where.startswith(f"tool {name!r}: ") and known[str(name)] in strict.values():
+                param = f"tools[{at}].function.parameters" if "function" in definition else f"tools[{at}].parameters"
+        if param:
+            instead = "change the schema, leave `strict` out, or start the server with --loose-schemas"
+            message = f"{each.where}: {each.what}, and it is strict: {instead}"
+            raise ApiError(400, message, param=param, code="unsupported_schema")
