@@ -163,7 +163,7 @@ class _Product:
             for low, high in ranges:
                 bounds += [(low, 1, then, 1), (high + 1, -1, then, 1)]
         self._spend(len(bounds))
-        bounds.sort(key=lambda bound: bound[0])
+        bounds.sort(key=lambda bound: bound[:2])  # ends first
         active: dict[int, int] = {}
         known: dict[frozenset[int], frozenset[int]] = {}
         letter, last = 0, 0

@@ -87,9 +87,9 @@ class _Reader:
         word = self._expect("name")
         name = word.text
         if self._next("sign", "{"):
-            raise self._refuse(f"a template (`{name}{{…}}`)", word.line)
+            raise self._refuse("a template (`name{…}`)", word.line)
         if self._next("sign", "["):
-            raise self._refuse(f"an attribute (`{name}[…]`)", word.line)
+            raise self._refuse("an attribute (`name[…]`)", word.line)
         if self._take("sign", "."):
             self._expect("number")
         self._expect("sign", ":")
@@ -143,8 +143,6 @@ class _Reader:
         self._depth += 1
         if self._depth > _MOST_DEPTH:
             raise BadGrammar(f"line {self._words[self._at].line}: groups nest deeper than {_MOST_DEPTH}")
-        self._more_lines()
-        self._take("sign", "|")
         options = [self._alternative()]
         while self._more_lines() and self._take("sign", "|"):
             options.append(self._alternative())
@@ -178,7 +176,9 @@ class _Reader:
         if self._take("sign", "~"):
             least = self._count()
             return self._repeated(node, least, self._count() if self._take("sign", "..") else least)
-        if self._take("sign", "{"):
+        if brace := self._take("sign", "{"):
+            if not self._next("number") and not self._next("sign", ","):
+                raise self._refuse("a template (`name{…}`)", brace.line)
             few = self._count() if self._next("number") else 0
             most: int | None = few
             if self._take("sign", ","):
