@@ -560,17 +560,15 @@ class TaggedValueFrame(Frame):
 
 class Wrapper(TaggedValueFrame):
     """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is an
-    object, as JSON or Python writes it. A base for the frames of the notations, each with its own attributes."""
-
-    __slots__ = ()
-    key: str
-    text: bool
-    """Whether it is a string, where it is an argument like others."""
-    python: bool
-    """Whether it is no JSON any more, and may be a dict of Python's."""
+    object, as JSON or Python writes it. A base for the frames of the notations, which have slots of their own: so this
+    one has none."""
 
     def begin(self, key: str, text: bool) -> None:
-        self.key, self.text, self.python = key, text, False
+        self.key = key
+        self.text = text
+        """Whether it is a string, where it is an argument like others."""
+        self.python = False
+        """Whether it is no JSON any more, and may be a dict of Python's."""
 
     def _may_be_json(self, machine: Machine, text: str) -> bool:
         scanner = self.scanner
@@ -632,7 +630,6 @@ class WrapperFrame(Wrapper):
 
     kind = "wrapper"
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text", "python")
-    __slots__ = ("key", "python", "text")
 
     def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
         super().__init__(rule, ANY_KIND)
