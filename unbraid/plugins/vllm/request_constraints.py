@@ -53,7 +53,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     """Constrain the output to what the request asks of its calls, if it asks for anything.
 
     reasoning_parser: whether vLLM has one. It then enforces nothing before the reasoning ends.
-    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, and between tags the names of their arguments;
+    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, and the names of arguments between tags;
         2 the arguments too.
     """
     tools = tools_of(request)
