@@ -793,6 +793,17 @@ def test_names_that_a_format_cannot_write() -> None:
         unbraid.constraint("lfm2", tools=[tool("f", True, properties=awkward, required=["user-id"])])
 
 
+@pytest.mark.parametrize("name", ["glm-4.7", "qwen3-coder", "minimax-m3", "pythonic", "gemma-4"])
+def test_a_schema_without_other_arguments_is_taken_at_its_word(name: str) -> None:
+    """Also that of a tool that is not strict, where arguments are written one by one."""
+    for properties, accepted in (({"city": {"type": "integer"}}, ['{"city": 3}', "{}"]), ({}, ["{}"])):
+        closed = tool("f", False, properties=properties, additionalProperties=False)
+        made = unbraid.constraint(name, tools=[closed], tool_choice="required", reasoning=False).to_regex()
+        for arguments in ('{"city": 3}', '{"ctiy": 3}', "{}"):
+            text = unbraid.render(name, Message((ToolCall("f", arguments),)))
+            assert bool(re.fullmatch(made, text)) is (arguments in accepted)
+
+
 def test_many_optional_arguments_stay_small() -> None:
     many = tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(400)}, additionalProperties=False)
     for name in ("qwen3-coder", "lfm2", "hermes"):

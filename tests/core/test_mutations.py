@@ -12,7 +12,7 @@ import pytest
 
 import unbraid
 from unbraid import Format, Message, Text, ToolCall, diagnostics
-from unbraid.core.grammar import Notation
+from unbraid.core.grammar import CallList, Notation
 from unbraid.core.notations import TaggedArguments
 
 from ..support import strategies
@@ -84,6 +84,19 @@ def test_a_closing_tag_too_many_after_an_argument_loses_nothing(format: Format) 
         message = unbraid.parse(format, text[:at] + close + text[at:], **OPTIONS)
         assert said(message) == said(Message(CALLS[:1]))
         assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.REPAIRED]
+        assert message.content == ""
+
+
+@every_format
+def test_the_end_of_a_call_in_a_list_twice_loses_nothing(format: Format) -> None:
+    if format.tools is None:
+        return
+    text = unbraid.render(format, Message(CALLS))
+    lasts = {node.call.parts[-1] for node in nodes_in(format.tools) if isinstance(node, CallList)}
+    for last in [one.strip() for one in lasts if isinstance(one, str) and any(map(str.isalnum, one))]:
+        message = unbraid.parse(format, text.replace(last, last * 2), **OPTIONS)
+        assert said(message) == said(Message(CALLS))
+        assert [diagnostic.kind for diagnostic in message.diagnostics] == [diagnostics.REPAIRED] * 2
         assert message.content == ""
 
 

@@ -239,12 +239,27 @@ def test_an_audio_code_in_a_string_is_data() -> None:
         ("x='sed -n '1,9p' f.py'", '{"x": "sed -n \'1,9p\' f.py"}', 2),
         ('x="say "hi" now", y=1', '{"x": "say \\"hi\\" now", "y": 1}', 2),
         ("x=['it's', 'b']", '{"x": ["it\'s", "b"]}', 1),
+        ("x='py -c \"print(f('a'))\"'", '{"x": "py -c \\"print(f(\'a\'))\\""}', 2),
     ],
 )
 def test_sets_and_quotes_inside_of_quotes_are_repaired(text: str, arguments: str, count: int) -> None:
     message = parse("lfm2", f"<|tool_call_start|>[f({text})]<|tool_call_end|>")
     assert message.tool_calls == (ToolCall("f", arguments),)
     assert kinds(message) == [diagnostics.REPAIRED] * count
+
+
+def test_a_call_is_not_complete_before_its_bracket_is_known_to_close_it() -> None:
+    """What follows may show that the string goes on."""
+    begun = "<|tool_call_start|>[f(x='a')"
+    for more in ("", ")", ")))"):
+        (said,) = parse("lfm2", begun + more).tool_calls
+        assert not said.complete
+    for more in ("]", ")]", ", g()]", "]<|tool_call_end|>", ")))))))))"):
+        assert parse("lfm2", begun + more).tool_calls[0] == ToolCall("f", '{"x": "a"}')
+    parser = unbraid.parser("lfm2")
+    parser.feed(begun)
+    parser.finish(end_of_turn=True)
+    assert parser.message.tool_calls == (ToolCall("f", '{"x": "a"}'),)
 
 
 def test_python_tags_are_no_content() -> None:

@@ -123,6 +123,23 @@ def test_misfits(schema: str, text: str, value: str, complete: bool) -> None:
     assert kinds(message) == [diagnostics.MALFORMED_JSON]
 
 
+NUMBERS = {"018956": "18956", "+5": "5", "-.5": "-0.5", "5.": "5.0", "1_000": "1000", "0x1F": "31", " 007 ": "7"}
+"""Numbers that JSON writes otherwise."""
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers_that_json_writes_otherwise(text: str) -> None:
+    """Where the schema leaves no string: `007` may as well be an agent."""
+    message = parse("qwen3-coder", CALL.format(tagged(text)), tools=tools(a="number"))
+    assert message.parts == (ToolCall("f", f'{{"a": {NUMBERS[text]}}}'),)
+    assert kinds(message) == [diagnostics.REPAIRED]
+    others: list[Any] = ["string", ["string", "number"], {}]
+    for schema in others:
+        message = parse("qwen3-coder", CALL.format(tagged(text)), tools=tools(a=schema))
+        assert message.parts == (ToolCall("f", json.dumps({"a": text})),)
+        assert not message.diagnostics
+
+
 # Tags that are missing or out of place: text, arguments, whether the call is complete, diagnostics, content.
 TAGS: dict[str, tuple[str, str, bool, list[str], str]] = {
     "no whitespace": ("<parameter=a>x</parameter><parameter=b>y</parameter>", '{"a": "x", "b": "y"}', True, [], ""),

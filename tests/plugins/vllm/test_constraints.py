@@ -91,6 +91,20 @@ def test_the_strict_level_of_the_server(level: str) -> None:
     assert enforced(request) == expected("hermes", tools=[WEATHER if level == "parameter" else loose])
 
 
+def test_a_level_of_functions_holds_arguments_between_tags_to_their_names() -> None:
+    """That of vLLM's parser for GLM, if nobody says another."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    loose = {"type": "function", "function": {"name": "get_weather", "parameters": schema}}
+    closed = {"type": "function", "function": {"name": "get_weather", "parameters": {**schema, **CLOSED}}}
+    made = ParserManager.get_parser("unbraid-glm47", enable_auto_tools=True)(qwen3())
+    assert enforced(made.adjust_request(chat(tools=[loose]))) == expected("glm-4.7", tools=[closed])
+    open = {"type": "function", "function": {"name": "get_weather", "parameters": {**schema, **OPEN}}}
+    assert enforced(made.adjust_request(chat(tools=[open]))) == expected("glm-4.7", tools=[open])
+
+
+CLOSED, OPEN = {"additionalProperties": False}, {"additionalProperties": True}
+
+
 def test_another_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNBRAID_VLLM_DIALECT", "lark")
     request = hermes().adjusted(chat(tool_choice="required"))

@@ -1,7 +1,8 @@
 """The parameters of one tool, for notations that write arguments one by one.
 
 The arguments of a strict tool come in the order of its schema, and each follows its part of the schema. Otherwise they
-come in any order, and only their kinds are enforced: what is a number by the schema can then be read as one.
+come in any order, and only their kinds are enforced: what is a number by the schema can then be read as one. A schema
+that admits no other arguments than it names is taken at its word either way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
 from ...schema.kinds import kinds_among, kinds_of
 from ...schema.normal_form import Normalizer
-from ...schema.regular import ANY, Node, Repeat, Text, choice, maybe, sequence
+from ...schema.regular import ANY, NOTHING, Node, Repeat, Text, choice, maybe, sequence
 from ..language import Json, Lexeme, Restricted, Unenforced
 from ..schema_grammar import in_order, only_member, other_than
 from .texts import in_quotes, restricted_pattern
@@ -158,7 +159,7 @@ class Parameters:
             else:
                 self.note(f"{self.where}.properties.{key}", "cannot be written in this format")
         other = None
-        if not self.strict or self.others is not False:
+        if self.others is not False:
             unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, LONGEST_KEY))
             other = argument(Lexeme(unnamed), value(None))
         if self.strict:
@@ -166,5 +167,7 @@ class Parameters:
                 if keyword in self.schema:
                     self.note(self.where, f"`{keyword}` is not enforced")
             return in_order(named, other, separator, self.rule)
+        if not named and other is None:
+            return NOTHING
         any_one = choice(*(item for item, _ in named), *([other] if other is not None else []))
         return maybe(any_one, Repeat(sequence(separator, any_one)))

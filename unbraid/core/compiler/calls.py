@@ -82,7 +82,9 @@ class CallSteps:
         if isinstance(first, str):
             mark_and_tag = words_of(first)[: len(marked_parts(first.split()[0]))]
             begins, whole = tuple(map(self._key, mark_and_tag)), self._key(first.strip())
-        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, again))
+        last = node.call.parts[-1]
+        ends = tuple(map(self._key, words_of(last))) if isinstance(last, str) and any(map(str.isalnum, last)) else ()
+        self.steps.append(steps.NextInList(separator, tuple(filter(None, closes)), begins, whole, ends, again))
         if not separator and isinstance(first, str):
             self.again, self.first = again, whole
 

@@ -343,9 +343,19 @@ class NextInList:
     """The words of the tag that each call begins with, where that is known,"""
     whole: str
     """and all of what it begins with."""
+    last: tuple[str, ...]
+    """The words of the tag that each call ends with, where there is one. Models write it twice."""
     again: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
+        if self.last:
+            size = self._comes(machine, self.last)
+            if size is None:
+                return False
+            if size:
+                machine.report(diagnostics.REPAIRED, f"'{''.join(self.last)}' twice")
+                machine.take(size, MARKUP)
+                return True
         if not self.close:
             return self._open_end(machine, frame)
         if self.separator or not self.first:

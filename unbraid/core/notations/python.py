@@ -41,6 +41,9 @@ _AFTER_STRING = ",:)]}"
 
 _name_end = run_of(r"[^\s\"'{}\[\]()<>,=\x00-\x1f\ud800-\udfff]*")
 _scalar_end = run_of(r"[\w.+-]*")
+_MOST_BRACKETS = 8
+"""How many brackets after a string are waited for."""
+_brackets_end = run_of(rf"\){{0,{_MOST_BRACKETS + 1}}}")
 _unescaped = re.compile(r"""[^"'\\]*""").fullmatch
 
 
@@ -283,10 +286,21 @@ class PythonArgumentsFrame(Frame):
             return True
         if after == len(buffer):
             return True if machine.at_end else None
+        if buffer[after] == ")" and self.open == _CALL:
+            return self._closes_call(machine, after)
         if buffer[after] in _AFTER_STRING or (buffer[after] in "\"'" and after > start + 1):
             return True  # two strings in a row, and nothing shows what they should be
         marker = self.markers.matches_at(buffer, after)
         return machine.at_end if marker is None and machine.at_end else marker
+
+    def _closes_call(self, machine: Machine, at: int) -> bool | None:
+        """Whether the bracket there closes the call. No quote follows that one: it would end a string with code in it,
+        `'print('a')"'`. None when more input is needed to tell; where none comes, the call is not complete."""
+        end = _brackets_end(machine.buffer, at)
+        if end == len(machine.buffer) and end - at <= _MOST_BRACKETS and not machine.turn_over:
+            machine.needs_more()
+            return None
+        return machine.buffer[end : end + 1] not in ("'", '"')
 
     def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
         machine.report(kind, message)

@@ -53,8 +53,11 @@ def scalar_as_json(text: str) -> str | None:
     """A number or a word as JSON; None where it is neither."""
     if text in WORDS:
         return WORDS[text]
-    if text.lstrip("+-").lower() in _NOT_JSON:
-        return quote(text)
+    return quote(text) if text.lstrip("+-").lower() in _NOT_JSON else number_as_json(text)
+
+
+def number_as_json(text: str) -> str | None:
+    """A number as JSON; None where it is none."""
     if based := _based(text):
         sign, digits = based.groups()
         try:

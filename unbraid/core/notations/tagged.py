@@ -45,7 +45,7 @@ from .json import ValueFrame
 from .json_scanner import JsonScanner
 from .json_text import escape, is_number, may_become_number, members
 from .nested import ONLY_IN_PYTHON, ArgumentFrame
-from .python_values import literal_as_json
+from .python_values import literal_as_json, number_as_json
 
 _key_ends = {
     "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),
@@ -62,6 +62,9 @@ _ESCAPED_SPACE = "line breaks between tags that are written as in a string"
 _STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
 _STARTS |= dict.fromkeys("0123456789", "number")
 _PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
+_NUMBER_STARTS = "+."
+"""What numbers begin with that JSON writes otherwise."""
+_may_be_other_number = run_of(r"[-+.\w]*")
 _WORDS = {"true": "true", "false": "false", "null": "null"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
@@ -507,6 +510,8 @@ class TaggedValueFrame(Frame):
         """The first character shows what the value may be; after a brace, the second one."""
         text_too = STRING in self.kinds
         kind = _STARTS.get(begun[0]) or (_PYTHON_STARTS.get(begun[0]) if self.python_words else None)
+        if begun[0] in _NUMBER_STARTS and not text_too:
+            kind = "number"
         # No schema is so strict that models do not write `null` for what they leave out.
         if kind not in self.kinds and not (kind == "null" and not text_too):
             self._is_string(machine)
@@ -535,12 +540,21 @@ class TaggedValueFrame(Frame):
         if scalar != self.scalar:
             return self._json_of(scalar) is not None
         words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
-        return bool(may_become_number(scalar)) or any(word.startswith(scalar) for word in words)
+        if may_become_number(scalar) or any(word.startswith(scalar) for word in words):
+            return True
+        return self._admits_other_numbers and _may_be_other_number(scalar, 0) == len(scalar)
 
     def _json_of(self, scalar: str) -> str | None:
         """A number or a word as JSON; None where it is neither."""
         words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
-        return scalar if is_number(scalar) else words.get(scalar)
+        if is_number(scalar) or scalar in words:
+            return words.get(scalar, scalar)
+        return number_as_json(scalar) if self._admits_other_numbers else None
+
+    @property
+    def _admits_other_numbers(self) -> bool:
+        """Whether `007` may be a number: not where it may as well be text."""
+        return "number" in self.kinds and STRING not in self.kinds
 
     def _may_be_json(self, machine: Machine, text: str) -> bool:
         scanner = self.scanner
@@ -582,8 +596,10 @@ class TaggedValueFrame(Frame):
         """The value is over: something ends it, or the output does."""
         scalar = self._json_of(self.scalar.rstrip(_json_space)) if self.state == _SCALAR else None
         if scalar is not None:
-            is_word = self.scalar.rstrip(_json_space) in _PYTHON_WORDS
-            machine.resolve_pending(lambda text: scalar if is_word else self._read(text))
+            written = self.scalar.rstrip(_json_space)
+            if scalar != written and written not in _PYTHON_WORDS:
+                machine.report(diagnostics.REPAIRED, f"a number that JSON writes as {scalar}")
+            machine.resolve_pending(lambda text: self._read(text) if scalar == written else scalar)
         elif self.state == _JSON and self.scanner is not None and self.scanner.done:
             machine.resolve_pending(self._read)
         elif self.state in (_NOTHING, _SCALAR, _JSON):
@@ -616,17 +632,15 @@ class TaggedValueFrame(Frame):
 
 class Wrapper(TaggedValueFrame):
     """A value that may hold all of the arguments. It waits until that is told, with its key: by its end, where it is an
-    object, as JSON or Python writes it. A base for the frames of the notations, each with its own attributes."""
-
-    __slots__ = ()
-    key: str
-    text: bool
-    """Whether it is a string, where it is an argument like others."""
-    python: bool
-    """Whether it is no JSON any more, and may be a dict of Python's."""
+    object, as JSON or Python writes it. A base for the frames of the notations, which have slots of their own: so this
+    one has none."""
 
     def begin(self, key: str, text: bool) -> None:
-        self.key, self.text, self.python = key, text, False
+        self.key = key
+        self.text = text
+        """Whether it is a string, where it is an argument like others."""
+        self.python = False
+        """Whether it is no JSON any more, and may be a dict of Python's."""
 
     def _may_be_json(self, machine: Machine, text: str) -> bool:
         scanner = self.scanner
@@ -688,7 +702,6 @@ class WrapperFrame(Wrapper):
 
     kind = "wrapper"
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text", "python")
-    __slots__ = ("key", "python", "text")
 
     def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
         super().__init__(rule, ANY_KIND)

@@ -132,7 +132,6 @@ class XmlWrapperFrame(Wrapper, XmlValueFrame):
 
     kind = "xml_wrapper"
     saved: ClassVar[tuple[str, ...]] = (*XmlValueFrame.saved, "key", "text", "python")
-    __slots__ = ("key", "python", "text")
 
     def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
         XmlValueFrame.__init__(self, rule, ANY_KIND)

@@ -53,7 +53,8 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     """Constrain the output to what the request asks of its calls, if it asks for anything.
 
     reasoning_parser: whether vLLM has one. It then enforces nothing before the reasoning ends.
-    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, 2 their arguments too.
+    strict_level: vLLM's `--tool-strict-level`: 1 constrains calls always, and the names of arguments between tags;
+        2 the arguments too.
     """
     tools = tools_of(request)
     choice = _choice(request.tool_choice)
@@ -71,7 +72,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
     after_reasoning = reasoning_parser and not whole
     made = constraint(
         format,
-        tools=_all_strict(tools) if strict_level > 1 else tools,
+        tools=_all_strict(tools) if strict_level > 1 else _only_named(tools) if strict_level else tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls,
         reasoning=False if after_reasoning else None,
@@ -124,6 +125,16 @@ def _answer(given: Any) -> dict[str, Any] | None:
 
 def _all_strict(tools: Tools) -> Tools:
     return Tools([{"name": name, "parameters": tools[name], "strict": True} for name in tools])
+
+
+def _only_named(tools: Tools) -> Tools:
+    """The same tools, without other arguments than those that their schemas name, unless they speak of others."""
+    definitions = []
+    for name, schema in tools.items():
+        if schema.get("properties") and not {"additionalProperties", "patternProperties"} & schema.keys():
+            schema = {**schema, "additionalProperties": False}
+        definitions.append({"name": name, "parameters": schema, "strict": tools.strict(name)})
+    return Tools(definitions)
 
 
 def _dialect() -> Dialect:
