@@ -37,6 +37,27 @@ class Counterpart:
         self._options = options
         self._made: Any = None
 
+    def check_request(self) -> None:
+        """Refuse what vLLM's parser refuses: a word of the request that it does not know. What it lacks in the
+        tokenizer, it lacks without that request, too."""
+        options = {name: value for name, value in self._options.items() if name != "chat_template_kwargs"}
+        if self._theirs is None or not self._options.get("chat_template_kwargs"):
+            return
+        try:
+            self._made = self._theirs(*self._arguments, **self._options)
+        except ValueError:
+            try:
+                self._theirs(*self._arguments, **options)
+            except Exception:
+                return
+            raise
+        except Exception:
+            return
+
+    def opens_what_closes(self, close: str) -> bool:
+        """Whether text before a closing marker that nothing opened is reasoning."""
+        return self._ask(lambda parser: bool(parser.extract_reasoning(f"x{close}x", None)[0]), True)
+
     def opens(self, otherwise: bool) -> bool:
         """Whether an output begins inside the reasoning if nothing says so."""
         return self._ask(lambda parser: bool(parser.extract_reasoning("x", None)[0]), otherwise)
