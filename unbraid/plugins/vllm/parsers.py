@@ -27,7 +27,7 @@ from ..choices import as_chosen
 from .counterpart import Counterpart, class_of
 from .deltas import as_delta, without_blank
 from .reasoning_text import ReasoningPrefix, without_answer_markers
-from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
+from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers, decoded
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import PROMPT_END, ResponseReader, program_of, start_of_output, vocabulary_of
 
@@ -172,6 +172,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         reason at all."""
         new = len(list(delta_ids))
         closed = self._closed_at
+        if self.counterpart.never_waits:
+            return True
         if closed is not None and self._markers.is_closed_at(input_ids, closed):
             return True
         self._closed_at = self._markers.closed_at(input_ids, new or len(input_ids))
@@ -205,7 +207,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
         start = start_of_output(prompt_token_ids, self.format, self.model_tokenizer)
         if not isinstance(start, str):
-            start = str(self.model_tokenizer.decode(list(start[-PROMPT_END:]), skip_special_tokens=False))
+            start = decoded(self.model_tokenizer, start[-PROMPT_END:])
         self._prompt = start
 
     @property
@@ -241,7 +243,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         delta_token_ids: Sequence[int],
     ) -> Any:
         if self._prefix is None:
-            unknown = self._prompt is None and self.opens
+            unknown = self._prompt is None and (self.opens or self.counterpart.opens_streams())
             self._prefix = ReasoningPrefix(self.format, self._markers.open if unknown else self._prompt)
         return self._note(_delta(*self._prefix.feed(delta_text)))
 

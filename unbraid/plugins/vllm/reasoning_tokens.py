@@ -21,6 +21,14 @@ from ...core.vocabulary import Vocabulary
 Marker = Literal["open", "close", "end"]
 
 
+def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of tokens, special ones too."""
+    try:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+    except TypeError:  # it knows of no special ones
+        return str(tokenizer.decode(list(ids)))
+
+
 class DecodedTokens:
     """The vocabulary of a tokenizer of an unknown kind, by the methods that all tokenizers of vLLM have. Characters
     that span several tokens are lost, so it serves to find markers and for nothing else."""
@@ -36,8 +44,7 @@ class DecodedTokens:
         return token
 
     def token_bytes(self, token: int) -> bytes | None:
-        text: str = self._tokenizer.decode([token], skip_special_tokens=False)
-        return text.encode("utf-8", "replace")
+        return decoded(self._tokenizer, [token]).encode("utf-8", "replace")
 
 
 class ReasoningMarkers:
