@@ -78,9 +78,14 @@ def replace_vllm() -> None:
         (ReasoningParserManager, ReasoningParserManager.get_reasoning_parser),
     ):
         found += [(place, get(name)) for name, place in manager.lazy_parsers.theirs.items()]
+    importlib.import_module("vllm.parser.engine.registered_adapters")
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("vllm.")]
     for (module, attribute), ours in found:
+        theirs = getattr(importlib.import_module(module), attribute)
         if ours.__module__.startswith("unbraid."):
-            setattr(importlib.import_module(module), attribute, ours)
+            for home in modules:
+                for name in [name for name, value in vars(home).items() if value is theirs]:
+                    setattr(home, name, ours)
 
 
 def replace_sglang() -> None:

@@ -60,6 +60,8 @@ def literals_of(format: Format) -> list[str]:
     nodes = (format.reasoning, format.answer, format.tools, format.other_tools, format.speech)
     found = [text.strip().replace("{key}", "a") for node in nodes for text in strings_in(node) if text.strip()]
     found = [text.replace("{kind}", "").replace("{}", "a") for text in found]
+    if format.reasoning is not None and format.reasoning.label:
+        found.append(format.reasoning.label)
     if format.speech is not None and format.speech.code:
         found += [format.speech.code.format(n) for n in (0, 5, 17, format.speech.codes - 1, format.speech.codes)]
     if format.transcript is not None:

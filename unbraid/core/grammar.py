@@ -23,6 +23,8 @@ class Between:
     close: str
     also: tuple[tuple[str, str], ...] = ()
     """Other spellings of both that models use; the renderer does not."""
+    label: str = ""
+    """What `open` ends with, where that only says what is opened. Models forget it, and that is reported."""
 
 
 @frozen

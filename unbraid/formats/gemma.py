@@ -13,7 +13,7 @@ def _calls(open: str, quote: str, close: str) -> Calls:
 
 GEMMA_4 = Format(
     "gemma-4",
-    reasoning=Between("<|channel>thought\n", "\n<channel|>"),
+    reasoning=Between("<|channel>thought\n", "\n<channel|>", label="thought\n"),
     tools=_calls("<|tool_call>", '<|"|>', "<tool_call|>"),
     ends=("<turn|>", "<|tool_response>", "<eos>"),
 )

@@ -107,8 +107,8 @@ MUSE = Format(
         calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|assistant\s*<atem:function_calls>$",
         reasoning=r"to=self\b",
         content=r"<\|message\|>$",
-        # Whose turn, to whom, and the beginning of what ends it. Text may begin with `to=` as well.
-        inside=r"\s*\w*\s*(?:t|to|to=[^\s<]*)?\s*(?:<(?:[|a][^\s<>]*)?)?",
+        # Whose turn, and to whom. Text may begin with `to=` as well.
+        inside=r"\s*\w*\s*(?:t|to|to=[^\s<]*)?\s*",
         begins=("to=", "assistant", "<atem:function_calls>"),
     ),
     ends=("<|eot|>", "<|end_of_text|>"),

@@ -71,7 +71,7 @@ def test_the_end_is_seen_when_it_comes(format: Format, data: st.DataObject) -> N
     ids, found = list(prompt), []
     for group in grouped(output, data.draw(st.lists(st.integers(1, 4), min_size=1))):
         ids += group
-        found.append(markers.closes(ids, len(group)))
+        found.append(markers.closed_at(ids, len(group)) is not None)
         if markers.last(ids)[0] == "close":
             break
     assert found == [False] * (len(found) - 1) + [True]

@@ -243,8 +243,11 @@ class _Builder:
         return list(found.values())
 
     def _pair(self, strand: str, node: grammar.Between) -> Pair:
-        spellings = ((node.open, node.close), *node.also)
+        if node.label and not (node.open.endswith(node.label) and node.open != node.label):
+            raise InvalidFormat(f"{node.open!r} must end with its label {node.label!r}, and be more than that")
+        spellings = ((node.open.removesuffix(node.label), node.close), *node.also)
         opens = tuple(self._marker("open", strand, text) for text in dict.fromkeys(open for open, _ in spellings))
+        opens = (replace(opens[0], label=node.label), *opens[1:])
         closes = tuple(self._marker("close", strand, text) for text in dict.fromkeys(close for _, close in spellings))
         return opens, closes
 

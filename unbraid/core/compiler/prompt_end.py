@@ -42,6 +42,8 @@ class PromptEnd:
     """The whitespace of its last marker that the prompt has not written, and the output may."""
     header: str = ""
     """What it has written of a header that it has not finished."""
+    label: str = ""
+    """What should come after its last marker."""
 
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
@@ -53,7 +55,7 @@ def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
         else:
             opened = _opened_by_ids(program, prompt)
         return PromptEnd(opened, end.trail)
-    return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt))
+    return PromptEnd(end.strands, end.trail, _unfinished_header(program, prompt), end.label)
 
 
 def with_speech(program: Program, strands: list[str]) -> list[str]:
@@ -74,16 +76,21 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     written = prompt[len(rest) :]
     opened: list[str] = []
     trail: str | None = None
+    label = ""
 
     def take(markers: tuple[Marker, ...]) -> bool:
         """Take one of the markers off the end of the prompt, if it is there."""
-        nonlocal rest, trail
+        nonlocal rest, trail, label
         for marker in markers:
-            text = marker.key if ids else program.spelled(marker.key)
-            if rest.endswith(text):
+            key, said = marker.key if ids else program.spelled(marker.key), marker.label.rstrip()
+            after = marker.trail
+            if said and rest.endswith(key + said):
+                key, after = key + said, marker.label[len(said) :]
+            if rest.endswith(key):
                 if trail is None:
-                    trail = marker.trail[len(written) :] if marker.trail.startswith(written) else ""
-                rest = rest[: -len(text)].rstrip()
+                    trail = after[len(written) :] if after.startswith(written) else ""
+                    label = "" if said and key.endswith(said) else marker.label
+                rest = rest[: -len(key)].rstrip()
                 return True
         return False
 
@@ -99,7 +106,7 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
                 opened.insert(0, strand)
                 found = True
                 break
-    return PromptEnd(opened, trail or "")
+    return PromptEnd(opened, trail or "", label=label if opened else "")
 
 
 def _text(program: Program, ids: Sequence[int]) -> str:

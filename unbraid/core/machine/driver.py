@@ -113,7 +113,7 @@ class Driver(Machine):
             self._put_back = program.spelled(innermost(self).rule.opens[0].key)
         self.trail = end.trail
         if leading := innermost(self).rule.leading:
-            self.push(LeadingMarkerFrame(leading))
+            self.push(LeadingMarkerFrame(leading, end.label))
 
     def _begin(self) -> None:
         """The first input comes, or the end."""

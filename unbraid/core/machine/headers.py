@@ -58,6 +58,11 @@ class HeaderRule:
         found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
         return min(found, default=(-1, -1))
 
+    def close_begun(self, text: str) -> int:
+        """How many characters at the end of a text may begin a close."""
+        sizes = (size for close in self.closes for size in range(len(close) - 1, 0, -1) if text.endswith(close[:size]))
+        return max(sizes, default=0)
+
     def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
         for strand, pattern in self.strands:
             if found := pattern.search(header):
@@ -121,7 +126,7 @@ class HeaderFrame(Frame):
         """Whether what comes cannot be a header: the rest of one, or the text that it stands in, is not like that."""
         rule = self.rule
         opened = next((len(open) for open in rule.opens if not self.before and rest.startswith(open)), 0)
-        if not rule.inside.fullmatch(rest, opened):
+        if not rule.inside.fullmatch(rest, opened, max(opened, len(rest) - rule.close_begun(rest))):
             return True
         begun = text.lstrip()
         if not self.before or self.before not in rule.fresh or not rule.begins or not begun:

@@ -32,6 +32,8 @@ class Marker:
     """Its text without the whitespace around it; or, with a tokenizer, the character that stands for its token."""
     lead: str = ""
     trail: str = ""
+    label: str = ""
+    """What comes after it, and may be missing."""
 
 
 def split_whitespace(marker: str) -> tuple[str, str, str]:

@@ -157,7 +157,7 @@ class ScopeFrame(Frame):
             inner = self.rule.inner[marker.strand]
             enter(machine, inner)
             if marker.strand == "reasoning":
-                machine.push(LeadingMarkerFrame(inner.leading))
+                machine.push(LeadingMarkerFrame(inner.leading, marker.label))
 
     def _is_orphan(self, closer: Marker) -> bool:
         """Whether it closes the call that was no call. That is so once."""
@@ -194,15 +194,20 @@ class ScopeFrame(Frame):
 
 class LeadingMarkerFrame(Frame):
     """At the start of the output, and of reasoning. Models may open what is open once more. Where nothing is open, they
-    may close it: templates write `</think>` for a turn without reasoning."""
+    may close it: templates write `</think>` for a turn without reasoning. What opens the reasoning may have a label."""
 
     kind = "leading_marker"
-    __slots__ = ("markers",)
+    saved = ("label",)
+    __slots__ = ("label", "markers")
 
-    def __init__(self, markers: Markers) -> None:
+    def __init__(self, markers: Markers, label: str = "") -> None:
         self.markers = markers
+        self.label = label
+        """What should come first."""
 
     def step(self, machine: Machine) -> bool:
+        if self.label:
+            return self._step_label(machine)
         buffer, start = machine.buffer, machine.position
         begin = space_end(buffer, start)
         found = self.markers.at(buffer, begin)
@@ -212,6 +217,18 @@ class LeadingMarkerFrame(Frame):
         elif not machine.at_end and begin - start <= machine.limits.name and not self._is_absent(buffer, begin):
             return False
         machine.pop()
+        return True
+
+    def _step_label(self, machine: Machine) -> bool:
+        """The label comes first, or not at all."""
+        buffer, start = machine.buffer, machine.position
+        if buffer.startswith(self.label, start):
+            machine.take_marker(len(self.label), innermost(machine).strand, "")
+        elif self.label.startswith(buffer[start:]) and not machine.at_end:
+            return False
+        else:
+            machine.report(diagnostics.REPAIRED, f"{innermost(machine).strand} without '{self.label.strip()}'")
+        self.label = ""
         return True
 
     def _is_absent(self, text: str, at: int) -> bool:

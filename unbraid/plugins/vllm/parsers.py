@@ -26,8 +26,8 @@ from ...formats import find
 from ..choices import as_chosen
 from .counterpart import Counterpart, class_of
 from .deltas import as_delta, without_blank
-from .reasoning_text import ReasoningPrefix
-from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers
+from .reasoning_text import ReasoningPrefix, without_answer_markers
+from .reasoning_tokens import DecodedTokens, ReasoningCounter, ReasoningMarkers, decoded
 from .request_constraints import constrain, show_markers, tools_of
 from .response_reader import PROMPT_END, ResponseReader, program_of, start_of_output, vocabulary_of
 
@@ -139,6 +139,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(tokenizer, *args, **kwargs)
         self.counterpart = Counterpart(self.theirs, (tokenizer, *args), kwargs)
+        self.counterpart.check_request()
         self._said: list[str] | None = [] if kwargs.get("chat_template_kwargs") else None
         vocabulary = vocabulary_of(tokenizer)
         program_of(self.format, vocabulary)
@@ -147,6 +148,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         self._prefix: ReasoningPrefix | None = None
         self._prompt: str | None = None
         self._output_begins: int | None = None
+        self._closed_at: int | None = None
 
     @property
     def reasoning_start_str(self) -> str:
@@ -165,38 +167,51 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def is_reasoning_end(self, input_ids: Sequence[int]) -> bool:
         """Whether a prompt or an output closes the reasoning of its turn, or there is none."""
         marker = self._markers.last(input_ids)[0]
-        return marker == "close" or (marker is None and self.counterpart.ended(input_ids))
+        if marker == "close" or (marker == "open" and not self.format.calls_in_reasoning):
+            return marker == "close"
+        return self.counterpart.ended(input_ids[self._markers.turn(input_ids) :])  # it knows what else ends it: a call
 
     def is_reasoning_end_streaming(self, input_ids: Sequence[int], delta_ids: Iterable[int]) -> bool:
-        """Whether the reasoning ends with `delta_ids`, the last of the ids; also if the model did not reason at all."""
+        """Whether the reasoning ends with `delta_ids`, the last of the ids, or before them; also if the model did not
+        reason at all."""
         new = len(list(delta_ids))
-        if self._markers.closes(input_ids, new):
+        closed = self._closed_at
+        if self.counterpart.never_waits:
+            return True
+        if closed is not None and self._markers.is_closed_at(input_ids, closed):
+            return True
+        self._closed_at = self._markers.closed_at(input_ids, new or len(input_ids))
+        if self._closed_at is not None:
             return True
         if self._output_begins is None:
             self._output_begins = len(input_ids) - new
         output = input_ids[self._output_begins : self._output_begins + _OUTPUT_START]
         if len(input_ids) > self._output_begins + _OUTPUT_START or not self._markers.begins_otherwise(output):
             return False
-        return self._markers.last(input_ids[: self._output_begins])[0] != "open"
+        before = self._markers.last(input_ids[: self._output_begins])[0]
+        return before != "open" and not (before is None and self.opens)
 
     def extract_content_ids(self, input_ids: list[int]) -> list[int]:
         marker, after = self._markers.last(input_ids)
-        if marker == "open" or (marker is None and self.format.prompt):
+        if marker == "open" or (marker is None and self.opens):
             return []
         return input_ids[after:]
 
     def count_reasoning_tokens(self, token_ids: Sequence[int]) -> int:
-        vocabulary = vocabulary_of(self.model_tokenizer)
-        if self._counter is None and vocabulary is not None:
-            self._counter = ReasoningCounter(self.format, vocabulary, self._prompt)
-        return 0 if self._counter is None else self._counter.count(token_ids)
+        if self._counter is None:
+            vocabulary = vocabulary_of(self.model_tokenizer) or DecodedTokens(self.model_tokenizer)
+            start = self._prompt
+            if start is None and self.opens and not self._markers.begins_open(token_ids[:_OUTPUT_START]):
+                start = self._markers.open
+            self._counter = ReasoningCounter(self.format, vocabulary, start)
+        return self._counter.count(token_ids)
 
     # Text
 
     def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
         start = start_of_output(prompt_token_ids, self.format, self.model_tokenizer)
         if not isinstance(start, str):
-            start = str(self.model_tokenizer.decode(list(start[-PROMPT_END:]), skip_special_tokens=False))
+            start = decoded(self.model_tokenizer, start[-PROMPT_END:])
         self._prompt = start
 
     @property
@@ -208,6 +223,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         """vLLM passes no prompt here. If the reasoning is closed but not opened, the prompt has opened it."""
         prefix = ReasoningPrefix(self.format, self._start(model_output))
         reasoning, content = map("".join, zip(prefix.feed(model_output), prefix.finish(), strict=True))
+        content = without_answer_markers(self.format, content)
         if not content.strip() and self.counterpart.must_answer(request, self._markers.open):
             reasoning, content = content, reasoning
         return reasoning or None, content or None
@@ -215,7 +231,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     def _start(self, output: str) -> str | None:
         """The end of the prompt of a whole output."""
         closed, opened = output.find(self._markers.close), output.find(self._markers.open)
-        if closed >= 0 and not 0 <= opened < closed:
+        if closed >= 0 and not 0 <= opened < closed and self.counterpart.opens_what_closes(self._markers.close):
             return self._markers.open
         if self._prompt is None and not output.lstrip().startswith(self._markers.open) and self.opens:
             return self._markers.open
@@ -231,7 +247,7 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         delta_token_ids: Sequence[int],
     ) -> Any:
         if self._prefix is None:
-            unknown = self._prompt is None and self.opens
+            unknown = self._prompt is None and (self.opens or self.counterpart.opens_streams())
             self._prefix = ReasoningPrefix(self.format, self._markers.open if unknown else self._prompt)
         return self._note(_delta(*self._prefix.feed(delta_text)))
 

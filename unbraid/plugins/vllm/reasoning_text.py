@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ...core.events import Content, Diagnostic, Event, Markup, Reasoning
 from ...core.grammar import Format
-from ...parsing import Parser
+from ...parsing import Parser, parse
 
 
 class ReasoningPrefix:
@@ -25,7 +25,9 @@ class ReasoningPrefix:
         self._calls = "" if format.tools is None else format.tools.open.strip()
         reasoning_only = replace(format, tools=None, other_tools=(), versions=())
         self._parser = Parser(reasoning_only, prompt=prompt, keep_message=False, markup=True)
-        self._markers = ("", format.reasoning.open.strip(), format.reasoning.close.strip())
+        node = format.reasoning
+        open = node.open.removesuffix(node.label)
+        self._markers = tuple(text.strip() for text in ("", node.open, open, node.label, node.close))
         self._held = ""
         """Text that was not passed on."""
         self._done = 0
@@ -79,6 +81,13 @@ class ReasoningPrefix:
         taken, self._held = self._held[: to - self._done], self._held[to - self._done :]
         self._done = to
         return taken
+
+
+def without_answer_markers(format: Format, content: str) -> str:
+    """A whole answer without the markers around it. (Where there are headers, the tool parser needs them.)"""
+    if format.answer is None or format.headers is not None:
+        return content
+    return parse(Format("answer", answer=format.answer), content).content
 
 
 def _beginning(text: str, mark: str) -> int:

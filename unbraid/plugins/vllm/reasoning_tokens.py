@@ -7,15 +7,26 @@ tokens, from the end, and nothing is parsed; only a marker that is no single tok
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
+from ...core.events import Reasoning
 from ...core.grammar import Format
 from ...core.machine.driver import Driver
 from ...core.vocabulary import Vocabulary
 
 Marker = Literal["open", "close", "end"]
+
+
+def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of tokens, special ones too."""
+    try:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+    except TypeError:  # it knows of no special ones
+        return str(tokenizer.decode(list(ids)))
 
 
 class DecodedTokens:
@@ -33,8 +44,7 @@ class DecodedTokens:
         return token
 
     def token_bytes(self, token: int) -> bytes | None:
-        text: str = self._tokenizer.decode([token], skip_special_tokens=False)
-        return text.encode("utf-8", "replace")
+        return decoded(self._tokenizer, [token]).encode("utf-8", "replace")
 
 
 class ReasoningMarkers:
@@ -42,22 +52,35 @@ class ReasoningMarkers:
 
     def __init__(self, format: Format, vocabulary: Vocabulary) -> None:
         assert format.reasoning is not None
-        self.open, self.close = format.reasoning.open.strip(), format.reasoning.close.strip()
+        node = format.reasoning
+        self.open, self.close = node.open.removesuffix(node.label).strip(), node.close.strip()
         self._bytes = vocabulary.token_bytes
         ends = (vocabulary.token_id(text) for text in format.ends)
         self._markers: dict[int, Marker] = {token: "end" for token in ends if token is not None}
         open, close = vocabulary.token_id(self.open), vocabulary.token_id(self.close)
-        self.spelled = open is None or close is None
-        """Whether a marker is written in several tokens."""
+        self.spelled = format.spelled_markers or open is None or close is None
+        """Whether a marker may be written in several tokens."""
         if open is not None and close is not None:
             self._markers |= {open: "open", close: "close"}
+
+    def turn(self, ids: Sequence[int]) -> int:
+        """Where the last turn begins."""
+        at = self._stop(ids)
+        while at and self._markers.get(ids[at - 1]) != "end":
+            at -= 1
+        return at
+
+    def _stop(self, ids: Sequence[int]) -> int:
+        """Where the last turn ends, without what ends it."""
+        stop = len(ids)
+        while stop and self._markers.get(ids[stop - 1]) == "end":
+            stop -= 1
+        return stop
 
     def last(self, ids: Sequence[int]) -> tuple[Marker | None, int]:
         """The last marker in `ids`, and the position after it. "end" is the end of an earlier turn; the end of the last
         turn is ignored."""
-        stop = len(ids)
-        while stop and self._markers.get(ids[stop - 1]) == "end":
-            stop -= 1
+        stop = self._stop(ids)
         at = next((at for at in range(stop - 1, -1, -1) if ids[at] in self._markers), -1)
         if self.spelled:
             marker, inside = self._last_spelled(ids[at + 1 : stop])
@@ -75,32 +98,73 @@ class ReasoningMarkers:
         tokens = bisect_left(list(accumulate(map(len, pieces))), behind) + 1
         return "open" if opened > closed else "close", tokens
 
-    def closes(self, ids: Sequence[int], new: int) -> bool:
-        """Whether the last `new` ids close the reasoning. The cost does not depend on how many there are before."""
-        # A marker in several tokens may begin before the new ones; it has at most as many tokens as bytes.
-        reach = new + len(self.close.encode()) if self.spelled else new
-        start = max(0, len(ids) - reach)
+    def closed_at(self, ids: Sequence[int], new: int) -> int | None:
+        """The position where the last `new` ids close the reasoning; None where they do not. The cost does not depend
+        on how many there are before."""
+        start = max(0, len(ids) - new - self._reach)
         marker, after = self.last(ids[start:])
-        return marker == "close" and start + after > len(ids) - new
+        return start + after if marker == "close" and start + after > len(ids) - new else None
+
+    def is_closed_at(self, ids: Sequence[int], position: int) -> bool:
+        """Whether the reasoning closes right before a position."""
+        start = max(0, position - 1 - self._reach)
+        return position <= len(ids) and self.last(ids[start:position]) == ("close", position - start)
+
+    @property
+    def _reach(self) -> int:
+        """How many tokens before its last one a marker may begin: it has at most as many tokens as bytes."""
+        return len(self.close.encode()) if self.spelled else 0
+
+    def begins_open(self, output: Sequence[int]) -> bool:
+        """Whether the output itself opens the reasoning at once."""
+        text = b"".join(self._bytes(token) or b"" for token in output).decode("utf-8", "replace")
+        return text.lstrip().startswith(self.open)
 
     def begins_otherwise(self, output: Sequence[int]) -> bool:
         """Whether the output begins with something that is not reasoning."""
         text = b"".join(self._bytes(token) or b"" for token in output).decode("utf-8", "replace").lstrip()
-        return bool(text) and not text.startswith(self.open) and not self.open.startswith(text)
+        markers = (self.open, self.close)
+        return bool(text) and not text.startswith(markers) and not any(marker.startswith(text) for marker in markers)
 
 
 class ReasoningCounter:
     """Counts the tokens of the reasoning without its markers."""
 
     def __init__(self, format: Format, vocabulary: Vocabulary, prompt: str | Sequence[int] | None) -> None:
+        """vocabulary: `DecodedTokens` will do."""
         self._machine = Driver(format, vocabulary=vocabulary, prompt=prompt, keep_raw=False)
         self._seen = self._count = 0
+        self._undecided: deque[_Token] = deque()
+        """Tokens that may be of a marker."""
 
     def count(self, ids: Sequence[int]) -> int:
-        """The count for all ids so far. vLLM asks again as they grow; each id is parsed once."""
+        """The count for all ids so far. vLLM asks again as they grow; each id is parsed once. What may be the beginning
+        of a marker counts as long as it is none."""
+        machine, undecided = self._machine, self._undecided
         for token in ids[self._seen :]:
-            before = self._machine.strands[-1]
-            self._machine.feed_tokens((token,))
-            self._count += before == self._machine.strands[-1] == "reasoning"
+            begin = self._end
+            events = machine.feed_tokens((token,))
+            undecided.append(_Token(begin, self._end))
+            for event in events:
+                if isinstance(event, Reasoning):
+                    for one in undecided:
+                        one.counts |= one.begin < event.end and event.start < max(one.end, one.begin + 1)
+            while undecided and undecided[0].begin < machine.offset >= undecided[0].end:
+                self._count += undecided.popleft().counts
         self._seen = len(ids)
-        return self._count
+        return self._count + (len(undecided) if machine.strands[-1] == "reasoning" else 0)
+
+    @property
+    def _end(self) -> int:
+        """Where the text ends that was fed."""
+        machine = self._machine
+        return machine.offset + len(machine.spell(machine.buffer[machine.position :]))
+
+
+@dataclass(slots=True)
+class _Token:
+    """A token, and where its text stands. One that ends inside a character has none."""
+
+    begin: int
+    end: int
+    counts: bool = False

@@ -23,7 +23,7 @@ from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
 from ...tokens.weak_cache import WeakCache
 from ..blocks import Blocks
-from .reasoning_tokens import DecodedTokens, ReasoningMarkers
+from .reasoning_tokens import DecodedTokens, ReasoningMarkers, decoded
 
 PROMPT_END = 64
 """Tokens at the end of a prompt that say where the output begins."""
@@ -98,7 +98,7 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
     vocabulary = vocabulary_of(tokenizer)
     end: str | Sequence[int] = prompt
     if vocabulary is None:
-        end = str(tokenizer.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False))
+        end = decoded(tokenizer, prompt[-PROMPT_END:])
     if format.reasoning is None:
         return end
     markers = ReasoningMarkers(format, vocabulary or DecodedTokens(tokenizer))
