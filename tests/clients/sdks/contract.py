@@ -82,8 +82,12 @@ class Client:
         """The same, streamed."""
         raise NotImplementedError
 
+    def question(self, task: str) -> str:
+        """The question for a task with a tool: one of its own, so that its prompts can be found."""
+        return f"{QUESTION} (for {self}, {task})"
+
     def tools(self, url: str) -> Loop:
-        """Answer `QUESTION` with a tool `get_weather(city)`, which says `RESULT`."""
+        """Answer the question with a tool `get_weather(city)`, which says `RESULT`."""
         raise NotImplementedError
 
     def streamed_tools(self, url: str) -> Loop:

@@ -1,4 +1,4 @@
-"""Frameworks for Python: OpenAI's Agents SDK, LangChain, Pydantic AI and llm, with each of the routes that they know."""
+"""Frameworks for Python: OpenAI's Agents SDK, LangChain, Pydantic AI and llm, with all routes that they know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .contract import (
     GREETING,
     MESSAGES,
     MODEL,
-    QUESTION,
     RESPONSES,
     RESULT,
     Client,
@@ -75,12 +74,12 @@ class AgentsSdk(Client):
         return "".join(part.text for item in items for part in item.content or item.summary) or None
 
     def tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=False)
+        return self._loop(url, self.question("tools"), streamed=False)
 
     def streamed_tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=True)
+        return self._loop(url, self.question("streamed_tools"), streamed=True)
 
-    def _loop(self, url: str, streamed: bool) -> Loop:
+    def _loop(self, url: str, question: str, streamed: bool) -> Loop:
         agents = pytest.importorskip("agents")
         cities: list[str] = []
 
@@ -89,7 +88,7 @@ class AgentsSdk(Client):
             cities.append(city)
             return RESULT
 
-        result, _ = self._run(url, QUESTION, streamed, [get_weather])
+        result, _ = self._run(url, question, streamed, [get_weather])
         return Loop(result.final_output, tuple(cities))
 
     def structured(self, url: str) -> Mapping[str, Any]:
@@ -131,20 +130,20 @@ class LangChain(Client):
         return Reply(str(message.text), "".join(thoughts) or None)
 
     def tools(self, url: str) -> Loop:
-        return self._loop(lambda model, said: model.invoke(said), url)
+        return self._loop(lambda model, said: model.invoke(said), url, self.question("tools"))
 
     def streamed_tools(self, url: str) -> Loop:
         def streamed(model: Any, said: Any) -> Any:
             chunks = list(model.stream(said))
             return sum(chunks[1:], chunks[0])
 
-        return self._loop(streamed, url)
+        return self._loop(streamed, url, self.question("streamed_tools"))
 
-    def _loop(self, ask: Any, url: str) -> Loop:
+    def _loop(self, ask: Any, url: str, question: str) -> Loop:
         messages = pytest.importorskip("langchain_core.messages")
         tool = {"name": "get_weather", "description": "The weather", "parameters": _SCHEMA}
         model = self._model(url).bind_tools([{"type": "function", "function": tool}])
-        said, cities = [messages.HumanMessage(QUESTION)], []
+        said, cities = [messages.HumanMessage(question)], []
         while True:
             reply = ask(model, said)
             if not reply.tool_calls:
@@ -209,12 +208,12 @@ class PydanticAI(Client):
 
     def tools(self, url: str) -> Loop:
         agent, cities = self._with_weather(url)
-        return Loop(agent.run_sync(QUESTION).output, tuple(cities))
+        return Loop(agent.run_sync(self.question("tools")).output, tuple(cities))
 
     def streamed_tools(self, url: str) -> Loop:
         async def run() -> Loop:
             agent, cities = self._with_weather(url)
-            async with agent.run_stream(QUESTION) as result:
+            async with agent.run_stream(self.question("streamed_tools")) as result:
                 return Loop(await result.get_output(), tuple(cities))
 
         return asyncio.run(run())
@@ -261,10 +260,16 @@ class Llm(Client):
         return Reply(self._run(url, "--no-stream", GREETING).strip())
 
     def streamed_tools(self, url: str) -> Loop:
-        """The tool says what it is called with: it runs in the command's own process."""
-        tool = f"def get_weather(city: str) -> str:\n    return {RESULT!r}"
-        shown = self._run(url, "--functions", tool, "--tools-debug", QUESTION)
-        return Loop(shown.strip(), ("Paris",))
+        """The tool runs in the command's own process, and leaves a note of what it was called with."""
+        with tempfile.TemporaryDirectory() as folder:
+            note = Path(folder) / "cities"
+            lines = [
+                "def get_weather(city: str) -> str:",
+                f"    open({str(note)!r}, 'a').write(city + chr(10))",
+                f"    return {RESULT!r}",
+            ]
+            said = self._run(url, "--functions", "\n".join(lines), self.question("streamed_tools"))
+            return Loop(said.strip(), tuple(note.read_text(encoding="utf-8").splitlines()))
 
     def structured(self, url: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = json.loads(self._run(url, "--schema", "city, sunny bool", DESCRIBE))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from ...support.scripted_server import Scripted
-from . import frameworks, vendors
+from . import elsewhere, frameworks, vendors
 from .contract import ANSWER, CITY, DESCRIPTION, REPORT, RESULT, THOUGHT, WONDER, Client
 from .model import prompt_of, weather_model
 
-CLIENTS: tuple[Client, ...] = (*vendors.CLIENTS, *frameworks.CLIENTS)
+CLIENTS: tuple[Client, ...] = (*vendors.CLIENTS, *frameworks.CLIENTS, *elsewhere.CLIENTS)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,8 @@ def test_a_tool(model: Scripted, client: Client, task: str) -> None:
     loop = getattr(client, task)(model.server.url)
     assert loop.text == REPORT
     assert loop.cities == (CITY,)
-    prompt = prompt_of(model, model.engine.requests[-1])
+    prompts = [prompt_of(model, request) for request in model.engine.requests]
+    prompt = [prompt for prompt in prompts if client.question(task) in prompt][-1]
     assert RESULT in prompt
     assert "get_weather" in prompt.partition("<|im_start|>assistant")[2], "its own call"
     assert (WONDER in prompt) is client.returns_reasoning

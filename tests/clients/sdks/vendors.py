@@ -17,7 +17,6 @@ from .contract import (
     GREETING,
     MESSAGES,
     MODEL,
-    QUESTION,
     RESPONSES,
     RESULT,
     Client,
@@ -62,14 +61,14 @@ class OpenAIChat(Client):
         return Reply("".join(text), "".join(thought), len(text))
 
     def tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=False)
+        return self._loop(url, self.question("tools"), streamed=False)
 
     def streamed_tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=True)
+        return self._loop(url, self.question("streamed_tools"), streamed=True)
 
-    def _loop(self, url: str, streamed: bool) -> Loop:
+    def _loop(self, url: str, question: str, streamed: bool) -> Loop:
         tool = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA, "strict": True}}
-        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        messages: list[Any] = [{"role": "user", "content": question}]
         cities: list[str] = []
         asked: dict[str, Any] = {"model": MODEL, "messages": messages, "tools": [tool]}
         while True:
@@ -110,14 +109,14 @@ class OpenAIResponses(Client):
         return Reply(response.output_text, _reasoning(response), len(deltas))
 
     def tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=False)
+        return self._loop(url, self.question("tools"), streamed=False)
 
     def streamed_tools(self, url: str) -> Loop:
-        return self._loop(url, streamed=True)
+        return self._loop(url, self.question("streamed_tools"), streamed=True)
 
-    def _loop(self, url: str, streamed: bool) -> Loop:
+    def _loop(self, url: str, question: str, streamed: bool) -> Loop:
         tool = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict": True}
-        items: list[Any] = [{"role": "user", "content": QUESTION}]
+        items: list[Any] = [{"role": "user", "content": question}]
         cities: list[str] = []
         asked: dict[str, Any] = {"model": MODEL, "input": items, "tools": [tool]}
         while True:
@@ -174,12 +173,12 @@ class Anthropic(Client):
         return Reply(text.text, thinking.thinking)
 
     def tools(self, url: str) -> Loop:
-        return self._loop(url, stream=False)
+        return self._loop(url, self.question("tools"), stream=False)
 
     def streamed_tools(self, url: str) -> Loop:
-        return self._loop(url, stream=True)
+        return self._loop(url, self.question("streamed_tools"), stream=True)
 
-    def _loop(self, url: str, stream: bool) -> Loop:
+    def _loop(self, url: str, question: str, stream: bool) -> Loop:
         """By the SDK's own loop, which would rather have the server keep the conversation."""
         anthropic = pytest.importorskip("anthropic")
         cities: list[str] = []
@@ -190,7 +189,7 @@ class Anthropic(Client):
             cities.append(city)
             return RESULT
 
-        asked = self._asked(QUESTION)
+        asked = self._asked(question)
         runner = self._client(url).beta.messages.tool_runner(**asked, tools=[get_weather], stream=stream)
         for turn in runner:
             last = turn.get_final_message() if stream else turn
