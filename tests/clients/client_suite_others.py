@@ -6,17 +6,15 @@ The fixture `server` is that of `ClientSuite`.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from ..support.real_tokenizers import cache_folder
+from ..support.npm_packages import npm_packages
 from ..support.running_server import RunningServer, folded
 from .client_suite import (
     ANSWER,
@@ -33,7 +31,6 @@ from .client_suite import (
     request,
 )
 
-UNREACHABLE = re.compile(r"\b(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50\d)\b.*")
 NODE_CLIENT = Path(__file__).parent / "openai-node"
 
 
@@ -107,7 +104,7 @@ class NodeSuite:
     @classmethod
     def found(cls, server: RunningServer) -> Any:
         """What the client printed."""
-        client = installed_node_client()
+        client = npm_packages(NODE_CLIENT) / "client.mjs"
         given = json.dumps({"tools": TOOLS, "schema": STRUCTURE})
         command = ["node", str(client), server.url, MODEL]
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, check=False)
@@ -150,25 +147,6 @@ def _same(found: Any) -> Any:
     assert whole == streamed
     assert counted(found["whole"]["usage"]) == counted(found["streamed"]["usage"])
     return choices[0]
-
-
-def installed_node_client() -> Path:
-    """The client, installed into the tests' cache; skips the test where it cannot be."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    lock = (NODE_CLIENT / "package-lock.json").read_bytes()
-    folder = cache_folder() / f"openai-node-{sha256(lock).hexdigest()[:16]}"
-    folder.mkdir(exist_ok=True)
-    for file in ("package.json", "package-lock.json", "client.mjs"):
-        shutil.copyfile(NODE_CLIENT / file, folder / file)
-    if not (folder / "node_modules" / ".package-lock.json").exists():  # npm writes it at the end
-        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0 and (failure := UNREACHABLE.search(done.stderr)):
-            pytest.skip(f"npm cannot reach its registry: {failure[0]}")
-        assert done.returncode == 0, done.stderr
-    return folder / "client.mjs"
 
 
 class CurlSuite:

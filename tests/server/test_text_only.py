@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ..support.places import ROOT
-from .test_serve_command import serve
+from ..support.serve_process import serve
 
 RECORDING = str(ROOT / "examples" / "step-audio-2.jsonl")
 BLOCKED = ("numpy", "av", "onnxruntime")

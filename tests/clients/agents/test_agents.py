@@ -1,0 +1,60 @@
+"""Coding agents, as their users run them, with `unbraid serve` in the place of the model's vendor.
+
+The server plays a recording of what a model of each format would write. The agent is real: it reads a file, edits it,
+runs a command and ends, and what it did is checked where it did it, in the repository.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unbraid.engines.replay.recording import read_recording
+from unbraid.engines.replay.replay import script
+
+from ...support.serve_process import record, serve
+from .coding_agents import (
+    Agent,
+    ClaudeCode,
+    Codex,
+    CodexWithPatches,
+    OpenCode,
+    OpenCodeMessages,
+    OpenCodeResponses,
+)
+from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, outputs, repository
+
+FORMATS = ("hermes", "qwen3-coder", "harmony")
+"""One that writes calls as JSON, one with a tag for each argument, and one in channels, with reasoning."""
+EVERYWHERE: tuple[type[Agent], ...] = (Codex, CodexWithPatches, ClaudeCode, OpenCode)
+ONCE: tuple[type[Agent], ...] = (OpenCodeResponses, OpenCodeMessages)
+"""The same agent in other dialects: the SDK inside has tests of its own."""
+SCENES = [(kind, format) for kind in EVERYWHERE for format in FORMATS] + [(kind, "harmony") for kind in ONCE]
+
+
+@pytest.mark.parametrize(("kind", "format"), SCENES, ids=lambda value: getattr(value, "__name__", value))
+def test_an_agent_mends_a_file(kind: type[Agent], format: str, tmp_path: Path) -> None:
+    agent, place = kind(), repository(tmp_path / "repository")
+    written = outputs(format, agent.work(place))
+    scripts = [script(text, chunks=(1, 9), seed=number) for number, text in enumerate(written)]
+    played, seen = record(tmp_path / "played.jsonl", *scripts), tmp_path / "seen.jsonl"
+    flags = ["--replay", played, "--format", format, "--served-model-name", agent.model, "--record", str(seen)]
+    with serve(*flags) as server:
+        done = agent.run(server.url.removesuffix("/v1"), place, tmp_path / "home")
+        said = f"{done.stdout}\n{done.stderr}\n{''.join(server.log)}"
+    assert done.returncode == 0, said
+    assert (place / "add.py").read_text(encoding="utf-8") == MENDED, said
+    assert (place / "sum.txt").read_text(encoding="utf-8") == "5\n", said
+    assert LAST_WORDS in done.stdout, said
+    prompts = [str(request.prompt) for request in read_recording(seen).requests]
+    assert len(prompts) == len(written), said
+    _check_what_came_back(prompts, agent, format)
+
+
+def _check_what_came_back(prompts: list[str], agent: Agent, format: str) -> None:
+    """The model sees in each request what it wrote before, and what came of it."""
+    assert BROKEN.splitlines()[1] not in prompts[0]
+    assert BROKEN.splitlines()[1].strip() in prompts[1], "what it read"
+    for prompt in prompts[1:]:
+        assert FIRST_WORDS in prompt
