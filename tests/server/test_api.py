@@ -73,6 +73,29 @@ def test_reasoning_content_and_parallel_calls(api: Scripted, chunks: int) -> Non
     same(choice, api.stream(tools=[WEATHER]))
 
 
+@pytest.mark.parametrize("chunks", [1, 3, 1000])
+def test_custom_tools_take_free_text(api: Scripted, chunks: int) -> None:
+    patch = {"type": "custom", "custom": {"name": "patch", "format": {"type": "text"}}}
+    text = 'a "quoted"\n\\ \U0001f600 line'
+    call = json.dumps({"name": "patch", "arguments": {"input": text}})
+    api.say(f"Now.\n<tool_call>\n{call}\n</tool_call>\n{CALLS.partition('.')[2]}<|im_end|>", chunks)
+    choice = api.chat(tools=[patch, WEATHER])
+    custom, *functions = choice["message"]["tool_calls"]
+    assert custom["custom"] == {"name": "patch", "input": text}
+    assert [each["type"] for each in functions] == ["function", "function"]
+    told = {"name": "", "input": ""}
+    for chunk in api.chunks(tools=[patch, WEATHER]):
+        for delta in chunk["choices"][0]["delta"].get("tool_calls", ()):
+            for key, value in delta.get("custom", {}).items():
+                assert delta["index"] == 0
+                told[key] += value
+    assert told == custom["custom"]
+    result = {"role": "tool", "tool_call_id": custom["id"], "content": "Done."}
+    api.say("Good.<|im_end|>")
+    api.chat(messages=[*HELLO, choice["message"], result], tools=[patch, WEATHER])
+    assert json.dumps({"input": text}, ensure_ascii=False) in api.prompt()
+
+
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_one_field_for_the_reasoning(api: Scripted, field: str) -> None:
     api.say("<think>\nHm.\n</think>\n\nHi.<|im_end|>")

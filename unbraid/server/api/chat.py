@@ -2,25 +2,21 @@
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
 (`ChatRequest`), what they mean (`_task`, a `ChatTask` for `server.plan`), the whole reply (`chat_choice`), and the
-chunks of a streamed one (`ChatChunks`, written by `api.sse`). What comes in between is the same for all: a plan, and a
-`Turn` for each choice.
+chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
+is the same for all: a plan, and a `Turn` for each choice.
 """
 
 from __future__ import annotations
 
-import base64
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Set
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.events import Content, Event, Reasoning, ToolCallArguments
-from ...core.message import Message
 from ...engines import TokenLogprob
 from ..enforcing import unenforced_header
 from ..errors import ApiError
@@ -29,12 +25,10 @@ from ..plan import ChatTask, Plan, plan_chat
 from ..service import Service
 from ..turn import Turn, Update, Usage, merged
 from .bodies import read_request
+from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, template_kwargs
-from .replies import Head, logprobs_of, usage_of, usage_so_far
+from .replies import Head, usage_of
 from .sse import events_of, stream
-
-_encode = msgspec.json.encode
-_HOUR = 3600
 
 
 class ChatRequest(GenerationFields, kw_only=True):
@@ -67,6 +61,7 @@ async def chat(service: Service, request: Request) -> Response:
     head = Head(service.check_model(asked.model))
     plan = await while_connected(request.receive, service.planned(_plan, service, asked))
     usage = Usage()
+    custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
     turns = plan.turns(service, usage, arrived, keep_message=not asked.stream)
     updates = merged(turns)
     headers = unenforced_header(plan.unenforced)
@@ -80,10 +75,11 @@ async def chat(service: Service, request: Request) -> Response:
             with_logprobs=with_logprobs,
             prompt_ids=prompt,
             counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and service.encoder else None,
+            custom_tools=custom,
         )
         return await stream(request.receive, events_of(updates, chunks), headers=headers)
     choices = await while_connected(
-        request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None)
+        request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None, custom)
     )
     ids = {} if prompt is None else {"prompt_token_ids": prompt}
     reply = {**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage]), **ids}
@@ -160,6 +156,7 @@ async def _collect(
     updates: AsyncGenerator[Update, None],
     with_logprobs: bool,
     with_ids: bool,
+    custom_tools: Set[str],
 ) -> list[dict[str, Any]]:
     """All choices of a whole reply."""
     logprobs: list[list[TokenLogprob]] = [[] for _ in turns]
@@ -182,159 +179,7 @@ async def _collect(
             logprobs[choice] if with_logprobs else None,
             bytes(sounds[choice]),
             ids[choice] if with_ids else None,
+            custom_tools,
         )
         for choice, turn in enumerate(turns)
     ]
-
-
-# The reply
-
-
-def chat_choice(
-    head: Head,
-    choice: int,
-    message: Message,
-    reason: str,
-    reasoning_keys: Sequence[str],
-    logprobs: Sequence[TokenLogprob] | None,
-    sound: bytes,
-    ids: Sequence[int] | None,
-) -> dict[str, Any]:
-    """One choice of a whole reply."""
-    written = message.to_openai()
-    reasoning = written.pop("reasoning_content")
-    written |= dict.fromkeys(reasoning_keys, reasoning)
-    written["refusal"] = None
-    if not message.parts:
-        written["content"] = ""
-    elif message.tool_calls and not message.content.strip():
-        written["content"] = None  # whitespace before a call is no answer
-    if sound:
-        written["audio"] = {
-            "id": f"audio_{head.id[-12:]}",
-            "data": base64.b64encode(sound).decode(),
-            "transcript": "".join(speech.text for speech in message.speech),
-            "expires_at": head.created + _HOUR,
-        }
-    said = None if logprobs is None else {"content": logprobs_of(logprobs), "refusal": None}
-    tokens = {} if ids is None else {"token_ids": ids}
-    return {"index": choice, "message": written, "logprobs": said, "finish_reason": reason, **tokens}
-
-
-class ChatChunks:
-    """Writes the chunks of a streamed reply. What does not change is written once.
-
-    usage: told at the end, where it is given.
-    prompt_ids: the tokens of the prompt, where token ids are told.
-    counted_from: how many tokens the prompt has, where each chunk tells the counts so far.
-    """
-
-    def __init__(
-        self,
-        head: Head,
-        choices: int,
-        reasoning_keys: Sequence[str],
-        *,
-        usage: Usage | None,
-        with_logprobs: bool,
-        prompt_ids: Sequence[int] | None = None,
-        counted_from: int | None = None,
-    ) -> None:
-        fields = _encode(head.fields("chat.completion.chunk"))[:-1]
-        self._head = b"data: " + fields
-        self._starts = [b'%b,"choices":[{"index":%d,"delta":' % (self._head, choice) for choice in range(choices)]
-        self._usage = usage
-        self._close = b"}]}\n\n" if usage is None else b'}],"usage":null}\n\n'
-        self._open = b',"logprobs":null,"finish_reason":null' + self._close
-        self._with_logprobs = with_logprobs
-        self._prompt_ids = prompt_ids
-        self._counted_from = counted_from
-        self._counts = [0] * choices
-        """The tokens of each choice so far."""
-        self._is_plain = not with_logprobs and prompt_ids is None and counted_from is None
-        """Whether a chunk says nothing but its delta."""
-        self._pending: list[list[TokenLogprob]] = [[] for _ in range(choices)]
-        """Logprobs of tokens whose text has not gone out yet,"""
-        self._pending_ids: list[tuple[int, ...]] = [()] * choices
-        """and their ids."""
-        self._reasoning = [
-            b'{"%b":' % reasoning_keys[0].encode(),
-            *(b',"%b":' % k.encode() for k in reasoning_keys[1:]),
-        ]
-        self._audio_id = f"audio_{head.id[-12:]}"
-
-    def first(self) -> bytes:
-        """The role of each choice."""
-        delta = b'{"role":"assistant","content":""}'
-        if self._is_plain:
-            return b"".join(start + delta + self._open for start in self._starts)
-        chunks = [self._chunk(choice, delta, b"null", b"null", ()) for choice in range(len(self._starts))]
-        if self._prompt_ids is not None:  # in the first of all chunks
-            chunks[0] = b'%b,"prompt_token_ids":%b}\n\n' % (chunks[0][:-3], _encode(self._prompt_ids))
-        return b"".join(chunks)
-
-    def update(self, update: Update) -> bytes:
-        """The chunks for what is new."""
-        start = self._starts[update.choice]
-        if update.logprobs and self._with_logprobs:
-            self._pending[update.choice] += update.logprobs
-        if self._is_plain and not update.sound and update.end is None:
-            said = b""
-            for event in update.events:
-                if delta := self._delta(event):
-                    said += start + delta + self._open
-            return said
-        deltas = [delta for event in update.events if (delta := self._delta(event))]
-        if update.sound:
-            deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
-        return b"".join(self._rest(deltas, update))
-
-    def _rest(self, deltas: list[bytes], update: Update) -> list[bytes]:
-        """Chunks that say more than a delta: logprobs and token ids come with the first, the finish reason with one of
-        its own."""
-        self._counts[update.choice] += len(update.ids)
-        self._pending_ids[update.choice] += update.ids
-        if update.end is not None:
-            deltas.append(b"{}")
-        chunks = []
-        for at, delta in enumerate(deltas):
-            last = update.end is not None and at == len(deltas) - 1
-            said = self._take_logprobs(update.choice)
-            reason = _encode(update.end) if last else b"null"
-            chunks.append(self._chunk(update.choice, delta, said, reason, self._pending_ids[update.choice]))
-            self._pending_ids[update.choice] = ()
-        return chunks
-
-    def _chunk(self, choice: int, delta: bytes, logprobs: bytes, reason: bytes, new: Sequence[int]) -> bytes:
-        ids = b"" if self._prompt_ids is None else b',"token_ids":%b' % _encode(new)
-        close = self._close
-        if self._counted_from is not None:
-            usage = _encode(usage_so_far(self._counted_from, self._counts[choice]))
-            close = b'}],"usage":%b}\n\n' % usage
-        parts = (self._starts[choice], delta, logprobs, reason, ids, close)
-        return b'%b%b,"logprobs":%b,"finish_reason":%b%b%b' % parts
-
-    def _take_logprobs(self, choice: int) -> bytes:
-        pending = self._pending[choice]
-        if not pending:
-            return b"null"
-        self._pending[choice] = []
-        return _encode({"content": logprobs_of(pending), "refusal": None})
-
-    def _delta(self, event: Event) -> bytes | None:
-        kind = type(event)
-        if kind is Content:
-            return b'{"content":%b}' % _encode(event.text)  # type: ignore[union-attr]
-        if kind is ToolCallArguments:
-            written = _encode(event.fragment)  # type: ignore[union-attr]
-            return b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (event.index, written)  # type: ignore[union-attr]
-        if kind is Reasoning:
-            text = _encode(event.text)  # type: ignore[union-attr]
-            return b"".join([key + text for key in self._reasoning]) + b"}"
-        said = event.to_openai()
-        return _encode(said) if said else None
-
-    def last(self) -> bytes:
-        if self._usage is None:
-            return b""
-        return b'%b,"choices":[],"usage":%b}\n\n' % (self._head, _encode(usage_of([self._usage])))

@@ -1,0 +1,201 @@
+"""The reply in OpenAI's chat dialect: whole choices, and the chunks of a stream.
+
+Calls of custom tools are told with their free text, which is taken out of the arguments that the model writes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence, Set
+from typing import Any
+
+import msgspec
+
+from ...core.custom_tools.input import CustomInput, input_of
+from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.message import Message
+from ...engines import TokenLogprob
+from ..turn import Update, Usage
+from .replies import Head, logprobs_of, usage_of, usage_so_far
+
+_encode = msgspec.json.encode
+_HOUR = 3600
+
+
+def chat_choice(
+    head: Head,
+    choice: int,
+    message: Message,
+    reason: str,
+    reasoning_keys: Sequence[str],
+    logprobs: Sequence[TokenLogprob] | None,
+    sound: bytes,
+    ids: Sequence[int] | None,
+    custom_tools: Set[str],
+) -> dict[str, Any]:
+    """One choice of a whole reply."""
+    written = message.to_openai()
+    for at, call in enumerate(message.tool_calls):
+        if call.name in custom_tools:
+            custom = {"name": call.name, "input": input_of(call.arguments)}
+            written["tool_calls"][at] = {"id": call.id, "type": "custom", "custom": custom}
+    reasoning = written.pop("reasoning_content")
+    written |= dict.fromkeys(reasoning_keys, reasoning)
+    written["refusal"] = None
+    if not message.parts:
+        written["content"] = ""
+    elif message.tool_calls and not message.content.strip():
+        written["content"] = None  # whitespace before a call is no answer
+    if sound:
+        written["audio"] = {
+            "id": f"audio_{head.id[-12:]}",
+            "data": base64.b64encode(sound).decode(),
+            "transcript": "".join(speech.text for speech in message.speech),
+            "expires_at": head.created + _HOUR,
+        }
+    said = None if logprobs is None else {"content": logprobs_of(logprobs), "refusal": None}
+    tokens = {} if ids is None else {"token_ids": ids}
+    return {"index": choice, "message": written, "logprobs": said, "finish_reason": reason, **tokens}
+
+
+class ChatChunks:
+    """Writes the chunks of a streamed reply. What does not change is written once.
+
+    usage: told at the end, where it is given.
+    prompt_ids: the tokens of the prompt, where token ids are told.
+    counted_from: how many tokens the prompt has, where each chunk tells the counts so far.
+    custom_tools: the names of the tools whose input is free text.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        choices: int,
+        reasoning_keys: Sequence[str],
+        *,
+        usage: Usage | None,
+        with_logprobs: bool,
+        prompt_ids: Sequence[int] | None = None,
+        counted_from: int | None = None,
+        custom_tools: Set[str] = frozenset(),
+    ) -> None:
+        fields = _encode(head.fields("chat.completion.chunk"))[:-1]
+        self._head = b"data: " + fields
+        self._starts = [b'%b,"choices":[{"index":%d,"delta":' % (self._head, choice) for choice in range(choices)]
+        self._usage = usage
+        self._close = b"}]}\n\n" if usage is None else b'}],"usage":null}\n\n'
+        self._open = b',"logprobs":null,"finish_reason":null' + self._close
+        self._with_logprobs = with_logprobs
+        self._prompt_ids = prompt_ids
+        self._counted_from = counted_from
+        self._counts = [0] * choices
+        """The tokens of each choice so far."""
+        self._is_plain = not with_logprobs and prompt_ids is None and counted_from is None
+        """Whether a chunk says nothing but its delta."""
+        self._pending: list[list[TokenLogprob]] = [[] for _ in range(choices)]
+        """Logprobs of tokens whose text has not gone out yet,"""
+        self._pending_ids: list[tuple[int, ...]] = [()] * choices
+        """and their ids."""
+        self._reasoning = [
+            b'{"%b":' % reasoning_keys[0].encode(),
+            *(b',"%b":' % k.encode() for k in reasoning_keys[1:]),
+        ]
+        self._audio_id = f"audio_{head.id[-12:]}"
+        self._custom_tools = custom_tools
+        self._inputs: dict[tuple[int, int], CustomInput] = {}
+        """The custom calls that are open, by choice and number."""
+
+    def first(self) -> bytes:
+        """The role of each choice."""
+        delta = b'{"role":"assistant","content":""}'
+        if self._is_plain:
+            return b"".join(start + delta + self._open for start in self._starts)
+        chunks = [self._chunk(choice, delta, b"null", b"null", ()) for choice in range(len(self._starts))]
+        if self._prompt_ids is not None:  # in the first of all chunks
+            chunks[0] = b'%b,"prompt_token_ids":%b}\n\n' % (chunks[0][:-3], _encode(self._prompt_ids))
+        return b"".join(chunks)
+
+    def update(self, update: Update) -> bytes:
+        """The chunks for what is new."""
+        start = self._starts[update.choice]
+        if update.logprobs and self._with_logprobs:
+            self._pending[update.choice] += update.logprobs
+        if self._is_plain and not update.sound and update.end is None:
+            said = b""
+            for event in update.events:
+                if delta := self._delta(event, update.choice):
+                    said += start + delta + self._open
+            return said
+        deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]
+        if update.sound:
+            deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
+        return b"".join(self._rest(deltas, update))
+
+    def _rest(self, deltas: list[bytes], update: Update) -> list[bytes]:
+        """Chunks that say more than a delta: logprobs and token ids come with the first, the finish reason with one of
+        its own."""
+        self._counts[update.choice] += len(update.ids)
+        self._pending_ids[update.choice] += update.ids
+        if update.end is not None:
+            deltas.append(b"{}")
+        chunks = []
+        for at, delta in enumerate(deltas):
+            last = update.end is not None and at == len(deltas) - 1
+            said = self._take_logprobs(update.choice)
+            reason = _encode(update.end) if last else b"null"
+            chunks.append(self._chunk(update.choice, delta, said, reason, self._pending_ids[update.choice]))
+            self._pending_ids[update.choice] = ()
+        return chunks
+
+    def _chunk(self, choice: int, delta: bytes, logprobs: bytes, reason: bytes, new: Sequence[int]) -> bytes:
+        ids = b"" if self._prompt_ids is None else b',"token_ids":%b' % _encode(new)
+        close = self._close
+        if self._counted_from is not None:
+            usage = _encode(usage_so_far(self._counted_from, self._counts[choice]))
+            close = b'}],"usage":%b}\n\n' % usage
+        parts = (self._starts[choice], delta, logprobs, reason, ids, close)
+        return b'%b%b,"logprobs":%b,"finish_reason":%b%b%b' % parts
+
+    def _take_logprobs(self, choice: int) -> bytes:
+        pending = self._pending[choice]
+        if not pending:
+            return b"null"
+        self._pending[choice] = []
+        return _encode({"content": logprobs_of(pending), "refusal": None})
+
+    def _delta(self, event: Event, choice: int) -> bytes | None:
+        kind = type(event)
+        if self._custom_tools and isinstance(event, ToolCallStart | ToolCallArguments | ToolCallEnd):
+            begins = kind is ToolCallStart and event.name in self._custom_tools  # type: ignore[union-attr]
+            if begins or (choice, event.index) in self._inputs:
+                return self._custom_delta(event, choice)
+        if kind is Content:
+            return b'{"content":%b}' % _encode(event.text)  # type: ignore[union-attr]
+        if kind is ToolCallArguments:
+            written = _encode(event.fragment)  # type: ignore[union-attr]
+            return b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (event.index, written)  # type: ignore[union-attr]
+        if kind is Reasoning:
+            text = _encode(event.text)  # type: ignore[union-attr]
+            return b"".join([key + text for key in self._reasoning]) + b"}"
+        said = event.to_openai()
+        return _encode(said) if said else None
+
+    def _custom_delta(self, event: ToolCallStart | ToolCallArguments | ToolCallEnd, choice: int) -> bytes | None:
+        """What is new in a call whose input is free text."""
+        call: dict[str, Any] = {"index": event.index}
+        if isinstance(event, ToolCallStart):
+            self._inputs[choice, event.index] = CustomInput()
+            call |= {"id": event.id, "type": "custom", "custom": {"name": event.name, "input": ""}}
+        else:
+            ended = isinstance(event, ToolCallEnd)
+            decoder = self._inputs.pop((choice, event.index)) if ended else self._inputs[choice, event.index]
+            text = decoder.finish() if isinstance(event, ToolCallEnd) else decoder.feed(event.fragment)
+            if not text:
+                return None
+            call["custom"] = {"input": text}
+        return _encode({"tool_calls": [call]})
+
+    def last(self) -> bytes:
+        if self._usage is None:
+            return b""
+        return b'%b,"choices":[],"usage":%b}\n\n' % (self._head, _encode(usage_of([self._usage])))
