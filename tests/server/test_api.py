@@ -539,4 +539,4 @@ def test_the_description_describes_what_is_taken(api: Scripted) -> None:
     for path, operations in described["paths"].items():
         for method in operations:
             answer = patient_http.request(method, api.server.url + path.replace("{model}", "qwen"), json={})
-            assert "there is no" not in answer.text, f"{method} {path} is described, and not there"
+            assert f"there is no {method.upper()}" not in answer.text, f"{method} {path} is described, and not there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from .chat import ChatRequest
 from .completions import CompletionRequest
 from .messages.request import MessagesRequest, PromptFields
 from .parse import ParseRequest
+from .responses.request import ResponsesRequest
 from .tokenize import TokenizeRequest
 
 _POSTS = {
@@ -23,6 +25,7 @@ _POSTS = {
     "/v1/completions": ("Go on with a raw prompt", CompletionRequest),
     "/v1/messages": ("Answer a conversation, in Anthropic's dialect", MessagesRequest),
     "/v1/messages/count_tokens": ("How many tokens the prompt of such a conversation has", PromptFields),
+    "/v1/responses": ("Answer a conversation, in the Responses dialect", ResponsesRequest),
     "/v1/parse": ("Take a model's raw output apart", ParseRequest),
     "/v1/tokenize": ("The tokens of a prompt or a conversation", TokenizeRequest),
 }
@@ -30,14 +33,18 @@ _FORMS = {
     "/v1/audio/transcriptions": "Transcribe a recording; the language is detected unless it is given",
     "/v1/audio/translations": "Translate a recording to English",
 }
-_GETS = {
-    "/v1/models": "The models that are served",
-    "/v1/models/{model}": "One of them",
-    "/health": "Whether the process is alive",
-    "/ready": "Whether the engine takes requests",
-    "/metrics": "Counts and times, for Prometheus",
-    "/version": "The version of unbraid",
-    "/openapi.json": "This description",
+_WITHOUT_BODY = {
+    ("get", "/v1/responses/{id}"): "A stored response",
+    ("delete", "/v1/responses/{id}"): "Forget it",
+    ("post", "/v1/responses/{id}/cancel"): "End it, if it runs in the background",
+    ("get", "/v1/responses/{id}/input_items"): "What it answers",
+    ("get", "/v1/models"): "The models that are served",
+    ("get", "/v1/models/{model}"): "One of them",
+    ("get", "/health"): "Whether the process is alive",
+    ("get", "/ready"): "Whether the engine takes requests",
+    ("get", "/metrics"): "Counts and times, for Prometheus",
+    ("get", "/version"): "The version of unbraid",
+    ("get", "/openapi.json"): "This description",
 }
 _ERROR = {
     "type": "object",
@@ -87,11 +94,12 @@ def description() -> dict[str, Any]:
     for path, summary in _FORMS.items():
         body = {"required": True, "content": {"multipart/form-data": {"schema": _form()}}}
         paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(path)}}
-    for path, summary in _GETS.items():
+    for (method, path), summary in _WITHOUT_BODY.items():
         operation: dict[str, Any] = {"summary": summary, "responses": _responses(path)}
-        if "{model}" in path:
-            operation["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
-        paths[path] = {"get": operation}
+        for name in re.findall(r"\{(\w+)\}", path):
+            parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            operation["parameters"] = [parameter]
+        paths.setdefault(path, {})[method] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "unbraid", "version": __version__},
@@ -133,7 +141,7 @@ def _json(schema: Any) -> dict[str, Any]:
 
 
 def _responses(path: str) -> dict[str, Any]:
-    streamed = path.endswith(("completions", "messages", "transcriptions", "translations"))
+    streamed = path.endswith(("completions", "messages", "responses", "transcriptions", "translations"))
     content: dict[str, Any] = {"text/plain": {}} if path == "/metrics" else _json({"type": "object"})
     if streamed:
         content["text/event-stream"] = {}
