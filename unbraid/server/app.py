@@ -33,10 +33,10 @@ from .api.openapi import openapi
 from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
-from .enforcing import HEADER
 from .errors import ApiError, as_api_error
 from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
 from .service import Service
+from .turns.enforcing import HEADER
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 

@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`: OpenAI's chat dialect.
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
-(`ChatRequest`), what they mean (`_task`, a `ChatTask` for `server.plan`), the whole reply (`chat_choice`), and the
+(`ChatRequest`), what they mean (`_task`, a `ChatTask` for `turns.plan`), the whole reply (`chat_choice`), and the
 chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
 is the same for all: a plan, and a `Turn` for each choice.
 """
@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engines import TokenLogprob
-from ..enforcing import unenforced_header
 from ..errors import ApiError
 from ..http import json_response, while_connected
-from ..plan import ChatTask, Plan, plan_chat
 from ..service import Service
-from ..turn import Turn, Update, Usage, merged
+from ..turns.enforcing import unenforced_header
+from ..turns.plan import ChatTask, Plan, plan_chat
+from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, template_kwargs

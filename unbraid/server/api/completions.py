@@ -16,12 +16,12 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
-from ..enforcing import enforced, unenforced_header
 from ..errors import ApiError
 from ..http import json_response, while_connected
-from ..plan import choices, sampling
 from ..service import Service
-from ..turn import Turn, Update, Usage, merged
+from ..turns.enforcing import enforced, unenforced_header
+from ..turns.plan import choices, sampling
+from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .fields import GenerationFields, Top
 from .replies import Head, finite, usage_of, usage_so_far

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...engines import TokenLogprob
-from ..turn import Usage
+from ..turns.turn import Usage
 
 _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says of a token that is as good as impossible."""

@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import ApiError, as_api_error
 from ..http import SHUTDOWN, while_connected
-from ..turn import Update
+from ..turns.turn import Update
 
 
 def frame(body: Any) -> bytes:

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from ....core.message import Message
-from ...blocks import Block, Blocks, Step, events_of_message
 from ...storage.seal import Seal
-from ...turn import Update, Usage
+from ...turns.blocks import Block, Blocks, Step, events_of_message
+from ...turns.turn import Update, Usage
 
 _encode = msgspec.json.encode
 _DELTAS = {

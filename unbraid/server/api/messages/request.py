@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from ....errors import UnbraidError
 from ...errors import ApiError
-from ...plan import ChatTask
 from ...service import Service
+from ...turns.plan import ChatTask
 from ..bodies import UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
 from .history import History

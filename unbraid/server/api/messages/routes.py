@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....core.tools import Tools
-from ...enforcing import unenforced_header
 from ...errors import ApiError
 from ...http import client_of, json_response, while_connected
-from ...plan import Plan, plan_chat, prompt_of
 from ...service import Service
-from ...turn import Update, Usage
+from ...turns.enforcing import unenforced_header
+from ...turns.plan import Plan, plan_chat, prompt_of
+from ...turns.turn import Update, Usage
 from ..bodies import read_request
 from ..sse import events_of, stream
 from .errors import REQUEST_ID, framing, new_request_id

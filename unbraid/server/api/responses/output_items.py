@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ....core.custom_tools.input import CustomInput
-from ...blocks import Block
+from ...turns.blocks import Block
 from ..fields import Object
 from .tools import ShownTool
 

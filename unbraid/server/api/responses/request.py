@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from ...errors import ApiError
-from ...plan import ChatTask
 from ...service import Service
 from ...storage.store import StoredResponse
+from ...turns.plan import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, Top, template_kwargs
 from .items import ItemReader

@@ -17,13 +17,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...enforcing import unenforced_header
 from ...errors import ApiError, as_api_error
 from ...http import SHUTDOWN, client_of, json_response, while_connected
-from ...plan import Plan, plan_chat
 from ...service import Service
 from ...storage.store import Store, StoredResponse
-from ...turn import Turn, Usage
+from ...turns.enforcing import unenforced_header
+from ...turns.plan import Plan, plan_chat
+from ...turns.turn import Turn, Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream

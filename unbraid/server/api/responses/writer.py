@@ -15,9 +15,9 @@ from typing import Any
 from ....core.events import Content
 from ....core.message import Message
 from ....engines import TokenLogprob
-from ...blocks import Block, Blocks, Step, events_of_message
 from ...errors import ApiError
-from ...turn import Update, Usage
+from ...turns.blocks import Block, Blocks, Step, events_of_message
+from ...turns.turn import Update, Usage
 from ..fields import Object
 from ..replies import logprobs_of
 from .output_items import CustomCallItem, Events, FunctionCallItem, MessageItem, OutputItem, ReasoningItem, new_id

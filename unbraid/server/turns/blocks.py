@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..core.events import Content, Event, Reasoning, SpeechText, ToolCallArguments, ToolCallEnd, ToolCallStart
-from ..core.message import Message, Speech, Text, ToolCall
+from ...core.events import Content, Event, Reasoning, SpeechText, ToolCallArguments, ToolCallEnd, ToolCallStart
+from ...core.message import Message, Speech, Text, ToolCall
 
 Kind = Literal["text", "reasoning", "call"]
 StepKind = Literal["open", "delta", "close"]

@@ -18,10 +18,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from ..constraints import Constraint
-from ..engines import Engine, Finish, Generation, Piece, TokenLogprob
-from ..engines.reader import token_bytes
-from ..parsing import Parser
+from ...constraints import Constraint
+from ...engines import Engine, Finish, Generation, Piece, TokenLogprob
+from ...engines.reader import token_bytes
+from ...parsing import Parser
 
 RawPrompt = str | tuple[int, ...]
 

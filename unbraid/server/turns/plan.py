@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..constraints import Constraint, Unenforced
-from ..core.compiler.compiler import compile_format
-from ..core.compiler.prompt_end import read_end
-from ..core.grammar import Format
-from ..core.tools import Tools
-from ..engines import Generation, PromptTooLong, Sampling
-from ..errors import InvalidTools, UnbraidError
-from ..parsing import Parser
-from ..templates import Prompt, fitting
-from .audio_input import audio_of
+from ...constraints import Constraint, Unenforced
+from ...core.compiler.compiler import compile_format
+from ...core.compiler.prompt_end import read_end
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...engines import Generation, PromptTooLong, Sampling
+from ...errors import InvalidTools, UnbraidError
+from ...parsing import Parser
+from ...templates import Prompt, fitting
+from ..audio_input import audio_of
+from ..errors import ApiError
+from ..service import Service
 from .enforcing import enforced
-from .errors import ApiError
-from .service import Service
 from .thinking import Budget, RawPrompt
 from .turn import Turn, Usage
 

@@ -15,12 +15,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..constraints import Constraint, Unenforced, constraint
-from ..core.grammar import Format
-from ..core.tools import Tools
-from ..errors import InvalidSchema, InvalidTools
-from .errors import ApiError
-from .service import Service
+from ...constraints import Constraint, Unenforced, constraint
+from ...core.grammar import Format
+from ...core.tools import Tools
+from ...errors import InvalidSchema, InvalidTools
+from ..errors import ApiError
+from ..service import Service
 
 HEADER = "X-Unbraid-Unenforced"
 _LONGEST = 1000

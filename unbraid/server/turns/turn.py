@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from ..core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
-from ..engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
-from ..parsing import Parser
-from .service import Service
+from ...core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
+from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
+from ...parsing import Parser
+from ..service import Service
+from ..vocoder import Voice
 from .thinking import Budget, bounded
-from .vocoder import Voice
 
 
 @dataclass(slots=True)
