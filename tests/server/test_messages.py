@@ -10,7 +10,7 @@ import httpx
 import jsonschema
 import pytest
 
-from unbraid.engines import EngineDown, EngineFailed, Finish, PromptTooLong
+from unbraid.engines import EngineDown, EngineFailed, Finish, Generation, PromptTooLong
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.server.api.messages.request import MessagesRequest, task_of
 from unbraid.tokens import vocabulary
@@ -335,13 +335,20 @@ def test_thinking_is_turned_on_and_off(api: Scripted, kind: str) -> None:
 
 
 def test_the_thinking_budget(api: Scripted) -> None:
-    def budget(**thinking: Any) -> int | None:
-        asked = MessagesRequest(messages=HELLO, max_tokens=9, thinking=thinking)
-        return task_of(api.service, "", asked).thinking_budget
+    """Its end is forced, and the reply tells how many tokens were thoughts."""
+    thoughts = encode(api.tokenizer, "<think>\n" + "Hm. " * 20)
 
-    assert budget(type="enabled", budget_tokens=1024) == 1024
-    assert budget(type="adaptive") is None
-    assert budget(type="disabled") == 0
+    def choose(request: Generation) -> Script:
+        end = vocabulary(api.tokenizer).token_id("</think>")
+        return script(encode(api.tokenizer, "Hi.<|im_end|>") if end in request.prompt else thoughts)
+
+    api.choose = choose
+    reply = both(api, thinking={"type": "enabled", "budget_tokens": 9})
+    assert [block["type"] for block in reply["content"]] == ["thinking", "text"]
+    assert reply["content"][1]["text"] == "Hi."
+    assert 9 <= reply["usage"]["output_tokens_details"]["thinking_tokens"] < reply["usage"]["output_tokens"]
+    disabled = {"thinking": {"type": "disabled"}}
+    prompts_agree(api, disabled, {"messages": HELLO, "chat_template_kwargs": {"enable_thinking": False}})
 
 
 def test_effort_and_variables_go_to_the_template(api: Scripted) -> None:

@@ -22,7 +22,7 @@ from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
 from ...errors import InvalidTools, UnbraidError
 from ...parsing import Parser
-from ...templates import Prompt, fitting
+from ...templates import fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
 from ..service import Service
@@ -149,10 +149,7 @@ def _plan(service: Service, task: ChatTask) -> Plan:
     service.check_count(task.choices, "n")
     service.check_ids(task.needs_ids)
     tools = Tools(task.tools)
-    prompt = prompt_of(service, task)
-    given = prompt.text if prompt.ids is None else prompt.ids
-    if task.thinking_budget == 0:
-        given = _without_thinking(service, given)
+    given = prompt_of(service, task)
     # Where no marker says that the model speaks, the request does.
     format = service.format if task.speak else service.format.silent()
     made, unenforced = _constraint(service, format, task, tools, given)
@@ -180,8 +177,8 @@ def _plan(service: Service, task: ChatTask) -> Plan:
     )
 
 
-def prompt_of(service: Service, task: ChatTask) -> Prompt:
-    """The prompt of a task whose tools have been checked."""
+def prompt_of(service: Service, task: ChatTask) -> RawPrompt:
+    """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
     build = partial(
         service.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,
@@ -195,9 +192,12 @@ def prompt_of(service: Service, task: ChatTask) -> Prompt:
     context = service.engine.context
     with _in_words_of(task):
         if not task.drop_oldest or context is None:
-            return build(task.messages)
-        reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
-        return fitting(build, task.messages, context - reply)
+            prompt = build(task.messages)
+        else:
+            reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
+            prompt = fitting(build, task.messages, context - reply)
+    given = prompt.text if prompt.ids is None else prompt.ids
+    return _without_thinking(service, given) if task.thinking_budget == 0 else given
 
 
 def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:

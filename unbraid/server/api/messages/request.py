@@ -78,7 +78,6 @@ def task_of(service: Service, client: str, asked: MessagesRequest) -> ChatTask:
         prompt_task(service, client, asked),
         sampling=asked.chosen_sampling(),
         max_tokens=asked.max_tokens,
-        thinking_budget=_thinking(asked)[1],
         clip=True,
         stop=asked.stop_texts(),
     )
@@ -97,6 +96,7 @@ def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
         response_format=_response_format(asked),
         continue_final_message=history.ends_in_answer,
         template_kwargs=_template_kwargs(asked, history),
+        thinking_budget=_thinking(asked)[1],
         names={"prompt": "messages", "max_tokens": "max_tokens", "response_format": "output_config.format"},
         places=history.places,
         part_places=history.part_places,

@@ -66,9 +66,9 @@ def _count(service: Service, client: str, asked: PromptFields) -> int:
         task = prompt_task(service, client, asked)
         Tools(task.tools)  # raises what is wrong with them
         prompt = prompt_of(service, task)
-    if prompt.ids is None:
+    if isinstance(prompt, str):
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
-    return len(prompt.ids)
+    return len(prompt)
 
 
 async def _last(updates: AsyncGenerator[Update, None]) -> Update:
