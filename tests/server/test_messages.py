@@ -121,6 +121,7 @@ def test_token_counts(api: Scripted) -> None:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 4,
         "output_tokens": 5,
+        "output_tokens_details": {"thinking_tokens": 0},
     }
     start, ping, *_ = read_events(post(api, stream=True).text)
     assert start["message"]["usage"]["input_tokens"] == len(api.engine.requests[-1].prompt)
