@@ -804,6 +804,12 @@ def test_a_schema_without_other_arguments_is_taken_at_its_word(name: str) -> Non
             assert bool(re.fullmatch(made, text)) is (arguments in accepted)
 
 
+def test_names_that_a_pattern_admits_are_other_arguments() -> None:
+    patterned = tool("f", False, properties={}, additionalProperties=False, patternProperties={"^c": {}})
+    made = unbraid.constraint("glm-4.7", tools=[patterned], tool_choice="required", reasoning=False).to_regex()
+    assert re.fullmatch(made, unbraid.render("glm-4.7", Message((ToolCall("f", '{"city": 3}'),))))
+
+
 def test_many_optional_arguments_stay_small() -> None:
     many = tool("f", True, properties={f"p{n}": {"type": "string"} for n in range(400)}, additionalProperties=False)
     for name in ("qwen3-coder", "lfm2", "hermes"):

@@ -111,7 +111,7 @@ MISFITS: list[tuple[str, str, str, bool]] = [
     ("array", "['a' 'b']", "[\"a\"'b']", False),
     ("array", "[Truth]", "[Truth]", False),
     ("object", "{'a': 1", '{"a": 1', False),
-    ("object", "{a: 1}", "{a: 1}", False),
+    ("object", "{a: 1}", '"{a: 1}"', True),
     ("object", '{"a": "x\ny"}', '{"a": "x\ny"}', False),
 ]
 

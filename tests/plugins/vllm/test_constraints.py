@@ -131,7 +131,9 @@ def test_special_markers_are_shown_where_text_is_read() -> None:
     assert not server.adjusted(chat(stop=["x"])).skip_special_tokens
     assert hermes().adjusted(chat(stop=["x"])).skip_special_tokens  # Qwen's markers are text to vLLM
     alone = ToolParserManager.get_tool_parser("unbraid-mistral")(tokenizer)
-    assert not alone.adjust_request(chat()).skip_special_tokens
+    shown = alone.adjust_request(chat())
+    assert not shown.skip_special_tokens
+    assert not shown.spaces_between_special_tokens
     for nothing_to_read in (chat(tool_choice="none"), chat(tools=None)):
         assert alone.adjust_request(nothing_to_read).skip_special_tokens
     thinking = ReasoningParserManager.get_reasoning_parser("unbraid-mistral")(mistral(13))

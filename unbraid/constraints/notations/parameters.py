@@ -159,7 +159,7 @@ class Parameters:
             else:
                 self.note(f"{self.where}.properties.{key}", "cannot be written in this format")
         other = None
-        if self.others is not False:
+        if self.others is not False or (not self.strict and "patternProperties" in self.schema):
             unnamed = other_than({*never, *self.properties}, key_char, Repeat(key_char(()), 0, LONGEST_KEY))
             other = argument(Lexeme(unnamed), value(None))
         if self.strict:

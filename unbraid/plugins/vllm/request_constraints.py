@@ -40,13 +40,15 @@ def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:
-    """Have vLLM write the format's markers into the text, which will be parsed."""
+    """Have vLLM write the format's markers into the text, which will be parsed, and no spaces around them."""
     vocabulary = vocabulary_of(tokenizer)
     program = program_of(format, vocabulary)
     special = special_tokens(tokenizer)
     markers = program.token_placeholders.keys() - program.ends | program.codes.keys()
     if vocabulary is None or not special.isdisjoint(markers | marker_pieces(format, vocabulary, special)):
         request.skip_special_tokens = False
+        if hasattr(request, "spaces_between_special_tokens"):
+            request.spaces_between_special_tokens = False
 
 
 def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser: bool, strict_level: int = 0) -> None:
