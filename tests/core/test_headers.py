@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from unbraid import Part, ToolCall
+import unbraid
+from unbraid import Content, Diagnostic, Part, ToolCall
+from unbraid.core import diagnostics
 
 from ..support.parsing import content, parse, reasoning
 
@@ -55,3 +57,31 @@ def test_a_prompt_that_breaks_off_in_a_header(format: str, prompt: str, output: 
     message = parse(format, output, prompt=prompt)
     assert message.parts == parts
     assert message.diagnostics == ()
+
+
+@pytest.mark.parametrize("text", ["to=x is the syntax.", "to= is an assignment", "to=a<b is false", "assistant: yes"])
+def test_text_that_begins_like_a_header_does_not_wait(text: str) -> None:
+    parser = unbraid.Parser("muse")
+    said = "".join(event.text for char in text for event in parser.feed(char) if isinstance(event, Content))
+    assert said == text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "reasoning", "content", "repaired"),
+    [
+        ("", "<|channel>thought\nHm.\n<channel|>Yes.", "Hm.", "Yes.", False),
+        ("", "<|channel>Hm.<channel|>Yes.", "Hm.", "Yes.", True),
+        ("", "<|channel>thoughtful<channel|>Yes.", "thoughtful", "Yes.", True),
+        ("<|channel>", "thought\nHm.<channel|>Yes.", "Hm.", "Yes.", False),
+        ("<|channel>thought\n", "thought\nHm.<channel|>Yes.", "thought\nHm.", "Yes.", False),
+        ("<|channel>thought\nI have a ", "thought\nnow.<channel|>Yes.", "thought\nnow.", "Yes.", False),
+    ],
+)
+def test_a_label_that_may_be_missing(prompt: str, output: str, reasoning: str, content: str, repaired: bool) -> None:
+    for size in (1, 100):
+        parser = unbraid.Parser("gemma-4", prompt=prompt)
+        events = [event for at in range(0, len(output), size) for event in parser.feed(output[at : at + size])]
+        events += parser.finish()
+        assert (parser.message.reasoning, parser.message.content) == (reasoning, content)
+        found = [event.kind for event in events if isinstance(event, Diagnostic)]
+        assert (diagnostics.REPAIRED in found) == repaired

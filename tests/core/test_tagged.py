@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import Event, Limits, Message, ToolCall, ToolCallArguments
+from unbraid import Diagnostic, Event, Limits, Message, ToolCall, ToolCallArguments
 from unbraid.core import diagnostics
 
 from ..support import strategies
@@ -674,3 +674,37 @@ def test_a_tag_that_has_begun_shows_that_the_turn_is_not_over(format: str) -> No
         assert not call.complete
     (call,) = parse(format, text[:close], end_of_turn=True).tool_calls
     assert call.complete
+
+
+GLM = unbraid.find("glm-4.7")
+PAIR = "<arg_key>{}</arg_key>\n<arg_value>{}</arg_value>\n"
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(
+    ("inside", "arguments"),
+    [
+        ("<arg_key>a</arg_key>", "{}"),
+        ("<arg_key>a</arg_key>\n" + PAIR.format("b", "3"), '{"b": 3}'),
+        (PAIR.format("b", "3") + "<arg_key>a</arg_key>", '{"b": 3}'),
+        (r"\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n", '{"a": "x"}'),
+    ],
+)
+def test_what_is_repaired_between_tags(inside: str, arguments: str, size: int) -> None:
+    """A name without a value is left out, and line breaks may be written as in a string."""
+    text = f"<tool_call>f{inside}</tool_call>"
+    parser = unbraid.Parser(GLM, tools=tools(a="string", b="integer"))
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    events += parser.finish()
+    assert [(call.name, call.arguments, call.complete) for call in parser.message.tool_calls] == [
+        ("f", arguments, True)
+    ]
+    assert diagnostics.REPAIRED in [event.kind for event in events if isinstance(event, Diagnostic)]
+
+
+@pytest.mark.parametrize("text", ["{1, 2, 3}", "{ a: 1}", "{1: 2}"])
+def test_an_object_that_is_none_is_a_string(text: str) -> None:
+    """Nothing of it has gone out before that is told."""
+    whole = f"<tool_call>f{PAIR.format('a', text)}</tool_call>"
+    [call] = unbraid.parse(GLM, whole, tools=tools(a="object")).tool_calls
+    assert (json.loads(call.arguments), call.complete) == ({"a": text}, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -74,8 +75,37 @@ def test_without_sglang() -> None:
     done = run(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("True unbraid's drop-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
-    assert "sglang.srt.environ cannot be imported" in done.stdout
+    assert "sglang.srt.entrypoints.openai.protocol cannot be imported" in done.stdout
     assert done.stdout.endswith("no detector\n")
+
+
+UNKNOWN = (
+    "import logging, sys, types\n"
+    "logging.basicConfig(format='%(levelname)s %(message)s')\n"
+    "for name in ('sglang', 'sglang.srt'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = []\n"
+    "import unbraid.plugins.sglang as plugin\n"
+    "plugin.load()\n"
+    "print('goes on')\n"
+)
+
+
+def test_an_unknown_sglang_goes_on_with_one_line() -> None:
+    """What SGLang calls by itself must not end it."""
+    done = run(UNKNOWN)
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("ERROR unbraid's drop-in is made for sglang>=0.5.21,<0.5.24, and this SGLang")
+
+
+def test_a_server_that_cannot_be_told(installed: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Its arguments are made in another way: that is one line as well."""
+    from unbraid.plugins.sglang.registration import tell_the_server
+
+    tell_the_server(ModuleType("sglang.srt.server_args"))
+    [record] = caplog.records
+    assert (record.levelname, "UNBRAID_SGLANG_REPLACE=1" in record.getMessage()) == ("ERROR", True)
 
 
 def test_an_sglang_that_is_too_old() -> None:
@@ -92,7 +122,8 @@ def test_an_sglang_that_is_too_old() -> None:
         "    def __getattr__(self, name):\n"
         "        if name.startswith('__'): raise AttributeError(name)\n"
         "        return type(name, (Old,), {})\n"
-        "names = ['environ', 'function_call.base_format_detector', 'function_call.core_types',\n"
+        "names = ['entrypoints', 'entrypoints.openai', 'entrypoints.openai.protocol',\n"
+        "    'environ', 'function_call.base_format_detector', 'function_call.core_types',\n"
         "    'function_call.function_call_parser', 'parser.reasoning_parser', 'function_call', 'parser']\n"
         "for name in ['sglang', 'sglang.srt', *('sglang.srt.' + name for name in names)]:\n"
         "    sys.modules[name] = Module(name)\n"

@@ -15,6 +15,7 @@ _CALLS = "sglang.srt.function_call.function_call_parser"
 _REASONING = "sglang.srt.parser.reasoning_parser"
 
 HOOKS = (
+    *(Hook("sglang.srt.entrypoints.openai.protocol", name) for name in ("Function", "Tool")),
     Hook("sglang.srt.environ", "envs.SGLANG_FORWARD_UNKNOWN_TOOLS"),
     Hook("sglang.srt.function_call.base_format_detector", "BaseFormatDetector"),
     Hook("sglang.srt.function_call.base_format_detector", "StructuralTag"),

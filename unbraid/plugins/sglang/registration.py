@@ -9,6 +9,7 @@ the server starts are told by an environment variable.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Mapping
 from functools import cache, wraps
@@ -29,6 +30,13 @@ from .detectors import (
     StepAudio2Detector,
     StepAudio2ReasoningDetector,
     ToolParsing,
+)
+from .hooks import SUPPORTED
+
+_log = logging.getLogger(__name__)
+_NOT_TOLD = (
+    f"unbraid's drop-in is made for {SUPPORTED}: this SGLang's server cannot be told what `unbraid-NAME` stands for. "
+    "Leave the names as they are, and set UNBRAID_SGLANG_REPLACE=1"
 )
 
 PREFIX = "unbraid-"
@@ -133,8 +141,11 @@ def _has(format: Format, parsing: type) -> bool:
 
 def tell_the_server(module: ModuleType) -> None:
     """Have the arguments of SGLang's server (`sglang.srt.server_args`) name its own detectors."""
-    arguments = module.ServerArgs
-    resolve = arguments.resolve_once
+    arguments: Any = getattr(module, "ServerArgs", None)
+    resolve = getattr(arguments, "resolve_once", None)
+    if resolve is None:
+        _log.error("%s", _NOT_TOLD)
+        return
     if hasattr(resolve, "__wrapped__"):
         return
 

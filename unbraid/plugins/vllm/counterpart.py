@@ -68,7 +68,7 @@ class Counterpart:
         if self._theirs is None:
             return False
         fresh = Counterpart(self._theirs, self._arguments, self._options)
-        first = ("", "x", "x", [], [0], [0])
+        first: tuple[Any, ...] = ("", "x", "x", [], [0], [0])
         return fresh._ask(lambda parser: bool(parser.extract_reasoning_streaming(*first).reasoning), False)
 
     def must_answer(self, request: Any, open: str) -> bool:

@@ -253,8 +253,11 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
 
     def get_streaming_fallback_content(self, text: str, request: Any) -> str | None:
         """What vLLM sends as the answer at the end of a stream that had none."""
-        must = self._said and self.counterpart.must_answer(request, self._markers.open)
-        return "".join(self._said or ()) if must else None
+        if not self.counterpart.must_answer(request, self._markers.open):
+            return None
+        if self._said is None:  # it was made without the request's options
+            return self.extract_reasoning(text, request)[1]
+        return "".join(self._said) or None
 
     def _note(self, delta: Any) -> Any:
         if self._said is not None and delta is not None and delta.reasoning:
