@@ -1,73 +1,95 @@
 """Quick: the engines' messages (pydantic models) without validation, which is most of what a delta would cost.
 
-The values are ours and of the right types, so there is nothing to validate. `maker` has pydantic make one real message,
-and then makes others like it: the same defaults, the same fields that count as set. The state is put where pydantic
-keeps it. Where pydantic keeps it in another way than here, the real constructor is used.
-
-A message is made up to three times for a delta, so a line more in `make` can be measured.
+The values are ours and of the right types, so there is nothing to validate. `quick` is given a function that makes a
+message the usual way. It has one made, looks at the state that pydantic gave it (values, fields that count as set), and
+writes a function that makes the same state at once, as `dataclasses` writes `__init__`. Where pydantic keeps its state
+in another way than here, or there is more in it, the function that was given is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from inspect import getattr_static
-from typing import Any
+from typing import Any, TypeVar
 
 _STATE = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 
-
-def maker(kind: type[Any], **example: Any) -> Callable[..., Any]:
-    """A function that makes a `kind` with other values for the same fields. The fields are one or two; their values are
-    given in the order of the example."""
-    names = tuple(example)
-
-    def real(*values: Any) -> Any:
-        return kind(**dict(zip(names, values, strict=True)))
-
-    values = tuple(example.values())
-    made = real(*values)
-    places = [getattr_static(kind, name, None) for name in _STATE]
-    if not all(hasattr(made, name) for name in _STATE) or not all(hasattr(place, "__set__") for place in places):
-        return real
-    if made.__pydantic_private__ is not None:
-        return real
-    quick = _quick(kind, names, made, *(place.__set__ for place in places))
-    return quick if _state_of(quick(*values)) == _state_of(made) else real
+_Make = TypeVar("_Make", bound=Callable[..., Any])
 
 
-def _quick(
-    kind: type[Any],
-    names: tuple[str, ...],
-    like: Any,
-    put_values: Callable[[Any, dict[str, Any]], None],
-    put_given: Callable[[Any, set[str]], None],
-    put_extra: Callable[[Any, dict[str, Any] | None], None],
-    put_private: Callable[[Any, None], None],
-) -> Callable[..., Any]:
-    first, second = (*names, None)[:2]
-    new = partial(object.__new__, kind)
-    defaults, given = like.__dict__.copy, like.__pydantic_fields_set__.copy
-    allows_extra = like.__pydantic_extra__ is not None
-    # A list that is a default is a new one for each.
-    lists = next((name for name, value in like.__dict__.items() if name not in names and isinstance(value, list)), None)
+class _Unknown(Exception):
+    """There is something in a message that is not known here."""
 
-    def make(value: Any, other: Any = None) -> Any:
-        state = defaults()
-        state[first] = value
-        if second is not None:
-            state[second] = other
-        if lists is not None:
-            state[lists] = []
-        one = new()
-        put_values(one, state)
-        put_given(one, given())
-        put_extra(one, {} if allows_extra else None)
-        put_private(one, None)
+
+def quick(make: _Make, *example: Any) -> _Make:
+    """A function like `make`, whose parameters are values that go into its message as they are. The example is values
+    for them that nothing else in the message has."""
+    code = make.__code__
+    writer = _Writer(dict(zip(code.co_varnames[: code.co_argcount], example, strict=True)))
+    try:
+        made = writer.function(make(*example))
+    except _Unknown:
+        return make
+    return made if _state(made(*example)) == _state(make(*example)) else make
+
+
+class _Writer:
+    """Writes the function."""
+
+    def __init__(self, example: dict[str, Any]) -> None:
+        self._example = example
+        self._lines: list[str] = []
+        self._names: dict[str, Any] = {"new": object.__new__}
+
+    def function(self, message: Any) -> Any:
+        result = self._value(message)
+        lines = [f"def make({', '.join(self._example)}):", *self._lines, f" return {result}"]
+        exec("\n".join(lines), self._names)
+        return self._names["make"]
+
+    def _value(self, value: Any) -> str:
+        """What stands for a value; a message is made first, by lines of its own."""
+        for name, given in self._example.items():
+            if type(value) is type(given) and value == given:
+                return name
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._value, value))}]"
+        if value is None or isinstance(value, str | int):
+            return repr(value)
+        return self._message(value)
+
+    def _message(self, message: Any) -> str:
+        kind = type(message)
+        values, given, extra, private = (getattr(message, name, _Unknown) for name in _STATE)
+        if not isinstance(values, dict) or not isinstance(given, set) or extra or private is not None:
+            raise _Unknown
+        fields = {name: self._value(value) for name, value in values.items()}
+        one = f"message{len(self._lines)}"
+        self._lines += [f" {one} = new({self._name(kind)})", f" values = {one}.__dict__"]
+        self._lines += [f" values[{name!r}] = {value}" for name, value in fields.items()]
+        for name, state in zip(_STATE[1:], (repr(given) if given else "set()", repr(extra), "None"), strict=True):
+            self._lines.append(f" {self._name(_slot(kind, name))}({one}, {state})")
         return one
 
-    return make
+    def _name(self, value: Any) -> str:
+        """The name that a constant has in the function."""
+        name = next((name for name, other in self._names.items() if other == value), f"constant{len(self._names)}")
+        self._names[name] = value
+        return name
 
 
-def _state_of(made: Any) -> list[Any]:
-    return [type(made), *(getattr(made, name) for name in _STATE)]
+def _slot(kind: type[Any], name: str) -> Any:
+    """What puts a part of the state in its place, past `__setattr__`."""
+    place = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if not hasattr(place, "__set__"):
+        raise _Unknown
+    return place.__set__
+
+
+def _state(value: Any) -> Any:
+    """All that there is to a message."""
+    if isinstance(value, dict):
+        return {name: _state(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_state, value))
+    parts = [getattr(value, name, None) for name in _STATE[1:]]
+    return value if parts == [None] * 3 else (type(value), _state(vars(value)), parts)

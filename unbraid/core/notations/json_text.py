@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from json.encoder import encode_basestring as quote
 
 from ...errors import UnbraidError
 from ..lazily import lazily
 
-quote = json.JSONEncoder(ensure_ascii=False).encode
-"""A string as JSON."""
+__all__ = ["Number", "as_json", "decode", "escape", "is_number", "may_become_number", "members", "quote"]
+
 is_number = lazily(lambda: re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch)
 """Whether a text is a number in JSON, or may yet become one."""
 may_become_number = lazily(

@@ -28,7 +28,7 @@ from ...errors import UnbraidError
 from ...formats import compose
 from ...parsing import UnknownTools, parse
 from ..choices import as_chosen
-from ..quick import maker
+from ..quick import quick
 from .text_streams import CallPiece, ReasoningStream, StreamedCall, ToolStream, known_tools
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,17 @@ HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
 
 
+def _of_text(text: str) -> Any:
+    return StreamingParseResult(normal_text=text, calls=[])
+
+
+def _of_arguments(call: int, text: str) -> Any:
+    return StreamingParseResult(normal_text="", calls=[ToolCallItem(tool_index=call, parameters=text)])
+
+
 # Most deltas are one piece of a text or of arguments. They are made without validation.
-_piece = maker(ToolCallItem, tool_index=0, parameters="x")
-_parsed = maker(StreamingParseResult, normal_text="x", calls=[])
+_text = quick(_of_text, "a text")
+_arguments = quick(_of_arguments, 7, "a text")
 
 
 class ToolParsing:
@@ -91,9 +99,14 @@ class ToolParsing:
         return self._result(*self._stream.finish())
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
-        if pieces:
-            self.current_tool_id = pieces[-1][0]
-        return _parsed(content, [_item(*piece) for piece in pieces])
+        if not pieces:
+            return _text(content)
+        call, name, text = pieces[-1]
+        self.current_tool_id = call
+        if len(pieces) == 1 and name is None and not content:
+            return _arguments(call, text)
+        items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
+        return StreamingParseResult(normal_text=content, calls=items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.
@@ -127,10 +140,6 @@ class ToolParsing:
         """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it."""
         forward = envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() or _forwards(type(self))
         return "emit" if forward else "text"
-
-
-def _item(call: int, name: str | None, text: str) -> Any:
-    return _piece(call, text) if name is None else ToolCallItem(tool_index=call, name=name, parameters=text)
 
 
 @cache

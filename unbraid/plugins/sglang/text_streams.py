@@ -24,14 +24,21 @@ def known_tools(definitions: Iterable[Any]) -> Tools:
     found: dict[str, dict[str, Any]] = {}
     for definition in definitions:
         function = definition.function
-        whole = {"name": function.name, "parameters": function.parameters, "strict": bool(function.strict)}
-        try:
-            Tools([whole])
-        except InvalidTools:
-            whole = {"name": function.name}
         if function.name:
+            whole = {"name": function.name, "parameters": function.parameters, "strict": bool(function.strict)}
             found.setdefault(function.name, whole)
-    return Tools(found.values())
+    try:
+        return Tools(found.values())
+    except InvalidTools:
+        return Tools(map(_sound, found.values()))
+
+
+def _sound(tool: dict[str, Any]) -> dict[str, Any]:
+    try:
+        Tools([tool])
+    except InvalidTools:
+        return {"name": tool["name"]}
+    return tool
 
 
 CallPiece = tuple[int, str | None, str]

@@ -20,14 +20,25 @@ from ...core.events import (
 )
 from ...core.grammar import Format
 from ...core.render import spell_codes
-from ..quick import maker
+from ..quick import quick
+
+
+def _of_content(text: str) -> Any:
+    return DeltaMessage(content=text)
+
+
+def _of_reasoning(text: str) -> Any:
+    return DeltaMessage(reasoning=text)
+
+
+def _of_arguments(call: int, text: str) -> Any:
+    return DeltaMessage(tool_calls=[DeltaToolCall(index=call, function=DeltaFunctionCall(arguments=text))])
+
 
 # Most deltas are one event: the next piece of a text or of arguments. They are made without validation.
-_content = maker(DeltaMessage, content="x")
-_reasoning = maker(DeltaMessage, reasoning="x")
-_calls = maker(DeltaMessage, tool_calls=[DeltaToolCall(index=0, function=DeltaFunctionCall(arguments="x"))])
-_fragment = maker(DeltaToolCall, index=0, function=DeltaFunctionCall(arguments="x"))
-_arguments = maker(DeltaFunctionCall, arguments="x")
+_content = quick(_of_content, "a text")
+_reasoning = quick(_of_reasoning, "a text")
+_arguments = quick(_of_arguments, 7, "a text")
 
 
 def as_delta(events: Sequence[Event], format: Format) -> Any:
@@ -42,7 +53,7 @@ def as_delta(events: Sequence[Event], format: Format) -> Any:
         event = events[0]
         kind = type(event)
         if kind is ToolCallArguments:
-            return _calls([_fragment(event.index, _arguments(event.fragment))])  # type: ignore[union-attr]
+            return _arguments(event.index, event.fragment)  # type: ignore[union-attr]
         if kind is Content:
             return _content(event.text)  # type: ignore[union-attr]
         if kind is Reasoning:

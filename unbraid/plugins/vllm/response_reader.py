@@ -148,6 +148,7 @@ class ResponseReader:
         self._ends = self._stops | {getattr(tokenizer, "eos_token_id", None)} | frozenset(program.ends)
         """The ids that say that the model ended its turn. Without one of them it may have been cut off."""
         self._shows_special = not getattr(request, "skip_special_tokens", True)
+        """If not, the ids are parsed that vLLM's text would show, and those that are markers or codes of the format."""
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
         self._blocks = None if format.headers is None else Blocks(format)
@@ -169,7 +170,9 @@ class ResponseReader:
         if finished:
             return self._feed_last(text, ids)
         if self._by_ids:
-            events = self._parser.feed_tokens(self._shown(ids))
+            if not self._shows_special and not self._special.isdisjoint(ids):
+                ids = [token for token in ids if token not in self._special or token in self._meaningful]
+            events = self._parser.feed_tokens(ids)
         else:
             events = self._parser.feed(text) if text else []
         return events if self._blocks is None else list(map(self._apart, events))
@@ -202,11 +205,3 @@ class ResponseReader:
             elif not isinstance(event, ToolCallArguments | ToolCallEnd) or event.index not in incomplete:
                 settled.append(event)
         return settled
-
-    def _shown(self, ids: Sequence[int]) -> Sequence[int]:
-        """The ids that vLLM's text would show, and those that are markers or codes of the format."""
-        special = self._special
-        if self._shows_special or special.isdisjoint(ids):
-            return ids
-        own = self._meaningful
-        return [token for token in ids if token not in special or token in own]
