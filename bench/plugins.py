@@ -2,9 +2,12 @@
 
     .venv-vllm/bin/python bench/plugins.py            # make test-engines makes that environment
 
-Each row is one stream of one call, in deltas of one token, given to the parser as the engine's server does it. The
-three take turns, and the best of several passes counts, so that what else the machine does falls out. "above" is what
-the interface adds to the library's own cost: messages for the engine, and what the engine asks for beside the text.
+Each row is one response in deltas of one token, given to the parser as the engine's server does it: vLLM's with text
+and ids, and with its metrics on, as they are in a server that has a tool parser; SGLang's with text. The time from the
+first delta to the end of the response counts, divided by its deltas. It is the processor's time, the three take turns,
+and the best of several passes counts, so that what else the machine does falls out. "above" is what the interface adds
+to the library's own cost: messages for the engine, and what the engine asks for beside the text. † marks a response
+that was given up after `LIMIT_S`: the cost of a delta was still growing.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +35,29 @@ FORMATS = (
     ("qwen3_coder", "qwen3_coder"),
     ("kimi_k2", "kimi_k2"),
     ("deepseek_v32", "deepseekv32"),
+    ("glm45", "glm45"),
+    ("minimax_m2", "minimax-m2"),
+    ("step3p5", "step3p5"),
 )
 """The names in vLLM and in SGLang."""
+TOKENS = {
+    "kimi_k2": (
+        *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_end|>"),
+        "<|tool_call_argument_begin|>",
+    ),
+    "deepseek_v32": ("｜DSML｜",),
+    "glm45": ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+    "minimax_m2": ("<minimax:tool_call>", "</minimax:tool_call>"),
+}
+"""Markers that are tokens of the model, and are added to the tokenizer. Without them they would come in pieces, which
+no model writes and not every parser reads."""
 SIZES = (1_000, 16_000)
-PASSES = 5
+BUDGET_S = 0.5
+"""For the passes of one parser over one stream."""
+PASSES = 30
+LIMIT_S = 3.0
+CHUNK = 256
+"""Deltas between two looks at the clock."""
 TOOL = {
     "type": "function",
     "function": {
@@ -46,121 +69,216 @@ TOOL = {
     },
 }
 WORDS = "the quick brown fox jumps over the lazy dog, and then it sleeps. "
+PROMPT = "<|im_start|>assistant\n"
+END = "<|im_end|>"
 
-Pass = Callable[[], float]
-"""One pass over the stream: seconds."""
-
-
-def text_of(name: str, size: int) -> str:
-    content = (WORDS * (size // len(WORDS) + 1))[:size]
-    arguments = json.dumps({"path": "a.txt", "content": content})
-    return unbraid.render(name, Message((Text("content", "One moment. "), ToolCall("write", arguments, ""))))
+Feed = Callable[[str, int, bool], object]
+"""Takes a delta: its text, its id, and whether it is the last."""
 
 
-def tokenizer() -> Any:
-    """Qwen3's, as vLLM has it."""
+@dataclass(frozen=True)
+class Stream:
+    """A response, and who parses it."""
+
+    name: str
+    size: int
+    tools: tuple[str, str]
+    """The tool parsers of vLLM and of SGLang."""
+    reasoning: tuple[str, str] | None
+    library: str
+    """The format that says the same."""
+    message: Message
+
+    @property
+    def text(self) -> str:
+        return unbraid.render(self.library, self.message)
+
+
+def words(size: int) -> str:
+    return (WORDS * (size // len(WORDS) + 1))[:size]
+
+
+def call_of(size: int) -> Message:
+    arguments = json.dumps({"path": "a.txt", "content": words(size)})
+    return Message((Text("content", "One moment. "), ToolCall("write", arguments, "")))
+
+
+def deltas_of(text: str, made: Any) -> list[tuple[str, int]]:
+    return [(made.decode([token]), token) for token in made.encode(text, add_special_tokens=False)]
+
+
+def streams() -> Iterator[Stream]:
+    for size in SIZES:
+        text = Text("content", words(size))
+        yield Stream("content", size, ("hermes", "hermes"), None, "hermes", Message((text,)))
+        thought = Message((Text("reasoning", words(size)), Text("content", "Done.")))
+        yield Stream("reasoning", size, ("hermes", "hermes"), ("qwen3", "qwen3"), "qwen3", thought)
+        for vllm_name, sglang_name in FORMATS:
+            yield Stream(vllm_name, size, (vllm_name, sglang_name), None, vllm_name, call_of(size))
+
+
+@dataclass(frozen=True)
+class Took:
+    """Microseconds a delta."""
+
+    time: float
+    whole: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.time:.1f}{'' if self.whole else ' †'}"
+
+
+def tokenizer(format: str) -> Any:
+    """Qwen3's with the tokens of the format, as vLLM has it."""
     from transformers import PreTrainedTokenizerFast
     from vllm.tokenizers.hf import get_cached_tokenizer
 
     sys.path.insert(0, str(ROOT / "bench"))
     peers = importlib.import_module("peers")
-    return get_cached_tokenizer(PreTrainedTokenizerFast(tokenizer_file=str(peers.tokenizer())))
+    made = PreTrainedTokenizerFast(tokenizer_file=str(peers.tokenizer()), eos_token=END)
+    made.add_tokens(list(TOKENS.get(format, ())))
+    return get_cached_tokenizer(made)
 
 
-def library(name: str, deltas: Sequence[str]) -> Pass:
-    def run() -> float:
-        feed = unbraid.Parser(name, tools=[TOOL], keep_message=False).feed
-        began = time.perf_counter()
-        for delta in deltas:
-            feed(delta)
-        return time.perf_counter() - began
+def library(name: str) -> Callable[[], Feed]:
+    def begin() -> Feed:
+        parser = unbraid.Parser(name, tools=[TOOL], keep_message=False)
+        feed = parser.feed
 
-    return run
+        def take(text: str, token: int, last: bool) -> object:
+            return [*feed(text), *parser.finish()] if last else feed(text)
 
+        return take
 
-def library_by_ids(name: str, ids: Sequence[int], made: Any) -> Pass:
-    def run() -> float:
-        feed = unbraid.Parser(name, tools=[TOOL], tokenizer=made, keep_message=False).feed_tokens
-        began = time.perf_counter()
-        for token in ids:
-            feed((token,))
-        return time.perf_counter() - began
-
-    return run
+    return begin
 
 
-def in_vllm(name: str, deltas: Sequence[str], ids: Sequence[int], made: Any) -> Pass:
+def library_by_ids(name: str, made: Any) -> Callable[[], Feed]:
+    def begin() -> Feed:
+        parser = unbraid.Parser(name, tools=[TOOL], tokenizer=made, keep_message=False)
+        feed = parser.feed_tokens
+
+        def take(text: str, token: int, last: bool) -> object:
+            return [*feed([token]), *parser.finish()] if last else feed([token])
+
+        return take
+
+    return begin
+
+
+def in_vllm(tools: str, reasoning: str | None, made: Any) -> Callable[[], Feed]:
+    """As `OpenAIServingChat` does it."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser.parser_manager import ParserManager
 
-    parser = ParserManager.get_parser(tool_parser_name=name, enable_auto_tools=True, tokenizer=made)
-    asked = {"messages": [{"role": "user", "content": "?"}], "model": "m", "tools": [TOOL]}
+    kind = ParserManager.get_parser(
+        tool_parser_name=tools, reasoning_parser_name=reasoning, enable_auto_tools=True, tokenizer=made
+    )
+    asked = {"messages": [{"role": "user", "content": "?"}], "model": "m", "tools": [TOOL], "stream": True}
     request = ChatCompletionRequest.model_validate(asked)
-    prompt = made.encode("<|im_start|>assistant\n", add_special_tokens=False)
+    request = kind(made, request.tools).adjust_request(request)
+    prompt = made.encode(PROMPT, add_special_tokens=False)
 
-    def run() -> float:
-        parse = parser(made, request.tools).parse_delta
-        began = time.perf_counter()
-        for delta, token in zip(deltas, ids, strict=True):
-            parse(delta, [token], request, prompt, finished=False)
-        return time.perf_counter() - began
+    def begin() -> Feed:
+        parse = kind(made, request.tools).parse_delta
 
-    return run
+        def take(text: str, token: int, last: bool) -> object:
+            return parse(
+                delta_text=text, delta_token_ids=[token], request=request, prompt_token_ids=prompt, finished=last
+            )
+
+        return take
+
+    return begin
 
 
-def in_sglang(name: str, deltas: Sequence[str]) -> Pass:
+def in_sglang(tools: str, reasoning: str | None) -> Callable[[], Feed]:
+    """As `OpenAIServingChat` does it: the reasoning first, and what that leaves to the tool parser."""
     from sglang.srt.entrypoints.openai.protocol import Tool
     from sglang.srt.function_call.function_call_parser import FunctionCallParser
+    from sglang.srt.parser.reasoning_parser import ReasoningParser
 
-    tools = [Tool.model_validate(TOOL)]
+    known = [Tool.model_validate(TOOL)]
 
-    def run() -> float:
-        parse = FunctionCallParser(tools, name).parse_stream_chunk
-        began = time.perf_counter()
-        for delta in deltas:
-            parse(delta)
-        return time.perf_counter() - began
+    def begin() -> Feed:
+        calls = FunctionCallParser(known, tools)
+        parse = calls.parse_stream_chunk
+        thoughts = None if reasoning is None else ReasoningParser(reasoning, True)
+        think = None if thoughts is None else thoughts.parse_stream_chunk
 
-    return run
+        def take(text: str, token: int, last: bool) -> object:
+            if think is not None:
+                text = think(text)[1]
+            told = parse(text) if text else None
+            return (told, calls.parse_stream_end()) if last else told
+
+        return take
+
+    return begin
 
 
-def best(passes: Sequence[Pass], count: int) -> list[float]:
-    """Microseconds a delta for each, the best of several passes in turns."""
-    found = [min(times) for times in zip(*([one() for one in passes] for _ in range(PASSES)), strict=True)]
-    return [seconds / count * 1e6 for seconds in found]
+def run(begin: Callable[[], Feed], deltas: Sequence[tuple[str, int]]) -> Took:
+    """One pass."""
+    feed, done, spent = begin(), 0, 0.0
+    began = time.thread_time()
+    while done < len(deltas) and spent < LIMIT_S:
+        for text, token in deltas[done : done + CHUNK]:
+            done += 1
+            feed(text, token, done == len(deltas))
+        spent = time.thread_time() - began
+    return Took(spent / done * 1e6, done == len(deltas))
+
+
+def best(parsers: Sequence[Callable[[], Feed]], deltas: Sequence[tuple[str, int]]) -> list[Took]:
+    """The best pass of each. They take turns."""
+    found: list[list[Took]] = [[] for _ in parsers]
+    spent = [0.0] * len(parsers)
+    for _ in range(PASSES):
+        for at, begin in enumerate(parsers):
+            if spent[at] < BUDGET_S:
+                took = run(begin, deltas)
+                found[at].append(took)
+                spent[at] += took.time * len(deltas) / 1e6
+    return [min(each, key=lambda took: took.time) for each in found]
+
+
+def finds_call(begin: Callable[[], Feed], deltas: Sequence[tuple[str, int]]) -> bool:
+    """Whether a parser tells of the call in a short stream: if not, its time says nothing."""
+    feed = begin()
+    for text, token in deltas:
+        told: Any = feed(text, token, False)
+        if told is not None and (told[1] if isinstance(told, tuple) else told.tool_calls):
+            return True
+    return False
 
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
     importlib.import_module("unbraid.plugins.vllm").register()
     importlib.import_module("unbraid.plugins.sglang").install()
-    made = tokenizer()
+    importlib.import_module("vllm.parser.metrics").init_parser_metrics(model_name="m")
     print("microseconds a delta")
-    print(f"{'engine':8}{'format':14}{'size':>7}{'theirs':>10}{'ours':>8}{'library':>9}{'above':>8}{'times':>7}")
-    for size in SIZES:
-        for vllm_name, sglang_name in FORMATS:
-            text = text_of(vllm_name, size)
-            ids = made.encode(text, add_special_tokens=False)
-            deltas = [made.decode([token]) for token in ids]
-            rows = {
-                "vLLM": (
-                    in_vllm(vllm_name, deltas, ids, made),
-                    in_vllm(f"unbraid-{vllm_name}", deltas, ids, made),
-                    library_by_ids(vllm_name, ids, made),
-                ),
-                "SGLang": (
-                    in_sglang(sglang_name, deltas),
-                    in_sglang(f"unbraid-{sglang_name}", deltas),
-                    library(vllm_name, deltas),
-                ),
-            }
-            for engine, passes in rows.items():
-                theirs, ours, own = best(passes, len(ids))
-                print(
-                    f"{engine:8}{vllm_name:14}{size:7}{theirs:10.1f}{ours:8.1f}{own:9.1f}{ours - own:8.1f}"
-                    f"{theirs / ours:7.1f}",
-                    flush=True,
-                )
+    print(f"{'engine':8}{'stream':14}{'size':>7}{'theirs':>10}{'ours':>8}{'library':>9}{'above':>8}{'times':>8}")
+    for stream in streams():
+        made = tokenizer(stream.name)
+        deltas = deltas_of(stream.text, made)
+        for at, engine in enumerate(("vLLM", "SGLang")):
+            tools, reasoning = stream.tools[at], stream.reasoning and stream.reasoning[at]
+            ours = f"unbraid-{tools}", reasoning and f"unbraid-{reasoning}"
+            parsers = (
+                [in_vllm(tools, reasoning, made), in_vllm(*ours, made), library_by_ids(stream.library, made)]
+                if engine == "vLLM"
+                else [in_sglang(tools, reasoning), in_sglang(*ours), library(stream.library)]
+            )
+            if stream.message.tool_calls:
+                short = deltas_of(unbraid.render(stream.library, call_of(50)), made)
+                assert all(finds_call(parser, short) for parser in parsers[:2]), stream.name
+            theirs, own, alone = best(parsers, deltas)
+            print(
+                f"{engine:8}{stream.name:14}{stream.size:7}{theirs!s:>10}{own!s:>8}{alone!s:>9}"
+                f"{own.time - alone.time:8.1f}{theirs.time / own.time:8.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ class _Writer:
 
 def _slot(kind: type[Any], name: str) -> Any:
     """What puts a part of the state in its place, past `__setattr__`."""
-    place = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    if place is None or not hasattr(place, "__set__"):
+    place: Any = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if not hasattr(place, "__set__"):
         raise _Unknown
     return place.__set__
 
