@@ -43,6 +43,10 @@ class Markup:
         """A marker without the whitespace around it."""
         return self.spelled(text.strip())
 
+    def opening(self, around: grammar.Between) -> Node:
+        """What opens a strand. A label belongs to it with its whitespace: without, the text would begin with it."""
+        return self.spelled(around.open.lstrip()) if around.label else self.marker(around.open)
+
     def spelled(self, text: str) -> Node:
         """Markup as it is written, with its tokens."""
         found = pieces(text, self.tokens.__contains__)
@@ -73,7 +77,7 @@ def _markers(format: grammar.Format) -> Iterable[str]:
         return
     for around in (format.reasoning, format.answer):
         if around is not None:
-            for pair in ((around.open, around.close), *around.also):
+            for pair in ((around.open.removesuffix(around.label), around.close), *around.also):
                 yield from (text.strip() for text in pair if text)
     for tools in (format.tools, *format.other_tools):
         if tools is not None:

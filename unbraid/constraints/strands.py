@@ -33,10 +33,10 @@ class Strands:
         reasoning = self._format.reasoning
         if reasoning is not None and inside[-1:] == ["reasoning"]:
             # What the prompt has opened, some models open once more.
-            parts += [maybe(self._marker(reasoning.open)), self._free, self._marker(reasoning.close)]
+            parts += [maybe(self._markup.opening(reasoning)), self._free, self._marker(reasoning.close)]
             inside.pop()
         elif reasoning is not None and self._request.reasoning is not False:
-            open, think = self._marker(reasoning.open), sequence(self._free, self._marker(reasoning.close))
+            open, think = self._markup.opening(reasoning), sequence(self._free, self._marker(reasoning.close))
             if self._is_free(inside) and isinstance(open, Text):
                 # Free text can begin with the same whitespace.
                 open = Lexeme(sequence(SPACE, open))
