@@ -96,7 +96,7 @@ def test_json(api: Scripted, client: Anthropic) -> None:
         name: str
         people: int
 
-    api.say('<think>\n\n</think>\n\n{"name": "Ulm", "people": 126329}<|im_end|>')
+    api.say('{"name": "Ulm", "people": 126329}<|im_end|>')
     parsed = client.messages.parse(**ASKED, output_format=City, thinking={"type": "disabled"})
     assert parsed.parsed_output == City(name="Ulm", people=126329)
     assert api.engine.requests[-1].constraint is not None
