@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -132,7 +132,8 @@ class ReasoningCounter:
 
     def __init__(self, format: Format, vocabulary: Vocabulary, prompt: str | Sequence[int] | None) -> None:
         """vocabulary: `DecodedTokens` will do."""
-        self._machine = Driver(format, vocabulary=vocabulary, prompt=prompt, keep_raw=False)
+        apart = replace(format, reasoning_in_content=False)
+        self._machine = Driver(apart, vocabulary=vocabulary, prompt=prompt, keep_raw=False)
         self._seen = self._count = 0
         self._undecided: deque[_Token] = deque()
         """Tokens that may be of a marker."""
