@@ -121,7 +121,8 @@ def test_no_request_at_all(playing: Playing, body: bytes, said: str) -> None:
         ({"top_logprobs": 3}, "top_logprobs", "`logprobs: true`"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "<= 20"),
         ({"tools": {}}, "tools", "expected array"),
-        ({"tools": [{"type": "custom"}]}, "tools[0]", 'only tools of type "function"'),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]", 'only tools of type "function" and "custom"'),
+        ({"tools": [{"type": "custom"}]}, "tools[0].name", "has no name"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name", "has no name"),
         (
             {
