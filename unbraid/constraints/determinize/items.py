@@ -1,7 +1,7 @@
 """The items that states are made of: nodes of a language, numbered, so that equal ones are the same number.
 
 Numbers make sets of stacks cheap to compare. On the way the nodes are simplified: JSON values become rules, counts of
-counts become one count, whitespace before a value stands for the value's own. What is known of an item by
+counts become one count, whitespace before a value's own whitespace becomes one repetition. What is known of an item by
 its parts alone is computed here: whether it may be empty (`nullable`), and the characters that it may begin with
 (`first`), as for any LL grammar. No rule begins with itself.
 """
@@ -17,7 +17,8 @@ from ..forbidden_words import PrefixState
 from ..forbidden_words import automaton as _automaton
 from ..grammars.automaton import Automaton, State, TooManyStates
 from ..grammars.automaton import automaton as automaton_of
-from ..language import SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, TextOf, Token
+from ..language import MOST_SPACE, SOME_SPACE, SPACE, Json, Lexeme, Rule, TextExcept, TextOf, Token
+from ..schema_grammar import MOST_JSON_SPACE
 
 MOST_STACKS = 64
 """How many stacks llama.cpp may have at once. Each costs it a pass over the vocabulary."""
@@ -150,10 +151,13 @@ class Items:
         raise AssertionError(node)
 
     def _spaced(self, nodes: tuple[Node, ...], spaced: bool) -> Iterator[Item]:
-        """The items of a sequence. A JSON value after whitespace has none of its own before it."""
-        for node in nodes:
+        """The items of a sequence. Whitespace, and then that of a JSON value, is as much whitespace of any kind."""
+        for node, after in zip(nodes, (*nodes[1:], None), strict=False):
+            space = isinstance(node, Repeat) and node in (SPACE, SOME_SPACE)
+            if isinstance(node, Repeat) and space and _begins_json(after):
+                node = Repeat(node.item, node.least, MOST_SPACE + MOST_JSON_SPACE)
             yield self.of(node, spaced)
-            spaced = node in (SPACE, SOME_SPACE)
+            spaced = space
 
     def _number(self, shape: Shape) -> Item:
         if shape not in self._numbers:
@@ -380,6 +384,10 @@ class Items:
                     found = self.height(inner) + 1
             self._height[item] = found
         return self._height[item]
+
+
+def _begins_json(node: Node | None) -> bool:
+    return isinstance(node, Json) or (isinstance(node, Choice) and any(map(_begins_json, node.items)))
 
 
 def _stacks_of_counting(most: int) -> int:
