@@ -129,11 +129,15 @@ class Codex(Agent):
         text = f"""\
 model = "{self.model}"
 model_provider = "unbraid"
+web_search = "disabled"
 
 [model_providers.unbraid]
 name = "unbraid"
 base_url = "{url}/v1"
 wire_api = "responses"
+
+[features]
+multi_agent = false
 """
         return {".codex/config.toml": text}
 
