@@ -13,7 +13,8 @@ import logging
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import TypeVar
+from inspect import isclass
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -69,6 +70,7 @@ _INSTEAD = {
 }
 
 OPENAI_FIELDS = UndeclaredFields(_WITHOUT_EFFECT, _INSTEAD)
+_NOTHING_UNDECLARED = UndeclaredFields(frozenset(), {})
 
 Body = TypeVar("Body", bound=Struct)
 _LARGE = 100_000
@@ -93,14 +95,25 @@ def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FI
     if not isinstance(found, dict):
         raise ApiError(400, f"the body must be a JSON object, not {_kind(found)}")
     _look_at_unknown(found, kind, undeclared)
+    for field in msgspec.structs.fields(kind):
+        inner, value = _struct_in(field.type), found.get(field.name)
+        if inner is not None and isinstance(value, dict):
+            _look_at_unknown(value, inner, _NOTHING_UNDECLARED, f"{field.name}.")
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from error
 
 
-def _look_at_unknown(found: Object, kind: type[Struct], undeclared: UndeclaredFields) -> None:
-    """Refuse fields that would change the reply, or that are misspelled. Log others, once."""
+def _struct_in(type: Any) -> type[Struct] | None:
+    """The fields of an object that stands in a field of this type."""
+    kinds = [each for each in (type, *get_args(type)) if isclass(each) and issubclass(each, Struct)]
+    return kinds[0] if kinds else None
+
+
+def _look_at_unknown(found: Object, kind: type[Struct], undeclared: UndeclaredFields, prefix: str = "") -> None:
+    """Refuse fields that would change the reply, or that are misspelled. Log others, once. `prefix`: the field that
+    they stand in."""
     known = kind.__struct_fields__
     passed = undeclared.without_effect
     unknown = [name for name in found if name not in known and name not in passed and found[name] is not None]
@@ -111,8 +124,10 @@ def _look_at_unknown(found: Object, kind: type[Struct], undeclared: UndeclaredFi
             message = f"{name} is not supported: {undeclared.instead[name]}"
             raise ApiError(400, message, param=name, code="unsupported")
         near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.85)
+        name = prefix + name
         if near:
-            raise ApiError(400, f"{name} is no field of this request: did you mean {near[0]}?", param=name)
+            message = f"{name} is no field of this request: did you mean {prefix}{near[0]}?"
+            raise ApiError(400, message, param=name)
         if name not in _told and len(_told) < _MOST_TOLD:
             _told.add(name)
             _log.warning("requests have a field %.64r that is not known here; it has no effect", name)

@@ -26,7 +26,7 @@ from ..turns.plan import ChatTask, Plan, plan_chat
 from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .chat_reply import ChatChunks, chat_choice
-from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, template_kwargs
+from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
 from .replies import Head, usage_of
 from .sse import events_of, stream
 
@@ -146,7 +146,7 @@ def _thinking_budget(asked: ChatRequest) -> int | None:
         message = "reasoning.max_tokens and thinking_token_budget differ: give one of them"
         raise ApiError(400, message, param="reasoning.max_tokens")
     budget = other if asked.thinking_token_budget is None else asked.thinking_token_budget
-    return None if budget is None or budget < 0 else budget
+    return budget_of(budget)
 
 
 async def _collect(

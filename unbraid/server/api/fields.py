@@ -90,6 +90,11 @@ class GenerationFields(SamplingFields, kw_only=True):
         )
 
 
+def budget_of(given: int | None) -> int | None:
+    """A budget of tokens. A negative one is none, as vLLM has it."""
+    return None if given is None or given < 0 else given
+
+
 def template_kwargs(effort: str | None, more: Object | None) -> Object:
     """The template's variables for a degree of reasoning, and further ones, which win."""
     given: Object = {}

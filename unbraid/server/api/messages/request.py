@@ -123,7 +123,7 @@ def _thinking(asked: PromptFields) -> tuple[bool | None, int | None]:
     if given is None:
         return None, None
     kind, budget = given.get("type"), given.get("budget_tokens")
-    if kind not in _THINKING:
+    if not isinstance(kind, str) or kind not in _THINKING:
         message = f"thinking.type must be one of {', '.join(_THINKING)}, not {kind!r}"
         raise ApiError(400, message, param="thinking.type")
     if budget is not None and (type(budget) is not int or budget < 0):

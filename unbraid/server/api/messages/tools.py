@@ -56,7 +56,7 @@ def tool_choice(choice: Object | None) -> tuple[str | dict[str, Any] | None, boo
         if not isinstance(choice.get("name"), str):
             raise ApiError(400, "tool_choice.name must be the name of a tool", param="tool_choice.name")
         return {"type": "function", "function": {"name": choice["name"]}}, parallel
-    if kind not in _CHOICES:
+    if not isinstance(kind, str) or kind not in _CHOICES:
         message = f"tool_choice.type must be auto, any, tool or none, not {kind!r}"
         raise ApiError(400, message, param="tool_choice.type")
     return _CHOICES[kind], parallel

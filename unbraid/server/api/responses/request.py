@@ -13,7 +13,7 @@ from ...service import Service
 from ...storage.store import StoredResponse
 from ...turns.plan import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
-from ..fields import Count, Object, SamplingFields, Top, template_kwargs
+from ..fields import Budget, Count, Object, SamplingFields, Top, budget_of, template_kwargs
 from .items import ItemReader
 from .tools import ShownTools
 
@@ -50,7 +50,7 @@ class Reasoning(Struct):
     effort: str | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     generate_summary: str | None = None
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_tokens: Budget | None = None
     context: str | None = None
     mode: str | None = None
 
@@ -164,16 +164,23 @@ def check_include(include: Sequence[str]) -> None:
             raise ApiError(400, message, param=f"include[{at}]")
 
 
-def given_tools(asked: ResponsesRequest) -> list[Object]:
-    """The tools of the request, those that stand among its items too."""
-    given = list(asked.tools or ())
+def given_tools(asked: ResponsesRequest) -> list[tuple[object, str]]:
+    """The tools of the request and their places, those that stand among its items too."""
+    given: list[tuple[object, str]] = [(tool, f"tools[{at}]") for at, tool in enumerate(asked.tools or ())]
     for at, item in enumerate(asked.input if isinstance(asked.input, list) else ()):
         if item.get("type") == "additional_tools":
-            more = item.get("tools")
+            more, where = item.get("tools"), f"input[{at}].tools"
             if not isinstance(more, list):
-                raise ApiError(400, f"input[{at}].tools must be a list of tools", param=f"input[{at}].tools")
-            given += more
+                raise ApiError(400, f"{where} must be a list of tools", param=where)
+            given += [(tool, f"{where}[{number}]") for number, tool in enumerate(more)]
     return given
+
+
+def check_ids(items: Sequence[Object]) -> None:
+    for at, item in enumerate(items):
+        if not isinstance(item.get("id"), str | None):
+            message = f"input[{at}].id must be a string, not {type(item['id']).__name__}"
+            raise ApiError(400, message, param=f"input[{at}].id")
 
 
 def chat_task(service: Service, asked: Asked) -> ChatTask:
@@ -209,7 +216,7 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
         parallel_tool_calls=request.parallel_tool_calls,
         response_format=_response_format(request.text),
         template_kwargs=template_kwargs(reasoning.effort, request.chat_template_kwargs),
-        thinking_budget=reasoning.max_tokens,
+        thinking_budget=budget_of(reasoning.max_tokens),
         sampling=request.chosen_sampling(),
         max_tokens=request.max_output_tokens,
         clip=True,

@@ -28,7 +28,17 @@ from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
 from .output_items import new_id
-from .request import ENCRYPTED, LOGPROBS, UNDECLARED, Asked, ResponsesRequest, chat_task, check_include, given_tools
+from .request import (
+    ENCRYPTED,
+    LOGPROBS,
+    UNDECLARED,
+    Asked,
+    ResponsesRequest,
+    chat_task,
+    check_ids,
+    check_include,
+    given_tools,
+)
 from .tools import ShownTools
 from .writer import ResponseWriter
 
@@ -127,6 +137,7 @@ def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked,
     items: list[Object] = body.input if isinstance(body.input, list) else []
     if isinstance(body.input, str):
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": body.input}]}]
+    check_ids(items)
     if body.input is None and not before:
         raise ApiError(400, "input is missing: it is required", param="input")
     items = [item if item.get("id") else {"id": new_id("item"), **item} for item in items]

@@ -35,10 +35,11 @@ class ShownTool:
 class ShownTools:
     """All tools of a request."""
 
-    def __init__(self, given: Sequence[Object]) -> None:
+    def __init__(self, given: Sequence[tuple[object, str]]) -> None:
+        """`given`: each tool with its place in the request."""
         found = list(_flat(given))
-        counts = Counter(tool["name"] for tool, _, _ in found)
-        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace, _ in found]
+        counts = Counter(tool["name"] for tool, _ in found)
+        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace in found]
         self._by_shown = {tool.shown: tool for tool in self.all}
 
     def definitions(self) -> list[Object]:
@@ -74,18 +75,17 @@ def _named(tool: object) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
-def _flat(given: Sequence[Object]) -> Iterator[tuple[Object, str | None, str]]:
-    """Each tool with its namespace and its place."""
-    for at, tool in enumerate(given):
-        where = f"tools[{at}]"
-        if tool.get("type") == "namespace":
+def _flat(given: Sequence[tuple[object, str]]) -> Iterator[tuple[Object, str | None]]:
+    """Each tool with its namespace."""
+    for tool, where in given:
+        if isinstance(tool, dict) and tool.get("type") == "namespace":
             inner = tool.get("tools")
             if not isinstance(tool.get("name"), str) or not isinstance(inner, list):
                 raise ApiError(400, f"{where}: a namespace has a name and a list of tools", param=where)
             for within, each in enumerate(inner):
-                yield _checked(each, f"{where}.tools[{within}]"), tool["name"], f"{where}.tools[{within}]"
+                yield _checked(each, f"{where}.tools[{within}]"), tool["name"]
         else:
-            yield _checked(tool, where), None, where
+            yield _checked(tool, where), None
 
 
 def _checked(tool: object, where: str) -> Object:
