@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -242,6 +243,45 @@ def test_a_conversation_goes_on_from_what_is_stored(api: Scripted) -> None:
     assert patient_http.delete(url).status_code == 404
 
 
+def test_an_item_that_is_referred_to_outlives_its_response(api: Scripted) -> None:
+    api.say("The first answer.<|im_end|>")
+    first = api.post("/responses", input="Hello!")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    second = api.post("/responses", input=[reference, {"role": "user", "content": "Go on."}])
+    url = f"{api.server.url}/v1/responses/{second['id']}/input_items?order=asc"
+    assert [item["type"] for item in patient_http.get(url).json()["data"]] == ["message", "message"]
+    patient_http.delete(f"{api.server.url}/v1/responses/{first['id']}")
+    for ask in ({"previous_response_id": second["id"], "input": "More."}, {"input": [reference]}):
+        api.post("/responses", **ask)
+        assert "The first answer." in api.prompt()
+
+
+def test_a_call_that_was_cut_off_goes_back_as_text(api: Scripted) -> None:
+    api.say(CALL[:-25], ending="length")
+    cut = events(api, input="Weather?", tools=[WEATHER])[-1]["response"]
+    assert cut["output"][0]["type"] == "function_call"
+    api.say("Again.<|im_end|>")
+    api.post("/responses", input="Go on.", previous_response_id=cut["id"], tools=[WEATHER])
+    turn = api.prompt().rpartition("Weather?")[2]
+    assert "<tool_call>" not in turn
+    assert "weather" in turn
+
+
+def test_a_response_is_kept_however_its_stream_ends(api: Scripted) -> None:
+    ids = encode(api.tokenizer, "Half of it")
+    api.choose = lambda _: script(ids).failing(2, EngineFailed("it broke"))
+    failed = events(api, input="Hello!")[-1]["response"]
+    assert patient_http.get(f"{api.server.url}/v1/responses/{failed['id']}").json() == failed
+    assert failed["usage"] is None
+    api.choose = lambda _: script(ids).hanging(2)
+    with httpx.stream("POST", f"{api.server.url}/v1/responses", json={"input": "Hello!", "stream": True}) as response:
+        told = next(line for line in response.iter_lines() if line.startswith("data: "))
+        left = json.loads(told.removeprefix("data: "))["response"]["id"]
+        url = f"{api.server.url}/v1/responses/{left}"
+    wait_for(lambda: patient_http.get(url).status_code == 200)
+    assert patient_http.get(url).json()["status"] == "cancelled"
+
+
 def test_nothing_of_one_key_is_seen_by_another(api: Scripted) -> None:
     api.say("Hi.<|im_end|>")
     api.service.api_keys = KEYS
@@ -273,6 +313,8 @@ def test_in_the_background(api: Scripted) -> None:
     made = api.post("/responses", input="Hello!", background=True)
     url = f"{api.server.url}/v1/responses/{made['id']}"
     wait_for(lambda: api.engine.load.running == 1)
+    early = patient_http.post(f"{api.server.url}/v1/responses", json={"previous_response_id": made["id"], "input": "x"})
+    assert (early.status_code, early.json()["error"]["param"]) == (400, "previous_response_id")
     assert patient_http.post(f"{url}/cancel").json()["status"] == "cancelled"
     assert patient_http.get(url).json()["status"] == "cancelled"
     wait_for(lambda: api.engine.load.running == 0)

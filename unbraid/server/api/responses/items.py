@@ -31,15 +31,11 @@ class ItemReader:
     """Reads items.
 
     unseal: the reasoning of an `encrypted_content`; None if it is not ours.
-    find: an item that is only referred to, by its id; None if there is none.
     """
 
-    def __init__(
-        self, tools: ShownTools, unseal: Callable[[str], str | None], find: Callable[[str], Object | None]
-    ) -> None:
+    def __init__(self, tools: ShownTools, unseal: Callable[[str], str | None]) -> None:
         self._tools = tools
         self._unseal = unseal
-        self._find = find
         self._read = Conversation()
         self._turn: Object | None = None
         """The assistant's message that further items belong to."""
@@ -50,14 +46,8 @@ class ItemReader:
         return self._read
 
     def _item(self, item: Object, place: str) -> None:
-        kind = item.get("type") or ("message" if "role" in item else "item_reference")
-        if kind == "item_reference":
-            found = self._find(_string(item, "id", place))
-            if found is None:
-                message = f"{place}: there is no item {item['id']!r:.80} here; give the item itself"
-                raise ApiError(404, message, param=f"{place}.id")
-            self._item(found, place)
-        elif kind == "message":
+        kind = kind_of(item)
+        if kind == "message":
             self._message(item, place)
         elif kind == "reasoning":
             self._add_text("reasoning_content", self._reasoning(item, place), place)
@@ -98,6 +88,9 @@ class ItemReader:
 
     def _call(self, item: Object, arguments: str, place: str) -> None:
         name = self._tools.shown_name(_string(item, "name", place), item.get("namespace"))
+        if item.get("status") == "incomplete":  # it was cut off, so nobody has run it: it is what the model said
+            self._add_text("content", f"{name} {arguments}", place)
+            return
         call = {"id": _string(item, "call_id", place), "type": "function"}
         self._assistant(place).setdefault("tool_calls", []).append(
             {**call, "function": {"name": name, "arguments": arguments}}
@@ -120,6 +113,22 @@ class ItemReader:
             self._add(turn, place)
             self._turn = turn
         return self._turn
+
+
+def kind_of(item: Object) -> object:
+    """The type of an item. Messages and references need not say theirs."""
+    return item.get("type") or ("message" if "role" in item else "item_reference")
+
+
+def resolved(item: Object, place: str, find: Callable[[str], Object | None]) -> Object:
+    """The item itself, where it is only referred to. `find` finds one by its id."""
+    if kind_of(item) != "item_reference":
+        return item
+    found = find(_string(item, "id", place))
+    if found is None:
+        message = f"{place}: there is no item {item['id']!r:.80} here; give the item itself"
+        raise ApiError(404, message, param=f"{place}.id")
+    return found
 
 
 def _string(item: Object, key: str, place: str) -> str:

@@ -184,14 +184,9 @@ def check_ids(items: Sequence[Object]) -> None:
 
 
 def chat_task(service: Service, asked: Asked) -> ChatTask:
-    """What a request means. Reads stored items, so call it in a thread."""
+    """What a request means."""
     request = asked.request
-    store = service.store
-    reader = ItemReader(
-        asked.tools,
-        unseal=lambda sealed: service.seal.open(sealed, asked.client),
-        find=lambda item: None if store is None else store.item(asked.client, item),
-    )
+    reader = ItemReader(asked.tools, lambda sealed: service.seal.open(sealed, asked.client))
     items: list[Object] = []
     places: list[str] = []
     if isinstance(request.instructions, str):

@@ -27,6 +27,7 @@ from ...turns.turn import Turn, Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
+from .items import resolved
 from .output_items import new_id
 from .request import (
     ENCRYPTED,
@@ -140,10 +141,15 @@ def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked,
     check_ids(items)
     if body.input is None and not before:
         raise ApiError(400, "input is missing: it is required", param="input")
-    items = [item if item.get("id") else {"id": new_id("item"), **item} for item in items]
+    items = [resolved(item, f"input[{at}]", partial(_item, service, client)) for at, item in enumerate(items)]
+    items = [item if item.get("id") else {**item, "id": new_id("item")} for item in items]
     stores = service.store is not None and body.store is not False
     asked = Asked(body, client, items, before, stores, ShownTools(given_tools(body)))
     return asked, plan_chat(service, chat_task(service, asked))
+
+
+def _item(service: Service, client: str, id: str) -> Object | None:
+    return None if service.store is None else service.store.item(client, id)
 
 
 def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
@@ -154,6 +160,9 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
         if one is None or len(found) > _LONGEST_CHAIN:
             message = f"previous_response_id: there is no response {id!r:.80} here; it may have been deleted"
             raise ApiError(400, message, param="previous_response_id", code="previous_response_not_found")
+        if one.response["status"] in ("queued", "in_progress"):
+            message = f"previous_response_id: the response {id!r:.80} is not complete yet"
+            raise ApiError(400, message, param="previous_response_id")
         found.append(one)
         id = one.previous
     return found[::-1]
@@ -170,15 +179,32 @@ class _Run:
         self._asked = asked
         self._writer = writer
         self._turn = turn
+        self._farewell = b""
+        """What the stream has ended with, if it failed."""
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """The events, as they come."""
-        async with aclosing(self._turn.updates()) as updates:
-            before = self._writer.first()
-            async for update in updates:
-                yield before + self._writer.update(update)
-                before = b""
-        await self._keep()
+        """The events, as they come. Once the client knows of the response, it is kept, however it ends."""
+        begun = False
+        try:
+            async with aclosing(self._turn.updates()) as updates:
+                before = self._writer.first()
+                async for update in updates:
+                    said = before + self._writer.update(update)
+                    before, begun = b"", True
+                    yield said
+            await self._keep()
+        except (asyncio.CancelledError, GeneratorExit):
+            if begun:
+                self._cut_off()
+                await self._keep()
+            raise
+        except Exception as error:
+            if not begun:
+                raise
+            self._farewell = self._writer.fail(as_api_error(error))
+            await self._keep()
+            yield self._farewell
+            return
         yield before + self._writer.last()
 
     async def whole(self) -> None:
@@ -194,7 +220,15 @@ class _Run:
         await self._keep()
 
     def failed(self, error: Exception) -> bytes:
-        return self._writer.fail(as_api_error(error))
+        """What the stream ends with, where it fails outside of `events`: because the server has to end."""
+        return self._farewell or self._writer.fail(as_api_error(error))
+
+    def _cut_off(self) -> None:
+        """The client has left or cancelled, or the server has to end."""
+        if self._service.draining:
+            self._farewell = self._writer.fail(SHUTDOWN)
+        else:
+            self._writer.cancel()
 
     async def in_background(self) -> Object:
         """Begin, and return what there is to see of it now."""
@@ -210,12 +244,9 @@ class _Run:
             await self.whole()
             return
         except asyncio.CancelledError:
-            if self._service.draining:
-                self._writer.fail(SHUTDOWN)
-            else:
-                self._writer.cancel()
+            self._cut_off()
         except Exception as error:
-            self.failed(error)
+            self._writer.fail(as_api_error(error))
         await self._keep()
 
     async def _keep(self) -> None:

@@ -131,7 +131,9 @@ class ResponseWriter:
 
     def _settle(self, status: str, **fields: Any) -> None:
         completed = int(time.time()) if status == "completed" else None
-        self.response |= {"status": status, "completed_at": completed, "usage": usage_of(self._usage), **fields}
+        # An engine counts at the end. What has not ended is not counted.
+        usage = usage_of(self._usage) if status in ("completed", "incomplete") else None
+        self.response |= {"status": status, "completed_at": completed, "usage": usage, **fields}
 
     def _step(self, step: Step) -> bytes:
         kind, block, text = step
