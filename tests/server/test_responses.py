@@ -296,7 +296,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]}, "input[0].content[0]"),
     ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0]"),
     ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id"),
-    ({"input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0]"),
+    ({"input": "Hi", "tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+    ({"input": "Hi", "tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
     ({"input": "Hi", "tools": [WEATHER, {"type": "mcp", "server_url": "x"}]}, "tools[1]"),
     ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "file_search"}}, "tool_choice"),
     ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "function", "name": "nix"}}, "tool_choice"),
@@ -317,6 +318,17 @@ def test_what_is_wrong_is_named(api: Scripted, body: dict[str, Any], param: str)
     assert refused.status_code == 400, refused.text
     assert refused.json()["error"]["param"] == param
     assert "messages" not in refused.json()["error"]["message"]
+
+
+def test_what_agents_offer_of_the_vendor_is_left_out(api: Scripted) -> None:
+    """The model is not shown it, and the reply does not repeat it."""
+    api.say("Hi.<|im_end|>")
+    offered = [WEATHER, {"type": "web_search", "external_web_access": True}, {"type": "tool_search"}]
+    for choice in ("auto", "required", {"type": "function", "name": "weather"}):
+        reply = api.post("/responses", input="Hello!", tools=offered, tool_choice=choice)
+        assert [tool["type"] for tool in reply["tools"]] == ["function"]
+        assert "search" not in api.prompt()
+    assert api.post("/responses", input="Hello!", tools=offered[1:])["tools"] == []
 
 
 def test_a_prompt_that_is_too_long_is_told_of_the_input(api: Scripted) -> None:
@@ -364,8 +376,9 @@ def test_the_openai_client(api: Scripted) -> None:
     client.responses.delete(final.id)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(final.id)
+    mcp: Any = {"type": "mcp", "server_label": "x", "server_url": "http://x"}
     with pytest.raises(openai.BadRequestError, match="run at the vendor"):
-        client.responses.create(model="qwen", input="Hi", tools=[{"type": "web_search"}])
+        client.responses.create(model="qwen", input="Hi", tools=[mcp])
 
 
 def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path) -> None:

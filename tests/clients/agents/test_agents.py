@@ -6,6 +6,7 @@ runs a command and ends, and what it did is checked where it did it, in the repo
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from unbraid.engines.replay.recording import read_recording
 from unbraid.engines.replay.replay import script
 
+from ...support import patient_http
 from ...support.serve_process import record, serve
 from .coding_agents import (
     Agent,
@@ -42,11 +44,14 @@ def test_an_agent_mends_a_file(kind: type[Agent], format: str, tmp_path: Path) -
     flags = ["--replay", played, "--format", format, "--served-model-name", agent.model, "--record", str(seen)]
     with serve(*flags) as server:
         done = agent.run(server.url.removesuffix("/v1"), place, tmp_path / "home")
+        metrics = patient_http.get(server.url.removesuffix("/v1") + "/metrics").text
         said = f"{done.stdout}\n{done.stderr}\n{''.join(server.log)}"
     assert done.returncode == 0, said
     assert (place / "add.py").read_text(encoding="utf-8") == MENDED, said
     assert (place / "sum.txt").read_text(encoding="utf-8") == "5\n", said
     assert LAST_WORDS in done.stdout, said
+    statuses = re.findall(r'unbraid_requests_total{route="(\S+)",status="(\d+)"}', metrics)
+    assert [status for route, status in statuses if route != "metrics"] == ["200"], f"{statuses}\n{said}"
     prompts = [str(request.prompt) for request in read_recording(seen).requests]
     assert len(prompts) == len(written), said
     _check_what_came_back(prompts, agent, format)

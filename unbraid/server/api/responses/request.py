@@ -15,7 +15,7 @@ from ...turns.plan import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, Top, template_kwargs
 from .items import ItemReader
-from .tools import ShownTools
+from .tools import ShownTools, is_left_out
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"
@@ -141,7 +141,7 @@ class Asked:
                 **({} if asked.text is None or asked.text.verbosity is None else {"verbosity": asked.text.verbosity}),
             },
             "tool_choice": asked.tool_choice or "auto",
-            "tools": [_echoed(tool) for tool in asked.tools or ()],
+            "tools": [_echoed(tool) for tool in asked.tools or () if not is_left_out(tool)],
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": chosen.get("top_p", 1.0),
             "truncation": asked.truncation or "disabled",

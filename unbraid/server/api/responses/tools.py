@@ -1,12 +1,16 @@
 """The tools of a Responses request: which the model is shown, by which names, and how a call of one is answered.
 
 A tool is a function, or a custom tool whose input is free text. A namespace groups some of either; the model sees them
-by their own names, or by `namespace.name` where that would be ambiguous. What the vendor runs himself (web search and
-the like) is refused.
+by their own names, or by `namespace.name` where that would be ambiguous.
+
+What runs at the vendor is refused, such as a search in files that are kept there. But agents offer some of it with
+every request, whatever the model (`_OFFERED`). The model is not shown these, the log says so, and the reply repeats
+only the tools that are in force. A choice that needs one of them is refused.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +19,11 @@ from typing import Any
 from ...errors import ApiError
 from ..fields import Object
 
+_log = logging.getLogger(__name__)
+
 _OURS = ("function", "custom")
+_OFFERED = ("web_search", "web_search_preview", "image_generation", "tool_search")
+_told: set[str] = set()
 _FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 _CHOICES = '"none", "auto", "required", {"type": "function", "name": …}, {"type": "custom", "name": …} or allowed_tools'
 
@@ -37,8 +45,8 @@ class ShownTools:
 
     def __init__(self, given: Sequence[Object]) -> None:
         found = list(_flat(given))
-        counts = Counter(tool["name"] for tool, _, _ in found)
-        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace, _ in found]
+        counts = Counter(tool["name"] for tool, _ in found)
+        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace in found]
         self._by_shown = {tool.shown: tool for tool in self.all}
 
     def definitions(self) -> list[Object]:
@@ -57,6 +65,8 @@ class ShownTools:
 
     def choice(self, given: str | Object | None) -> str | Mapping[str, Any] | None:
         """`tool_choice`, for `ChatTask`."""
+        if given == "required" and not self.all:
+            raise ApiError(400, "tool_choice: none of the tools can be called here", param="tool_choice")
         if given is None or given in ("none", "auto", "required"):
             return given
         match given:
@@ -74,8 +84,8 @@ def _named(tool: object) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
-def _flat(given: Sequence[Object]) -> Iterator[tuple[Object, str | None, str]]:
-    """Each tool with its namespace and its place."""
+def _flat(given: Sequence[Object]) -> Iterator[tuple[Object, str | None]]:
+    """Each tool that can be called, with its namespace."""
     for at, tool in enumerate(given):
         where = f"tools[{at}]"
         if tool.get("type") == "namespace":
@@ -83,9 +93,22 @@ def _flat(given: Sequence[Object]) -> Iterator[tuple[Object, str | None, str]]:
             if not isinstance(tool.get("name"), str) or not isinstance(inner, list):
                 raise ApiError(400, f"{where}: a namespace has a name and a list of tools", param=where)
             for within, each in enumerate(inner):
-                yield _checked(each, f"{where}.tools[{within}]"), tool["name"], f"{where}.tools[{within}]"
+                yield _checked(each, f"{where}.tools[{within}]"), tool["name"]
+        elif is_left_out(tool):
+            _tell(tool["type"])
         else:
-            yield _checked(tool, where), None, where
+            yield _checked(tool, where), None
+
+
+def is_left_out(tool: Object) -> bool:
+    """Whether the model is not shown a tool that a request offers."""
+    return tool.get("type") in _OFFERED
+
+
+def _tell(kind: str) -> None:
+    if kind not in _told:
+        _told.add(kind)
+        _log.warning("requests offer a tool of type %r, which runs at the vendor: the model is not shown it", kind)
 
 
 def _checked(tool: object, where: str) -> Object:
