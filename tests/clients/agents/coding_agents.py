@@ -43,6 +43,8 @@ class Agent(ABC):
     """The route that it asks."""
     model = "replay"
     """The name that it knows the model by."""
+    shows_reasoning = True
+    """Whether it shows what the model reasoned."""
 
     def __init__(self) -> None:
         self.program = self._program(npm_packages(NPM / self.package) / "node_modules")
@@ -132,6 +134,7 @@ class CodexWithPatches(Codex):
     """Codex, for a model whose name it knows: that one edits with `apply_patch`, a tool whose input is free text."""
 
     model = "gpt-5.5"
+    shows_reasoning = False  # it asks for no summary of this one's
 
     def __str__(self) -> str:
         return f"{super().__str__()} apply_patch"
@@ -189,6 +192,8 @@ class OpenCode(Agent):
     package = "opencode"
     route = "/v1/chat/completions"
     provider = "@ai-sdk/openai-compatible"
+    options: Mapping[str, object] = {}
+    """What it tells the provider of the model."""
 
     def _program(self, modules: Path) -> Path:
         return _only(modules, "opencode-*/bin/opencode")
@@ -206,7 +211,7 @@ class OpenCode(Agent):
             "npm": self.provider,
             "name": "unbraid",
             "options": {"baseURL": f"{url}/v1", "apiKey": "any"},
-            "models": {self.model: {"name": self.model}},
+            "models": {self.model: {"name": self.model, "options": self.options}},
         }
         chosen = {"provider": {"unbraid": provider}, "model": f"unbraid/{self.model}"}
         quiet = {"autoupdate": False, "share": "disabled", "permission": "allow"}
@@ -218,7 +223,7 @@ class OpenCode(Agent):
         return {f"OPENCODE_DISABLE_{name}": "1" for name in names}
 
     def arguments(self) -> list[str]:
-        return ["run", "--pure", "--format=json", "--title=Mend"]  # with a title, it asks the model for none
+        return ["run", "--pure", "--format=json", "--thinking", "--title=Mend"]  # with a title, it asks the model for none
 
 
 class OpenCodeResponses(OpenCode):
@@ -226,6 +231,7 @@ class OpenCodeResponses(OpenCode):
 
     route = "/v1/responses"
     provider = "@ai-sdk/openai"
+    options: Mapping[str, object] = {"reasoningSummary": "auto", "forceReasoning": True}  # to show the reasoning
 
 
 class OpenCodeMessages(OpenCode):

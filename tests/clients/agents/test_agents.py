@@ -13,6 +13,7 @@ import pytest
 
 from unbraid.engines.replay.recording import read_recording
 from unbraid.engines.replay.replay import script
+from unbraid.formats import find
 
 from ...support import patient_http
 from ...support.serve_process import record, serve
@@ -25,7 +26,7 @@ from .coding_agents import (
     OpenCodeMessages,
     OpenCodeResponses,
 )
-from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, outputs, repository
+from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, THOUGHT, outputs, repository
 
 FORMATS = ("hermes", "qwen3-coder", "harmony")
 """One that writes calls as JSON, one with a tag for each argument, and one in channels, with reasoning."""
@@ -50,16 +51,11 @@ def test_an_agent_mends_a_file(kind: type[Agent], format: str, tmp_path: Path) -
     assert (place / "add.py").read_text(encoding="utf-8") == MENDED, said
     assert (place / "sum.txt").read_text(encoding="utf-8") == "5\n", said
     assert LAST_WORDS in done.stdout, said
+    assert (THOUGHT in done.stdout) is (agent.shows_reasoning and find(format).reasoning is not None), said
     statuses = re.findall(r'unbraid_requests_total{route="(\S+)",status="(\d+)"}', metrics)
     assert [status for route, status in statuses if route != "metrics"] == ["200"], f"{statuses}\n{said}"
     prompts = [str(request.prompt) for request in read_recording(seen).requests]
     assert len(prompts) == len(written), said
-    _check_what_came_back(prompts, agent, format)
-
-
-def _check_what_came_back(prompts: list[str], agent: Agent, format: str) -> None:
-    """The model sees in each request what it wrote before, and what came of it."""
-    assert BROKEN.splitlines()[1] not in prompts[0]
-    assert BROKEN.splitlines()[1].strip() in prompts[1], "what it read"
-    for prompt in prompts[1:]:
-        assert FIRST_WORDS in prompt
+    wrong = BROKEN.splitlines()[1].strip()
+    assert [wrong in prompt for prompt in prompts] == [False, True, True, True], "the model sees what it read"
+    assert [FIRST_WORDS in prompt for prompt in prompts] == [False, True, True, True], "and what it said"
