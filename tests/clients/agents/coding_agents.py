@@ -1,8 +1,7 @@
 """The coding agents: how each is started without a person and without a network, and which tools it has.
 
 Each is the program that its users run, from npm, with a home of its own and nothing of the environment of the tests.
-What keeps it from calling home is part of how it is started; the settings that say where the model is are those that
-`docs/clients.md` tells its users.
+What says where the model is stands apart from what keeps an agent to itself: `docs/clients.md` shows the first.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -37,20 +37,29 @@ def _only(modules: Path, pattern: str) -> Path:
 class Agent(ABC):
     """One agent, with one way to speak to the server."""
 
+    title: str
     package: str
     """The folder that names its package."""
     route: str
     """The route that it asks."""
-    model = "replay"
+    model = "my-model"
     """The name that it knows the model by."""
     shows_reasoning = True
     """Whether it shows what the model reasoned."""
 
-    def __init__(self) -> None:
-        self.program = self._program(npm_packages(NPM / self.package) / "node_modules")
-
     def __str__(self) -> str:
-        return f"{self.package} {self.route}"
+        return type(self).__name__
+
+    @cached_property
+    def program(self) -> Path:
+        return self._program(npm_packages(NPM / self.package) / "node_modules")
+
+    @property
+    def version(self) -> str:
+        named = json.loads((NPM / self.package / "package.json").read_text(encoding="utf-8"))
+        versions = set((named.get("dependencies") or named["optionalDependencies"]).values())
+        (version,) = map(str, versions)
+        return version
 
     @abstractmethod
     def _program(self, modules: Path) -> Path:
@@ -60,13 +69,21 @@ class Agent(ABC):
     def work(self, repository: Path) -> Work:
         """The calls that do what the scene asks for."""
 
-    @abstractmethod
     def settings(self, url: str) -> Mapping[str, str]:
-        """The files of its home."""
+        """The files of its home that say where the model is."""
+        return {}
 
-    @abstractmethod
-    def environment(self, url: str) -> Mapping[str, str]:
-        """The variables that it reads."""
+    def variables(self, url: str) -> Mapping[str, str]:
+        """The variables that do."""
+        return {}
+
+    def quiet_settings(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """The files, with what else keeps it from calling home and from asking."""
+        return settings
+
+    def quiet_variables(self) -> Mapping[str, str]:
+        """The variables that do."""
+        return {}
 
     @abstractmethod
     def arguments(self) -> list[str]:
@@ -74,14 +91,14 @@ class Agent(ABC):
 
     def run(self, url: str, repository: Path, home: Path) -> subprocess.CompletedProcess[str]:
         """Have it do the task. `url` is that of the server, without `/v1`."""
-        for name, text in self.settings(url).items():
+        for name, text in self.quiet_settings(self.settings(url)).items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text, encoding="utf-8")
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return subprocess.run(
             [str(self.program), *self.arguments(), TASK],
             cwd=repository,
-            env={"PATH": path, "HOME": str(home), **self.environment(url)},
+            env={"PATH": path, "HOME": str(home), **self.variables(url), **self.quiet_variables()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -93,6 +110,7 @@ class Agent(ABC):
 class Codex(Agent):
     """OpenAI's Codex. To a model that it does not know it gives a shell, and no tool to edit with."""
 
+    title = "Codex"
     package = "codex"
     route = "/v1/responses"
 
@@ -108,23 +126,20 @@ class Codex(Agent):
         )
 
     def settings(self, url: str) -> Mapping[str, str]:
-        provider = f"""
+        text = f"""\
 model = "{self.model}"
 model_provider = "unbraid"
-check_for_update_on_startup = false
-
-[analytics]
-enabled = false
 
 [model_providers.unbraid]
 name = "unbraid"
 base_url = "{url}/v1"
 wire_api = "responses"
 """
-        return {".codex/config.toml": provider}
+        return {".codex/config.toml": text}
 
-    def environment(self, url: str) -> Mapping[str, str]:
-        return {}
+    def quiet_settings(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        ((name, text),) = settings.items()
+        return {name: f"check_for_update_on_startup = false\n{text}\n[analytics]\nenabled = false\n"}
 
     def arguments(self) -> list[str]:
         return ["exec", "--json", "--dangerously-bypass-approvals-and-sandbox"]
@@ -133,11 +148,9 @@ wire_api = "responses"
 class CodexWithPatches(Codex):
     """Codex, for a model whose name it knows: that one edits with `apply_patch`, a tool whose input is free text."""
 
+    title = "Codex, with `apply_patch`"
     model = "gpt-5.5"
     shows_reasoning = False  # it asks for no summary of this one's
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} apply_patch"
 
     def work(self, repository: Path) -> Work:
         patch = """\
@@ -156,6 +169,7 @@ class CodexWithPatches(Codex):
 class ClaudeCode(Agent):
     """Anthropic's Claude Code."""
 
+    title = "Claude Code"
     package = "claude-code"
     route = "/v1/messages"
 
@@ -170,17 +184,16 @@ class ClaudeCode(Agent):
             run=("Bash", {"command": COMMAND, "description": "Run it"}),
         )
 
-    def settings(self, url: str) -> Mapping[str, str]:
-        return {}
-
-    def environment(self, url: str) -> Mapping[str, str]:
+    def variables(self, url: str) -> Mapping[str, str]:
         return {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "any",
             "ANTHROPIC_MODEL": self.model,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "IS_SANDBOX": "1",  # it lets root skip permissions
         }
+
+    def quiet_variables(self) -> Mapping[str, str]:
+        return {"IS_SANDBOX": "1"}  # it lets root skip permissions
 
     def arguments(self) -> list[str]:
         return ["--print", "--output-format=stream-json", "--verbose", "--dangerously-skip-permissions"]
@@ -189,6 +202,7 @@ class ClaudeCode(Agent):
 class OpenCode(Agent):
     """opencode, with a provider for OpenAI's chat."""
 
+    title = "opencode"
     package = "opencode"
     route = "/v1/chat/completions"
     provider = "@ai-sdk/openai-compatible"
@@ -211,19 +225,29 @@ class OpenCode(Agent):
             "npm": self.provider,
             "name": "unbraid",
             "options": {"baseURL": f"{url}/v1", "apiKey": "any"},
-            "models": {self.model: {"name": self.model, "options": self.options}},
+            "models": {self.model: {"options": self.options} if self.options else {}},
         }
         chosen = {"provider": {"unbraid": provider}, "model": f"unbraid/{self.model}"}
-        quiet = {"autoupdate": False, "share": "disabled", "permission": "allow"}
-        quiet |= {"snapshot": False, "lsp": False, "formatter": False}  # half of its time
-        return {".config/opencode/opencode.json": json.dumps({**chosen, **quiet})}
+        return {".config/opencode/opencode.json": json.dumps(chosen, indent=2) + "\n"}
 
-    def environment(self, url: str) -> Mapping[str, str]:
+    def quiet_settings(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        ((name, text),) = settings.items()
+        quiet = {"autoupdate": False, "share": "disabled", "permission": "allow"}
+        quick = {"snapshot": False, "lsp": False, "formatter": False}  # half of its time
+        return {name: json.dumps({**json.loads(text), **quiet, **quick})}
+
+    def quiet_variables(self) -> Mapping[str, str]:
         names = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
         return {f"OPENCODE_DISABLE_{name}": "1" for name in names}
 
     def arguments(self) -> list[str]:
-        return ["run", "--pure", "--format=json", "--thinking", "--title=Mend"]  # with a title, it asks the model for none
+        return [
+            "run",
+            "--pure",
+            "--format=json",
+            "--thinking",
+            "--title=Mend",
+        ]  # with a title, it asks the model for none
 
 
 class OpenCodeResponses(OpenCode):
@@ -239,3 +263,20 @@ class OpenCodeMessages(OpenCode):
 
     route = "/v1/messages"
     provider = "@ai-sdk/anthropic"
+
+
+AGENTS: tuple[Agent, ...] = (
+    Codex(),
+    CodexWithPatches(),
+    ClaudeCode(),
+    OpenCode(),
+    OpenCodeResponses(),
+    OpenCodeMessages(),
+)
+FORMATS = ("hermes", "qwen3-coder", "harmony")
+"""One that writes calls as JSON, one with a tag for each argument, and one in channels, with reasoning."""
+
+
+def formats(agent: Agent) -> tuple[str, ...]:
+    """Those in which an agent is tested. In another dialect it is the same agent: one is enough."""
+    return ("harmony",) if isinstance(agent, OpenCodeResponses | OpenCodeMessages) else FORMATS

@@ -17,28 +17,17 @@ from unbraid.formats import find
 
 from ...support import patient_http
 from ...support.serve_process import record, serve
-from .coding_agents import (
-    Agent,
-    ClaudeCode,
-    Codex,
-    CodexWithPatches,
-    OpenCode,
-    OpenCodeMessages,
-    OpenCodeResponses,
-)
+from .coding_agents import AGENTS, Agent, formats
 from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, THOUGHT, outputs, repository
 
-FORMATS = ("hermes", "qwen3-coder", "harmony")
-"""One that writes calls as JSON, one with a tag for each argument, and one in channels, with reasoning."""
-EVERYWHERE: tuple[type[Agent], ...] = (Codex, CodexWithPatches, ClaudeCode, OpenCode)
-ONCE: tuple[type[Agent], ...] = (OpenCodeResponses, OpenCodeMessages)
-"""The same agent in other dialects: the SDK inside has tests of its own."""
-SCENES = [(kind, format) for kind in EVERYWHERE for format in FORMATS] + [(kind, "harmony") for kind in ONCE]
+SCENES = [(agent, format) for agent in AGENTS for format in formats(agent)]
 
 
-@pytest.mark.parametrize(("kind", "format"), SCENES, ids=lambda value: getattr(value, "__name__", value))
-def test_an_agent_mends_a_file(kind: type[Agent], format: str, tmp_path: Path) -> None:
-    agent, place = kind(), repository(tmp_path / "repository")
+@pytest.mark.parametrize(
+    ("agent", "format"), SCENES, ids=lambda value: value if isinstance(value, str) else type(value).__name__
+)
+def test_an_agent_mends_a_file(agent: Agent, format: str, tmp_path: Path) -> None:
+    place = repository(tmp_path / "repository")
     written = outputs(format, agent.work(place))
     scripts = [script(text, chunks=(1, 9), seed=number) for number, text in enumerate(written)]
     played, seen = record(tmp_path / "played.jsonl", *scripts), tmp_path / "seen.jsonl"

@@ -142,7 +142,8 @@ def environment() -> Path:
         fcntl.flock(turn, fcntl.LOCK_EX)  # other processes may run tests that need the same
         if not made.exists():
             venv.create(folder, with_pip=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", "--requirement", str(REQUIREMENTS)]
+            options = ["--quiet", "--no-compile", "--disable-pip-version-check"]
+            command = [str(python), "-m", "pip", "install", *options, "--requirement", str(REQUIREMENTS)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
             if done.returncode != 0 and "NewConnectionError" in done.stderr + done.stdout:
                 pytest.skip(f"pip cannot reach its index: {done.stderr[-200:]}")

@@ -143,7 +143,8 @@ class LangChain(Client):
         messages = pytest.importorskip("langchain_core.messages")
         tool = {"name": "get_weather", "description": "The weather", "parameters": _SCHEMA}
         model = self._model(url).bind_tools([{"type": "function", "function": tool}])
-        said, cities = [messages.HumanMessage(question)], []
+        said = [messages.HumanMessage(question)]
+        cities: list[str] = []
         while True:
             reply = ask(model, said)
             if not reply.tool_calls:

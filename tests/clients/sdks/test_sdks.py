@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from ...support.scripted_server import Scripted
-from . import elsewhere, frameworks, vendors
+from .clients import CLIENTS
 from .contract import ANSWER, CITY, DESCRIPTION, REPORT, RESULT, THOUGHT, WONDER, Client
 from .model import prompt_of, weather_model
-
-CLIENTS: tuple[Client, ...] = (*vendors.CLIENTS, *frameworks.CLIENTS, *elsewhere.CLIENTS)
 
 
 @pytest.fixture(scope="module")
