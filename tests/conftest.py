@@ -15,7 +15,10 @@ from hypothesis import HealthCheck, settings
 
 # What the shared suites assert is told as if it stood in a test.
 pytest.register_assert_rewrite(
-    "tests.clients.client_suite", "tests.clients.client_suite_others", "tests.support.running_server"
+    "tests.clients.client_suite",
+    "tests.clients.client_suite_dialects",
+    "tests.clients.client_suite_others",
+    "tests.support.running_server",
 )
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and so would the processes that they start.

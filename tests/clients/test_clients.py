@@ -9,6 +9,7 @@ import pytest
 from ..support.embedded_model import smollm2
 from ..support.running_server import RunningServer, service_of, serving
 from .client_suite import CONTEXT, MODEL, ClientSuite
+from .client_suite_dialects import MessagesSuite, ResponsesSuite
 from .client_suite_others import CurlSuite, LangChainSuite, NodeSuite
 
 pytest.importorskip("xllamacpp")
@@ -24,6 +25,14 @@ def server() -> Iterator[RunningServer]:
 
 
 class TestOpenAI(ClientSuite):
+    pass
+
+
+class TestResponses(ResponsesSuite):
+    pass
+
+
+class TestMessages(MessagesSuite):
     pass
 
 

@@ -13,6 +13,7 @@ from unbraid.server.settings import Settings
 from ..engines.vllm_process import skip_without_vllm, vllm_serve
 from ..support.running_server import RunningServer, serving
 from .client_suite import CONTEXT, MODEL, ClientSuite
+from .client_suite_dialects import MessagesSuite, ResponsesSuite
 from .client_suite_others import CurlSuite, LangChainSuite, NodeSuite
 
 
@@ -27,6 +28,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 class TestOpenAI(ClientSuite):
+    pass
+
+
+class TestResponses(ResponsesSuite):
+    pass
+
+
+class TestMessages(MessagesSuite):
     pass
 
 

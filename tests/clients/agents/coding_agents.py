@@ -250,6 +250,13 @@ class OpenCode(Agent):
         ]  # with a title, it asks the model for none
 
 
+class OpenCodeWithTitle(OpenCode):
+    """opencode, as it is without a title: it has the model write one, beside the work."""
+
+    def arguments(self) -> list[str]:
+        return [argument for argument in super().arguments() if not argument.startswith("--title")]
+
+
 class OpenCodeResponses(OpenCode):
     """opencode, with the provider for OpenAI's responses."""
 

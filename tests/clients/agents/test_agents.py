@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from unbraid.engines import Generation
 from unbraid.engines.replay.recording import read_recording
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.formats import find
 
 from ...support import patient_http
+from ...support.running_server import service_of, serving
 from ...support.serve_process import record, serve
-from .coding_agents import AGENTS, Agent, formats
-from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, THOUGHT, outputs, repository
+from .coding_agents import AGENTS, Agent, OpenCodeWithTitle, formats
+from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, TASK, THOUGHT, outputs, repository
 
 SCENES = [(agent, format) for agent in AGENTS for format in formats(agent)]
 
@@ -48,3 +50,25 @@ def test_an_agent_mends_a_file(agent: Agent, format: str, tmp_path: Path) -> Non
     wrong = BROKEN.splitlines()[1].strip()
     assert [wrong in prompt for prompt in prompts] == [False, True, True, True], "the model sees what it read"
     assert [FIRST_WORDS in prompt for prompt in prompts] == [False, True, True, True], "and what it said"
+
+
+def test_an_agent_that_asks_for_something_beside_the_work(tmp_path: Path) -> None:
+    """A title, say. A recording is played in its order, so here the scripts are chosen by what the prompt asks for."""
+    agent, place = OpenCodeWithTitle(), repository(tmp_path / "repository")
+    written = iter(outputs("hermes", agent.work(place)))
+    titles: list[str] = []
+
+    def choose(request: Generation) -> Script:
+        prompt = str(request.prompt)
+        if "title generator" not in prompt:
+            return script(next(written), chunks=(1, 9))
+        titles.append(prompt)
+        return script("Mend add.py", chunks=3)
+
+    with serving(service_of(ReplayEngine(choose, model=agent.model), "hermes")) as server:
+        done = agent.run(server.url, place, tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert (place / "add.py").read_text(encoding="utf-8") == MENDED, done.stdout
+    assert LAST_WORDS in done.stdout
+    assert len(titles) == 1
+    assert TASK in titles[0]

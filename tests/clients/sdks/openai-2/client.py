@@ -18,6 +18,7 @@ from pydantic import BaseModel
 GIVEN = json.loads(sys.stdin.read())
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "The weather", "parameters": SCHEMA}}
+RESPONSES_WEATHER = {"type": "function", "name": "get_weather", "parameters": SCHEMA}
 
 
 class Description(BaseModel):
@@ -49,14 +50,13 @@ class LiteLLM:
 
     def answer(self) -> Any:
         if self.route == "/v1/responses":
-            response = self.litellm.responses(input=GIVEN["greeting"], **self.where)
-            return self._response(response)
+            return self._response(self._respond(GIVEN["greeting"]))
         message = self._complete(user(GIVEN["greeting"])).choices[0].message
         return {"text": message.content, "reasoning": getattr(message, "reasoning_content", None)}
 
     def stream(self) -> Any:
         if self.route == "/v1/responses":
-            events = list(self.litellm.responses(input=GIVEN["greeting"], stream=True, **self.where))
+            events = list(self._respond(GIVEN["greeting"], stream=True))
             deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
             return {**self._response(events[-1].response), "pieces": len(deltas)}
         text, thought = [], []
@@ -73,13 +73,37 @@ class LiteLLM:
         return {"text": "".join(text), "reasoning": "".join(thought) or None}
 
     def tools(self) -> Any:
+        if self.route == "/v1/responses":
+            return self._response_loop(lambda said: self._respond(said, tools=[RESPONSES_WEATHER]), GIVEN["tools"])
         return self._loop(lambda said: self._complete(said, tools=[WEATHER]), GIVEN["tools"])
 
     def streamed_tools(self) -> Any:
         def streamed(said: Any) -> Any:
             return self.litellm.stream_chunk_builder(list(self._complete(said, tools=[WEATHER], stream=True)))
 
+        def streamed_response(said: Any) -> Any:
+            return list(self._respond(said, tools=[RESPONSES_WEATHER], stream=True))[-1].response
+
+        if self.route == "/v1/responses":
+            return self._response_loop(streamed_response, GIVEN["streamed_tools"])
         return self._loop(streamed, GIVEN["streamed_tools"])
+
+    def _respond(self, said: Any, **more: Any) -> Any:
+        return self.litellm.responses(input=said, **self.where, **more)
+
+    def _response_loop(self, ask: Callable[[Any], Any], question: str) -> Any:
+        said: list[Any] = user(question)
+        cities: list[str] = []
+        for _ in range(4):
+            response = ask(said)
+            calls = [item for item in response.output if item.type == "function_call"]
+            if not calls:
+                return {"text": self._response(response)["text"], "cities": cities}
+            said += [item if isinstance(item, dict) else item.model_dump() for item in response.output]
+            for call in calls:
+                cities.append(json.loads(call.arguments)["city"])
+                said.append({"type": "function_call_output", "call_id": call.call_id, "output": GIVEN["result"]})
+        raise AssertionError(f"it goes on calling: {said}")
 
     def _loop(self, ask: Callable[[Any], Any], question: str) -> Any:
         said: list[Any] = user(question)
