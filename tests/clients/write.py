@@ -80,7 +80,7 @@ def _setup(agent: Agent, names: str) -> Iterator[str]:
         yield from ("", f"{names}, in `~/{file}`:", "", f"```{file.rpartition('.')[2]}", text.rstrip(), "```")
     variables = agent.variables(_URL)
     if variables:
-        yield from ("", f"{names}, in the environment:", "", "```sh")
+        yield from ("", f"{names}, in the environment:", "", "```text")
         yield from (f"export {name}={value}" for name, value in variables.items())
         yield "```"
 
