@@ -38,10 +38,11 @@ file, edits it, runs a command and ends. `tests/clients/agents` has the tests. T
 tests' cache, and are skipped where npm cannot get them.
 """
 _NOTES = """\
-Codex offers the model a web search, and a search for tools of other agents, which run at the vendor. The server refuses
-them, so the settings below switch them off. Its `apply_patch` is a tool for models that it knows by name: serve yours by
-such a name (`--served-model-name gpt-5.5`) if it can write patches. Otherwise it edits with shell commands. What an agent
-says before your first word is 7,000 to 11,000 tokens long, so give the model a context of at least 32,768 (`--context`).
+Codex offers the model a web search, and a search for tools of other agents, which run at the vendor. The server
+refuses them, so the settings below switch them off. Its `apply_patch` is a tool for models that it knows by name: serve
+yours by such a name (`--served-model-name gpt-5.5`) if it can write patches. Otherwise it edits with shell commands.
+What an agent says before your first word is 7,000 to 11,000 tokens long, so give the model a context of at least 32,768
+(`--context`).
 """
 _NAMES = """\
 `my-model` is the name that the model is served by. opencode speaks the other dialects with `@ai-sdk/openai` or

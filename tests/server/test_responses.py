@@ -325,6 +325,32 @@ def test_in_the_background(api: Scripted) -> None:
     assert "it broke" in patient_http.get(url).json()["error"]["message"]
 
 
+def test_a_response_whose_process_is_gone_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    response = {"id": "resp_1", "status": "in_progress", "error": None, "output": []}
+    store = Store(tmp_path / "responses.sqlite", 30)
+    store.put("me", [], response)
+    found = store.get("me", "resp_1")
+    assert found is not None
+    assert found.response["status"] == "in_progress"
+    assert store.beat("me", "resp_1")
+    monkeypatch.setattr("unbraid.server.storage.store.SILENCE", -1.0)
+    found = store.get("me", "resp_1")
+    assert found is not None
+    assert found.response["status"] == "failed"
+    assert "ended" in found.response["error"]["message"]
+
+
+def test_another_process_may_cancel_what_runs(api: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unbraid.server.api.responses.routes.BEAT", 0.01)
+    api.choose = lambda _: script(encode(api.tokenizer, "Half of it")).hanging(2)
+    made = api.post("/responses", input="Hello!", background=True)
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    wait_for(lambda: api.engine.load.running == 1)
+    api.service.store.cancel("", made["id"])  # as another process would, which has the same file
+    wait_for(lambda: patient_http.get(url).json()["status"] == "cancelled")
+    wait_for(lambda: api.engine.load.running == 0)
+
+
 def test_a_stream_that_fails_says_so(api: Scripted) -> None:
     ids = encode(api.tokenizer, "Half of it")
     api.choose = lambda _: script(ids).failing(2, EngineFailed("it broke"))
@@ -416,7 +442,7 @@ def test_the_openai_client(api: Scripted) -> None:
 
 def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     """SQLite's promise, kept by how we use it: what was put is there for another process that opens the file."""
-    response = {"id": "resp_1", "previous_response_id": None, "output": [{"id": "msg_1", "type": "message"}]}
+    response = {"id": "resp_1", "status": "completed", "output": [{"id": "msg_1", "type": "message"}]}
     store = Store(tmp_path / "folder" / "responses.sqlite", 30)
     store.put("me", [{"id": "item_1", "role": "user", "content": "Hi"}], response)
     other = Store(tmp_path / "folder" / "responses.sqlite", 30)  # the first one was never closed

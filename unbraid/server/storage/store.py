@@ -3,6 +3,10 @@
 A response is in the file before its client is told of it, so a process that is killed loses none that was answered.
 Every row belongs to one client (`http.client_of`), and is found with its name alone. Several processes may share a
 file. All methods block: call them in a thread.
+
+A response that runs in the background is `in_progress` in the file. The process that runs it says again and again that
+it does (`beat`), and learns there whether it is still wanted. One of which nothing was heard for a while has failed: its
+process is gone.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ _DAY = 24 * 3600.0
 _BETWEEN_PURGES = 3600.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
-    id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, previous TEXT, input BLOB NOT NULL,
-    response BLOB NOT NULL
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, input BLOB NOT NULL, response BLOB NOT NULL,
+    heard REAL NOT NULL, wanted INTEGER NOT NULL DEFAULT 1
 );
 CREATE INDEX IF NOT EXISTS responses_created ON responses (created);
 CREATE TABLE IF NOT EXISTS items (
@@ -38,6 +42,14 @@ CREATE INDEX IF NOT EXISTS items_id ON items (id);
 CREATE INDEX IF NOT EXISTS items_response ON items (response);
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 """
+
+RUNNING = ("queued", "in_progress")
+"""What a response is while it is made."""
+BEAT = 5.0
+"""How often to say that it is."""
+SILENCE = 30.0
+"""After so many seconds without a word, its process is gone."""
+_GONE = {"code": "server_error", "message": "the server ended before the response did"}
 
 Item = dict[str, Any]
 
@@ -84,20 +96,13 @@ class Store:
 
     def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any]) -> None:
         """Keep a response, or what has become of it."""
-        encode = msgspec.json.encode
+        encode, now = msgspec.json.encode, time.time()
         items = [*input, *response["output"]]
         with self._change() as database:
             database.execute("DELETE FROM responses WHERE id = ?", (response["id"],))
             database.execute(
-                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    response["id"],
-                    client,
-                    time.time(),
-                    response.get("previous_response_id"),
-                    encode(input),
-                    encode(response),
-                ),
+                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?, 1)",
+                (response["id"], client, now, encode(input), encode(response), now),
             )
             database.executemany(
                 "INSERT INTO items VALUES (?, ?, ?, ?)",
@@ -106,12 +111,32 @@ class Store:
             self._purge(database)
 
     def get(self, client: str, id: str) -> StoredResponse | None:
+        now = time.time()
         with self._lock:
             found = self._database.execute(
-                "SELECT input, response FROM responses WHERE id = ? AND client = ? AND created > ?",
-                (id, client, time.time() - self._seconds),
+                "SELECT input, response, heard FROM responses WHERE id = ? AND client = ? AND created > ?",
+                (id, client, now - self._seconds),
             ).fetchone()
-        return None if found is None else StoredResponse(*map(msgspec.json.decode, found))
+        if found is None:
+            return None
+        input, response = map(msgspec.json.decode, found[:2])
+        if response["status"] in RUNNING and now - found[2] > SILENCE:
+            response |= {"status": "failed", "error": _GONE}
+        return StoredResponse(input, response)
+
+    def beat(self, client: str, id: str) -> bool:
+        """Say that a response is still running. Whether it is still wanted."""
+        with self._change() as database:
+            database.execute("UPDATE responses SET heard = ? WHERE id = ?", (time.time(), id))
+            found = database.execute(
+                "SELECT wanted FROM responses WHERE id = ? AND client = ?", (id, client)
+            ).fetchone()
+        return found is not None and bool(found[0])
+
+    def cancel(self, client: str, id: str) -> None:
+        """Tell whoever runs a response that it is no longer wanted."""
+        with self._change() as database:
+            database.execute("UPDATE responses SET wanted = 0 WHERE id = ? AND client = ?", (id, client))
 
     def delete(self, client: str, id: str) -> bool:
         """Forget a response. False if there is none."""

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from ...errors import ApiError, as_api_error
 from ...http import SHUTDOWN, client_of, json_response, while_connected
 from ...service import Service
-from ...storage.store import Store, StoredResponse
+from ...storage.store import BEAT, RUNNING, Store, StoredResponse
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat
 from ...turns.turn import Turn, Usage
@@ -160,7 +160,7 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
         if one is None or len(found) > _LONGEST_CHAIN:
             message = f"previous_response_id: there is no response {id!r:.80} here; it may have been deleted"
             raise ApiError(400, message, param="previous_response_id", code="previous_response_not_found")
-        if one.response["status"] in ("queued", "in_progress"):
+        if one.response["status"] in RUNNING:
             message = f"previous_response_id: the response {id!r:.80} is not complete yet"
             raise ApiError(400, message, param="previous_response_id")
         found.append(one)
@@ -240,6 +240,9 @@ class _Run:
         return {**self._writer.response, "status": "queued"}
 
     async def _finish(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        beats = asyncio.create_task(self._beat(task))
         try:
             await self.whole()
             return
@@ -247,7 +250,16 @@ class _Run:
             self._cut_off()
         except Exception as error:
             self._writer.fail(as_api_error(error))
+        finally:
+            beats.cancel()
         await self._keep()
+
+    async def _beat(self, task: asyncio.Task[None]) -> None:
+        """Say in the store that the response is being made, until it is cancelled there by another process."""
+        store = _store_of(self._service)
+        while await asyncio.to_thread(store.beat, self._asked.client, self._writer.response["id"]):
+            await asyncio.sleep(BEAT)
+        task.cancel()
 
     async def _keep(self) -> None:
         """Store what there is of the response, if it is to be stored."""
@@ -278,10 +290,13 @@ def _no_such(id: str) -> ApiError:
 
 
 async def _cancel(service: Service, client: str, id: str) -> None:
+    """Here at once; where another process runs it, soon."""
     task = service.background.get((client, id))
     if task is not None:
         task.cancel()
         await asyncio.wait([task])
+    else:
+        await asyncio.to_thread(_store_of(service).cancel, client, id)
 
 
 def _limit(given: str) -> int:
