@@ -326,7 +326,7 @@ def test_in_the_background(api: Scripted) -> None:
 
 
 def test_a_response_whose_process_is_gone_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    response = {"id": "resp_1", "status": "in_progress", "error": None, "output": []}
+    response: dict[str, Any] = {"id": "resp_1", "status": "in_progress", "error": None, "output": []}
     store = Store(tmp_path / "responses.sqlite", 30)
     store.put("me", [], response)
     found = store.get("me", "resp_1")

@@ -5,8 +5,8 @@ Every row belongs to one client (`http.client_of`), and is found with its name a
 file. All methods block: call them in a thread.
 
 A response that runs in the background is `in_progress` in the file. The process that runs it says again and again that
-it does (`beat`), and learns there whether it is still wanted. One of which nothing was heard for a while has failed: its
-process is gone.
+it does (`beat`), and learns there whether it is still wanted. One of which nothing was heard for a while has failed:
+its process is gone.
 """
 
 from __future__ import annotations
