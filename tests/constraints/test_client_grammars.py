@@ -10,11 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from unbraid import InvalidTools, Unenforced
+from unbraid import InvalidTools, Unenforced, constraint
 from unbraid.constraints.dialects.gbnf import to_gbnf
 from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.dialects.regex import to_regex
 from unbraid.constraints.grammars.automaton import automaton
+from unbraid.constraints.grammars.errors import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
 from unbraid.constraints.language import Language, Nested, Restricted, TextExcept
 from unbraid.constraints.notations.texts import between, in_quotes
@@ -157,6 +158,17 @@ BAD = {
     "undefined": ("start: a", "`a` is used and not defined"),
     "defined twice": ('start: "a"\nstart: "b"', "line 2: `start` is defined twice"),
     "never ends": ('start: "a" start', "`start` never comes to an end"),
+    "bad regex": ("start: /a(/", "is never closed"),
+    "unclosed group": ('start: ("a"', "the grammar ends where ) should be"),
+    "unclosed string": ('start: "a', "does not belong there"),
+    "terminal with a rule": ('start: A\nA: b\nb: "x"', "the terminal `A` refers to the rule `b`"),
+    "range": ('start: "ab".."c"', "is no range of characters"),
+    "counts": ('start: "a"~3..2', "the wrong way round"),
+    "special token": ("start: <|end|>", "does not belong there"),
+    "half a pair": ('start: "\ud83d"', "half of a surrogate pair"),
+    "escaped half": (r'start: "\ud83d"', "is no character"),
+}
+UNSUPPORTED = {
     "declare": ("start: A\n%declare A", "line 2: `%declare` is not supported"),
     "override": ('start: "a"\n%override start: "b"', "`%override` is not supported"),
     "import of a file": ("start: A\n%import .other.A", "`%import` of something else than `common`"),
@@ -167,15 +179,6 @@ BAD = {
     "back reference": (r"start: /(a)\1/", r"`\1` is no plain escape"),
     "word boundary": (r"start: /\ba/", r"`\b` is no plain escape"),
     "flag": ("start: /a b/x", "the flag `x` is not known"),
-    "bad regex": ("start: /a(/", "is never closed"),
-    "unclosed group": ('start: ("a"', "the grammar ends where ) should be"),
-    "unclosed string": ('start: "a', "does not belong there"),
-    "terminal with a rule": ('start: A\nA: b\nb: "x"', "the terminal `A` refers to the rule `b`"),
-    "range": ('start: "ab".."c"', "is no range of characters"),
-    "counts": ('start: "a"~3..2', "the wrong way round"),
-    "special token": ("start: <|end|>", "does not belong there"),
-    "half a pair": ('start: "\ud83d"', "half of a surrogate pair"),
-    "escaped half": (r'start: "\ud83d"', "is no character"),
     "too many rules": ("start: a0\n" + "\n".join(f'a{at}: "x"' for at in range(1001)), "more than 1000"),
     "too deep": ("start: " + "(" * 60 + '"a"' + ")" * 60, "nest deeper"),
     "repeats too much": ('start: (("a"~1000)~1000)~1000', "too large"),
@@ -192,8 +195,21 @@ def test_what_is_wrong_with_a_grammar_is_said(name: str) -> None:
     assert str(raised.value).startswith(FIELD)
 
 
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_grammar_that_is_not_supported_is_not_enforced_and_says_so(name: str) -> None:
+    definition, says = UNSUPPORTED[name]
+    with pytest.raises(UnsupportedGrammar, match=re.escape(says)):
+        read(definition)
+    format = {"type": "grammar", "syntax": "lark", "definition": definition}
+    made = constraint("hermes", tools=[{"type": "custom", "name": "f", "format": format}], tool_choice="required")
+    assert [says in each.what for each in made.unenforced("gbnf")] == [True]
+    assert made.to_gbnf()
+
+
 def test_what_is_wrong_with_a_regular_expression_is_said() -> None:
-    with pytest.raises(InvalidTools, match=re.escape(f"{FIELD}: `(?!` at 0 is no plain group")):
+    with pytest.raises(InvalidTools, match=re.escape(FIELD)):
+        read("(a", "regex")
+    with pytest.raises(UnsupportedGrammar, match=re.escape("`(?!` at 0 is no plain group")):
         read("(?!a)b", "regex")
 
 

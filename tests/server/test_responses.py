@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
 
 from unbraid.engines import EngineFailed, PromptTooLong
 from unbraid.engines.replay.replay import script
@@ -120,6 +122,17 @@ def test_reasoning_text_and_calls_are_items_in_order(api: Scripted, chunks: int)
     assert final["response"]["usage"]["output_tokens"] == whole["usage"]["output_tokens"] > 0
 
 
+@pytest.mark.parametrize("broken", ['"x"', '{"city": }'])
+def test_a_call_that_is_none_is_text_in_the_final_response(api: Scripted, broken: str) -> None:
+    written = f'<tool_call>\n{{"name": "weather", "arguments": {broken}}}\n</tool_call>'
+    api.say(f"{written}<|im_end|>")
+    final = events(api, input="Weather?", tools=[WEATHER])[-1]["response"]
+    assert final["status"] == "completed"
+    assert {item["type"] for item in final["output"]} == {"message"}
+    assert "".join(map(text_of, final["output"])) == written
+    assert "".join(map(text_of, api.post("/responses", input="Weather?", tools=[WEATHER])["output"])) == written
+
+
 @pytest.mark.parametrize("name", ["weather", "apply_patch"])
 def test_a_cut_off_call_is_never_done(api: Scripted, name: str) -> None:
     cut = call(name, {"input": "*** Begin Patch: all of it"})[:-30]
@@ -138,7 +151,8 @@ def test_a_cut_off_call_is_never_done(api: Scripted, name: str) -> None:
     assert [item["type"] for item in opened][1:] == ["function_call" if name == "weather" else "custom_tool_call"]
     assert done == [opened[0]["id"]]
     assert not any(event["type"].endswith(("arguments.done", "input.done")) for event in streamed)
-    assert final["response"]["output"][1]["status"] == "incomplete"
+    assert text_of(final["response"]["output"][1]).lstrip() == cut
+    assert {item["type"] for item in final["response"]["output"]} == {"message"}
 
 
 def test_nothing_said_is_an_empty_message(api: Scripted) -> None:
@@ -177,6 +191,9 @@ def test_namespaces_are_shown_by_their_own_names_unless_that_is_ambiguous(api: S
         tools=tools,
     )
     assert '"name": "b.spawn"' in api.prompt()
+    top = {"type": "function_call", "call_id": "c", "name": "spawn", "arguments": "{}"}
+    api.post("/responses", input=[{"role": "user", "content": "Go."}, top], tools=[*tools, inner])
+    assert '"name": "spawn", "arguments"' in api.prompt()
 
 
 def test_reasoning_goes_back_as_items_as_seal_and_as_summary(api: Scripted) -> None:
@@ -256,15 +273,52 @@ def test_an_item_that_is_referred_to_outlives_its_response(api: Scripted) -> Non
         assert "The first answer." in api.prompt()
 
 
+def test_items_are_listed_as_the_client_has_them(api: Scripted) -> None:
+    api.say("Hi.<|im_end|>")
+    call_item = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "warm"}
+    asked = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "Let me see."},
+        call_item,
+        result,
+    ]
+    made = api.post("/responses", input=asked, tools=[WEATHER])
+    url = f"{api.server.url}/v1/responses/{made['id']}"
+    items = patient_http.get(f"{url}/input_items?order=asc").json()["data"]
+    checks: Any = TypeAdapter(ResponseItem)
+    assert [checks.validate_python(item, strict=True).type for item in items] == [
+        "message",
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+    for query in ("/input_items?order=up", "/input_items?limit=0", "?stream=true"):
+        assert patient_http.get(url + query).status_code == 400
+
+
 def test_a_call_that_was_cut_off_goes_back_as_text(api: Scripted) -> None:
     api.say(CALL[:-25], ending="length")
     cut = events(api, input="Weather?", tools=[WEATHER])[-1]["response"]
-    assert cut["output"][0]["type"] == "function_call"
+    assert cut["output"][0]["type"] == "message"
+    call_item = {
+        "type": "function_call",
+        "call_id": "c",
+        "name": "weather",
+        "arguments": '{"ci',
+        "status": "incomplete",
+    }
     api.say("Again.<|im_end|>")
     api.post("/responses", input="Go on.", previous_response_id=cut["id"], tools=[WEATHER])
+    assert CALL[:-25] in api.prompt()
+    api.post(
+        "/responses",
+        input=[{"role": "user", "content": "Weather?"}, {**call_item, "status": "incomplete"}],
+        tools=[WEATHER],
+    )
     turn = api.prompt().rpartition("Weather?")[2]
     assert "<tool_call>" not in turn
-    assert "weather" in turn
+    assert '{"ci' in turn
 
 
 def test_a_response_is_kept_however_its_stream_ends(api: Scripted) -> None:
@@ -367,6 +421,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0]"),
     ({"input": "Hi", "tools": [WEATHER, {"type": "mcp", "server_url": "x"}]}, "tools[1]"),
     ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "file_search"}}, "tool_choice"),
+    (
+        {
+            "input": "Hi",
+            "tools": [{"type": "namespace", "name": "a", "tools": [WEATHER, {**WEATHER, "strict": "yes"}]}],
+        },
+        "tools[0].tools[1].strict",
+    ),
     ({"input": "Hi", "tools": [WEATHER], "tool_choice": {"type": "function", "name": "nix"}}, "tool_choice"),
     ({"input": "Hi", "include": ["everything"]}, "include[0]"),
     ({"input": "Hi", "text": {"format": {"type": "yaml"}}}, "text.format"),

@@ -14,6 +14,7 @@ from ..core.custom_tools.definition import Grammar
 from ..core.machine.words import is_word
 from ..errors import InvalidTools
 from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
+from .grammars.errors import UnsupportedGrammar
 from .grammars.reader import read_grammar
 from .language import SOME_SPACE, SPACE, Rule, Unenforced, alternatives
 from .markup import Markup
@@ -140,7 +141,13 @@ class CallsBuilder:
     def _input(self, name: str) -> Node | None:
         """What a grammar makes of a custom tool's input."""
         custom = self._request.tools.custom(name)
-        return None if custom is None or custom.grammar is None else read_grammar(custom.grammar, custom.field)
+        if custom is None or custom.grammar is None:
+            return None
+        try:
+            return read_grammar(custom.grammar, custom.field)
+        except UnsupportedGrammar as problem:
+            self.unenforced.append(Unenforced(f"tool {name!r}", f"its grammar is not enforced: {problem}"))
+            return None
 
     def _rule(self, node: Node) -> Node:
         name = f"arguments-{len(self.rules)}"

@@ -11,7 +11,7 @@ from ...schema.patterns import BadPattern, UnsupportedPattern, either_case, pars
 from ...schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
 from ..language import Rule, rewritten
 from .common_terminals import COMMON
-from .errors import BadGrammar
+from .errors import BadGrammar, UnsupportedGrammar
 from .lark_tokens import Word, unquoted, words
 
 START = "start"
@@ -76,8 +76,8 @@ class _Reader:
         said = {"line": "the line ends", "end": "the grammar ends"}.get(word.kind, f"`{word.text}` stands")
         return BadGrammar(f"line {word.line}: {said} {what}")
 
-    def _refuse(self, what: str, line: int) -> BadGrammar:
-        return BadGrammar(f"line {line}: {what} is not supported")
+    def _refuse(self, what: str, line: int) -> UnsupportedGrammar:
+        return UnsupportedGrammar(f"line {line}: {what} is not supported")
 
     # --- Definitions -----------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class _Reader:
         if name in self._found:
             raise BadGrammar(f"line {line}: `{name}` is defined twice")
         if len(self._found) >= _MOST_RULES:
-            raise BadGrammar(f"it has more than {_MOST_RULES} rules and terminals")
+            raise UnsupportedGrammar(f"it has more than {_MOST_RULES} rules and terminals")
         self._found[name] = node
 
     def _directive(self) -> None:
@@ -142,7 +142,7 @@ class _Reader:
     def _alternatives(self) -> Node:
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise BadGrammar(f"line {self._words[self._at].line}: groups nest deeper than {_MOST_DEPTH}")
+            raise UnsupportedGrammar(f"line {self._words[self._at].line}: groups nest deeper than {_MOST_DEPTH}")
         options = [self._alternative()]
         while self._more_lines() and self._take("sign", "|"):
             options.append(self._alternative())
@@ -195,7 +195,7 @@ class _Reader:
     def _count(self) -> int:
         word = self._expect("number")
         if len(word.text) > 9 or int(word.text) > _MOST_TIMES:
-            raise BadGrammar(f"line {word.line}: nothing can be repeated more than {_MOST_TIMES} times")
+            raise UnsupportedGrammar(f"line {word.line}: nothing can be repeated more than {_MOST_TIMES} times")
         return int(word.text)
 
     def _atom(self) -> Node:
@@ -244,8 +244,10 @@ def _pattern(word: Word) -> Node:
     pattern, _, flags = word.text[1:].rpartition("/")
     try:
         return parse_whole(pattern, flags)
-    except (BadPattern, UnsupportedPattern) as problem:
+    except BadPattern as problem:
         raise BadGrammar(f"line {word.line}: {word.text:.80}: {problem}") from None
+    except UnsupportedPattern as problem:
+        raise UnsupportedGrammar(f"line {word.line}: {word.text:.80}: {problem}") from None
 
 
 def _common(name: str) -> Node:

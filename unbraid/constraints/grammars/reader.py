@@ -8,16 +8,21 @@ from ...core.custom_tools.definition import Grammar
 from ...errors import InvalidTools
 from ...schema.patterns import BadPattern, UnsupportedPattern, parse_whole
 from ...schema.regular import Node
-from .errors import BadGrammar
+from .errors import BadGrammar, UnsupportedGrammar
 from .lark import START, read_lark
 from .reduction import reduce
 
 
 def read_grammar(grammar: Grammar, field: str) -> Node:
-    """A regular node, or `Nested`. Raises `InvalidTools` about that field where it cannot be read."""
+    """A regular node, or `Nested`. Raises `InvalidTools` about that field where it is no grammar, and
+    `UnsupportedGrammar` where it is one that is not supported."""
     try:
         return _read(grammar)
-    except (BadGrammar, BadPattern, UnsupportedPattern) as problem:
+    except UnsupportedPattern as problem:
+        raise UnsupportedGrammar(str(problem)) from None
+    except UnsupportedGrammar:
+        raise
+    except (BadGrammar, BadPattern) as problem:
         raise InvalidTools(f"{field}: {problem}", field=field) from None
 
 

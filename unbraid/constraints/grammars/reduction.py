@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ...schema.regular import Choice, Node, Repeat, Sequence, Text, choice, sequence
 from ..language import Language, Nested, Rule, rewritten
-from .errors import BadGrammar
+from .errors import BadGrammar, UnsupportedGrammar
 
 _MOST_SIZE = 10_000
 """How many nodes a rule may have with others in it and with repeated parts written out,"""
@@ -92,7 +92,9 @@ def _put_together(rules: Mapping[str, Node]) -> dict[str, Node]:
     for name in (*inner_first, *nesting):
         size, height = _measured(rules[name], sizes)
         if size > _MOST_SIZE and _measured(rules[name], {})[0] > _MOST_SIZE:
-            raise BadGrammar(f"`{name}` is too large: it may have {_MOST_SIZE} parts, counting what is repeated")
+            raise UnsupportedGrammar(
+                f"`{name}` is too large: it may have {_MOST_SIZE} parts, counting what is repeated"
+            )
         if size > _MOST_SIZE or height > _MOST_HEIGHT:
             done[name] = rules[name]
             continue

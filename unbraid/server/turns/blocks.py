@@ -29,6 +29,8 @@ class Block:
     name: str = ""
     complete: bool = False
     """Whether its end has come. A call that was cut off is never complete."""
+    raw: str = ""
+    """What the model wrote for a call that is not complete, where the parser keeps that."""
     _pieces: list[str] = field(default_factory=list)
 
     @property
@@ -67,7 +69,7 @@ class Blocks:
             elif kind is ToolCallStart:
                 yield from self._opened("call", event.id, event.name)  # type: ignore[union-attr]
             elif kind is ToolCallEnd:
-                yield from self._closed(event.complete)  # type: ignore[union-attr]
+                yield from self._closed(event.complete, event.raw)  # type: ignore[union-attr]
 
     def finish(self, cut_off: bool = False) -> Iterator[Step]:
         """The steps that end the turn. `cut_off`: the output ended before the model did."""
@@ -99,10 +101,10 @@ class Blocks:
         block.add(text)
         return "delta", block, text
 
-    def _closed(self, complete: bool) -> Iterator[Step]:
+    def _closed(self, complete: bool, raw: str = "") -> Iterator[Step]:
         block, self._open = self._open, None
         if block is not None:
-            block.complete = complete
+            block.complete, block.raw = complete, raw
             yield "close", block, ""
 
 

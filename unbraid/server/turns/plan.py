@@ -80,6 +80,8 @@ class ChatTask:
     """What the dialect calls fields: those of a `Generation` (`prompt`, `max_tokens`), and of this task."""
     places: Sequence[str] = ()
     """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
+    tool_places: Sequence[str] = ()
+    """The same for the tools."""
     part_places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """The same for parts of a content, by the numbers of message and part."""
 
@@ -223,6 +225,10 @@ def _in_words_of(task: ChatTask) -> Iterator[None]:
             return message
         return task.part_places.get((at, int(found[2])), f"{message}.content[{found[2]}]")
 
+    def tool_place(found: re.Match[str]) -> str:
+        at = int(found[1])
+        return task.tool_places[at] if at < len(task.tool_places) else found[0]
+
     try:
         yield
     except UnbraidError as error:
@@ -230,6 +236,9 @@ def _in_words_of(task: ChatTask) -> Iterator[None]:
         if task.places:
             message = _MESSAGE.sub(place, message)
             field = None if field is None else _MESSAGE.sub(place, field)
+        if task.tool_places:
+            message = _TOOL.sub(tool_place, message)
+            field = None if field is None else _TOOL.sub(tool_place, field)
         for ours, theirs in task.names.items():
             if field is not None and re.match(rf"{ours}\b", field):
                 field = theirs + field[len(ours) :]
@@ -239,6 +248,7 @@ def _in_words_of(task: ChatTask) -> Iterator[None]:
         raise
 
 
+_TOOL = re.compile(r"\btools\[(\d+)\]")
 _MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
 
 

@@ -25,6 +25,9 @@ from ...parsing import Parser
 
 RawPrompt = str | tuple[int, ...]
 
+_MOST_ENDS = 4
+"""How often the reasoning of one output is made to end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -58,9 +61,11 @@ class _Bounded:
         """The tokens so far."""
         self._thoughts = 0
         """Those of the reasoning, where there is only text."""
+        self._gives_up = False
+        """The model opens its reasoning again and again: let it."""
 
     async def outputs(self) -> AsyncGenerator[Piece | Finish, None]:
-        is_over = False
+        is_over, ends = False, 0
         while not is_over:
             before = self._count
             async with aclosing(self._engine.generate(await self._next())) as outputs:
@@ -78,13 +83,15 @@ class _Bounded:
                 else:
                     return  # which is for the caller to notice
             closing, is_over = self._closing()
+            ends += 1
+            self._gives_up = ends == _MOST_ENDS
             if closing is not None:
                 yield closing
         yield Finish("length", 0 if isinstance(self._asked.prompt, str) else len(self._asked.prompt), self._count)
 
     def _is_used_up(self) -> bool:
         parser = self._parser
-        if parser.strand != "reasoning" or parser.held:
+        if self._gives_up or parser.strand != "reasoning" or parser.held:
             return False
         return (self._thoughts if self._text else parser.thoughts) >= self._budget.tokens
 

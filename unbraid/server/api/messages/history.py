@@ -15,6 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from ...errors import ApiError
 from ...storage.seal import Seal
 from ..fields import Object
@@ -209,9 +211,11 @@ def _call(block: Object, where: str) -> Object:
     id, name, given = (block.get(key) for key in ("id", "name", "input"))
     if not isinstance(id, str) or not isinstance(name, str) or not name:
         raise _wrong(where, "must have an id and a name, both strings")
-    if not isinstance(given, dict):
+    if "input" not in block or isinstance(given, str):
         raise _wrong(f"{where}.input", "must be an object")
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+    # Another value than an object was the model's own: it comes back as it went.
+    arguments = given if isinstance(given, dict) else msgspec.json.encode(given).decode()
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _text(text: str) -> Object:

@@ -207,6 +207,7 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
         messages=conversation.messages,
         places=conversation.places,
         tools=asked.tools.definitions(),
+        tool_places=asked.tools.places,
         tool_choice=asked.tools.choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls,
         response_format=_response_format(request.text),

@@ -27,7 +27,7 @@ from ...turns.turn import Turn, Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..sse import Framing, stream
-from .items import resolved
+from .items import kind_of, resolved
 from .output_items import new_id
 from .request import (
     ENCRYPTED,
@@ -56,7 +56,7 @@ async def create(service: Service, request: Request) -> Response:
     model = service.check_model(body.model)
     asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
     usage = Usage()
-    (turn,) = plan.turns(service, usage, arrived, keep_message=not body.stream)
+    (turn,) = plan.turns(service, usage, arrived, keep_message=True)
     writer = ResponseWriter(
         model,
         asked.echo(service),
@@ -78,6 +78,9 @@ async def create(service: Service, request: Request) -> Response:
 
 async def retrieve(service: Service, request: Request) -> Response:
     """`GET /v1/responses/{id}`."""
+    if request.query_params.get("stream", "false").lower() == "true":
+        message = "stream: a stored response is not streamed again; ask for it without"
+        raise ApiError(400, message, param="stream", code="unsupported")
     return json_response((await _stored(service, request)).response)
 
 
@@ -107,7 +110,10 @@ async def input_items(service: Service, request: Request) -> Response:
     before = await asyncio.to_thread(_chain, _store_of(service), client_of(request), stored.previous)
     items = [item for one in before for item in (*one.input, *one.response["output"])] + stored.input
     query = request.query_params
-    if query.get("order", "desc") == "desc":
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise ApiError(400, f"order must be asc or desc, not {order!r:.40}", param="order")
+    if order == "desc":
         items.reverse()
     after = query.get("after")
     if after is not None:
@@ -306,10 +312,19 @@ def _limit(given: str) -> int:
 
 
 def _listed(item: Object) -> dict[str, Any]:
-    """An item as lists show it: with its type, and content in parts."""
-    if "role" not in item:
-        return item
-    kind = "output_text" if item["role"] == "assistant" else "input_text"
-    content = item.get("content")
-    parts = [{"type": kind, "text": content}] if isinstance(content, str) else content
-    return {"status": "completed", **item, "type": "message", "content": parts}
+    """An item as lists show it: with its type and status, and content in parts."""
+    listed = {"status": "completed", **item, "type": kind_of(item)}
+    if "role" in item:
+        is_output = item["role"] == "assistant"
+        content = item.get("content")
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        listed["content"] = [_listed_part(part, is_output) for part in parts or ()]
+    return listed
+
+
+def _listed_part(part: Any, is_output: bool) -> Any:
+    if not isinstance(part, dict) or part.get("type") not in ("text", "input_text", "output_text"):
+        return part
+    if not is_output:
+        return {**part, "type": "input_text"}
+    return {"annotations": [], "logprobs": [], **part, "type": "output_text"}

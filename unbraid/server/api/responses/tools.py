@@ -38,8 +38,10 @@ class ShownTools:
     def __init__(self, given: Sequence[tuple[object, str]]) -> None:
         """`given`: each tool with its place in the request."""
         found = list(_flat(given))
-        counts = Counter(tool["name"] for tool, _ in found)
-        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace in found]
+        counts = Counter(tool["name"] for tool, _, _ in found)
+        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace, _ in found]
+        self.places = [where for _, _, where in found]
+        """Where each of them stands in the request."""
         self._by_shown = {tool.shown: tool for tool in self.all}
 
     def definitions(self) -> list[Object]:
@@ -51,10 +53,10 @@ class ShownTools:
 
     def shown_name(self, name: str, namespace: str | None) -> str:
         """The name that the model knows a tool by, of calls in the conversation too."""
-        for tool in self.all:
-            if tool.name == name and (namespace is None or tool.namespace == namespace):
-                return tool.shown
-        return name
+        called = [tool for tool in self.all if tool.name == name]
+        exactly = [tool for tool in called if tool.namespace == namespace]
+        found = exactly or (called if namespace is None else [])
+        return found[0].shown if found else name
 
     def choice(self, given: str | Object | None) -> str | Mapping[str, Any] | None:
         """`tool_choice`, for `ChatTask`."""
@@ -75,17 +77,18 @@ def _named(tool: object) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
-def _flat(given: Sequence[tuple[object, str]]) -> Iterator[tuple[Object, str | None]]:
-    """Each tool with its namespace."""
+def _flat(given: Sequence[tuple[object, str]]) -> Iterator[tuple[Object, str | None, str]]:
+    """Each tool with its namespace and its place."""
     for tool, where in given:
         if isinstance(tool, dict) and tool.get("type") == "namespace":
             inner = tool.get("tools")
             if not isinstance(tool.get("name"), str) or not isinstance(inner, list):
                 raise ApiError(400, f"{where}: a namespace has a name and a list of tools", param=where)
             for within, each in enumerate(inner):
-                yield _checked(each, f"{where}.tools[{within}]"), tool["name"]
+                inside = f"{where}.tools[{within}]"
+                yield _checked(each, inside), tool["name"], inside
         else:
-            yield _checked(tool, where), None
+            yield _checked(tool, where), None, where
 
 
 def _checked(tool: object, where: str) -> Object:

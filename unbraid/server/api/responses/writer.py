@@ -1,9 +1,9 @@
 """The reply in the Responses dialect: the response object as it grows, and the events that tell how.
 
 One writer serves all replies. A streamed one sends the bytes that `first`, `update` and `last` return. A whole one
-throws them away and sends `response`; it is made of a message that is settled (`whole`), so a call that was cut off is
-no call there, and its text stands in a message. A client of the stream has seen the call begin. It is never told that
-such a call is done.
+throws them away and sends `response`; it is made of a message that is settled (`whole`), so a call that is not complete
+is no call there, and its text stands in a message. A client of the stream has seen the call begin. It is never told
+that such a call is done, and in the final response there is its text, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from ...turns.blocks import Block, Blocks, Step, events_of_message
 from ...turns.turn import Update, Usage
 from ..fields import Object
 from ..replies import logprobs_of
-from .output_items import CustomCallItem, Events, FunctionCallItem, MessageItem, OutputItem, ReasoningItem, new_id
+from .output_items import (
+    CustomCallItem,
+    Events,
+    FunctionCallItem,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    new_id,
+    text_item,
+)
 from .tools import ShownTools
 
 _INCOMPLETE = {"length": "max_output_tokens"}
@@ -149,6 +158,7 @@ class ResponseWriter:
             return growing.delta(text)
         ended = growing.end(block)
         if block.kind == "call" and not block.complete:
+            self.response["output"][block.index] = text_item(block.raw or f"{block.name} {block.text}")
             return ended
         return ended + self._events.event("response.output_item.done", output_index=block.index, item=growing.item)
 
