@@ -13,9 +13,10 @@ import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
-from unbraid.engines import EngineFailed, PromptTooLong
-from unbraid.engines.replay.replay import script
+from unbraid.engines import EngineFailed, Piece, PromptTooLong, TokenLogprob
+from unbraid.engines.replay.replay import Script, Step, script
 from unbraid.server.storage.store import Store
+from unbraid.tokens import vocabulary
 
 from ..support import patient_http
 from ..support.real_tokenizers import encode
@@ -273,6 +274,22 @@ def test_an_item_that_is_referred_to_outlives_its_response(api: Scripted) -> Non
         assert "The first answer." in api.prompt()
 
 
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_logprobs_are_those_of_the_answer(api: Scripted, size: int) -> None:
+    ids = encode(api.tokenizer, f"<think>\nHello.\n</think>\n\nHello, Zürich.\n{CALL}<|im_end|>")
+    known = vocabulary(api.tokenizer)
+    logprobs = [TokenLogprob(token, known.token_bytes(token) or b"", -0.5) for token in ids]
+    pieces = [
+        Piece(tuple(ids[at : at + size]), None, tuple(logprobs[at : at + size])) for at in range(0, len(ids), size)
+    ]
+    api.choose = lambda _: Script(tuple(map(Step, pieces)))
+    ask = {"input": "Hi", "tools": [WEATHER], "include": ["message.output_text.logprobs"]}
+    for output in (api.post("/responses", **ask)["output"], events(api, **ask)[-1]["response"]["output"]):
+        (message,) = [item for item in output if item["type"] == "message"]
+        told = "".join(one["token"] for one in message["content"][0]["logprobs"])
+        assert told.strip() == text_of(message) == "Hello, Zürich."
+
+
 def test_items_are_listed_as_the_client_has_them(api: Scripted) -> None:
     api.say("Hi.<|im_end|>")
     call_item = {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"}
@@ -403,6 +420,27 @@ def test_another_process_may_cancel_what_runs(api: Scripted, monkeypatch: pytest
     api.service.store.cancel("", made["id"])  # as another process would, which has the same file
     wait_for(lambda: patient_http.get(url).json()["status"] == "cancelled")
     wait_for(lambda: api.engine.load.running == 0)
+
+
+def test_an_answer_that_cannot_be_stored_is_given_all_the_same(api: Scripted, tmp_path: Path) -> None:
+    api.say("Hi.<|im_end|>")
+    usual, api.service.store = api.service.store, Store(tmp_path / "responses.sqlite", 30)
+    api.service.store.close()
+    try:
+        whole = api.post("/responses", input="Hello!")
+        assert (text_of(whole["output"][0]), whole["store"]) == ("Hi.", False)
+        assert events(api, input="Hello!")[-1]["type"] == "response.completed"
+    finally:
+        api.service.store = usual
+
+
+def test_what_was_deleted_does_not_come_back(tmp_path: Path) -> None:
+    response: dict[str, Any] = {"id": "resp_1", "status": "completed", "output": []}
+    store = Store(tmp_path / "responses.sqlite", 30)
+    store.put("me", [], response)
+    assert store.delete("me", "resp_1")
+    store.put("me", [], response, again=True)
+    assert store.get("me", "resp_1") is None
 
 
 def test_a_stream_that_fails_says_so(api: Scripted) -> None:

@@ -28,6 +28,8 @@ from ...errors import UnbraidError
 
 _DAY = 24 * 3600.0
 _BETWEEN_PURGES = 3600.0
+_PATIENCE = 5.0
+"""How many seconds to wait for another process that writes."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, input BLOB NOT NULL, response BLOB NOT NULL,
@@ -72,16 +74,19 @@ class Store:
     """The responses in a file. Those that are older than `days` are forgotten."""
 
     def __init__(self, path: Path, days: float) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._read_lock = threading.Lock(), threading.Lock()
         self._seconds = days * _DAY
         self._purged = 0.0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # conversations are nobody else's business
-            self._database = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA foreign_keys=ON")
+            self._database.execute("PRAGMA secure_delete=ON")
             self._database.executescript(_SCHEMA)
+            # Whoever reads does not wait for whoever writes.
+            self._readings = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise UnbraidError(
                 f"the store {path} cannot be opened: {error}; --store names another file, or none"
@@ -94,12 +99,14 @@ class Store:
             (found,) = database.execute("SELECT value FROM secrets WHERE name = 'seal'").fetchone()
             return bytes(found)
 
-    def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any]) -> None:
-        """Keep a response, or what has become of it."""
+    def put(self, client: str, input: Sequence[Item], response: Mapping[str, Any], *, again: bool = False) -> None:
+        """Keep a response; `again`: what has become of it since, unless it was deleted."""
         encode, now = msgspec.json.encode, time.time()
         items = [*input, *response["output"]]
         with self._change() as database:
-            database.execute("DELETE FROM responses WHERE id = ?", (response["id"],))
+            there = database.execute("DELETE FROM responses WHERE id = ?", (response["id"],)).rowcount > 0
+            if again and not there:
+                return
             database.execute(
                 "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?, 1)",
                 (response["id"], client, now, encode(input), encode(response), now),
@@ -112,8 +119,8 @@ class Store:
 
     def get(self, client: str, id: str) -> StoredResponse | None:
         now = time.time()
-        with self._lock:
-            found = self._database.execute(
+        with self._read_lock:
+            found = self._readings.execute(
                 "SELECT input, response, heard FROM responses WHERE id = ? AND client = ? AND created > ?",
                 (id, client, now - self._seconds),
             ).fetchone()
@@ -140,20 +147,27 @@ class Store:
 
     def delete(self, client: str, id: str) -> bool:
         """Forget a response. False if there is none."""
+        there = self.get(client, id) is not None
         with self._change() as database:
-            return database.execute("DELETE FROM responses WHERE id = ? AND client = ?", (id, client)).rowcount > 0
+            database.execute("DELETE FROM responses WHERE id = ? AND client = ?", (id, client))
+        with self._lock:
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is deleted is gone from the disk, too
+        return there
 
     def item(self, client: str, id: str) -> Item | None:
         """An item of any response, by its id."""
-        with self._lock:
-            found = self._database.execute(
-                "SELECT item FROM items WHERE id = ? AND client = ? LIMIT 1", (id, client)
+        with self._read_lock:
+            found = self._readings.execute(
+                "SELECT item FROM items JOIN responses ON responses.id = items.response "
+                "WHERE items.id = ? AND items.client = ? AND created > ? LIMIT 1",
+                (id, client, time.time() - self._seconds),
             ).fetchone()
         return None if found is None else dict(msgspec.json.decode(found[0]))
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._read_lock:
             self._database.close()
+            self._readings.close()
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:

@@ -19,7 +19,6 @@ from ...constraints import Constraint, Unenforced, constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidSchema, InvalidTools
-from ..errors import ApiError
 from ..service import Service
 
 HEADER = "X-Unbraid-Unenforced"
@@ -39,7 +38,8 @@ def enforced(
     response_format: Mapping[str, Any] | None,
     prompt: str | Sequence[int],
 ) -> tuple[Constraint, tuple[Unenforced, ...]]:
-    """The constraint that a request asks for, and what of it is not enforced. Raises `ApiError` where that must be."""
+    """The constraint that a request asks for, and what of it is not enforced. Raises `InvalidSchema` where that must
+    be."""
 
     def make(definitions: Sequence[Definition], choice: str | Mapping[str, Any] | None = tool_choice) -> Constraint:
         return constraint(
@@ -133,5 +133,4 @@ def _refuse(unenforced: Iterable[Unenforced], tools: Sequence[Definition], respo
                 param = f"tools[{at}].function.parameters" if "function" in definition else f"tools[{at}].parameters"
         if param:
             instead = "change the schema, leave `strict` out, or start the server with --loose-schemas"
-            message = f"{each.where}: {each.what}, and it is strict: {instead}"
-            raise ApiError(400, message, param=param, code="unsupported_schema")
+            raise InvalidSchema(f"{each.where}: {each.what}, and it is strict: {instead}", field=param)

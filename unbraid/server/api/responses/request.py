@@ -222,6 +222,7 @@ def chat_task(service: Service, asked: Asked) -> ChatTask:
             "prompt": "input",
             "messages": "input",
             "max_tokens": "max_output_tokens",
+            "response_format.json_schema": "text.format",
             "response_format": "text.format",
             "thinking_budget": "reasoning.max_tokens",
         },

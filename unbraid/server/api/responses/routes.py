@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -187,6 +188,7 @@ class _Run:
         self._turn = turn
         self._farewell = b""
         """What the stream has ended with, if it failed."""
+        self._kept = False
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The events, as they come. Once the client knows of the response, it is kept, however it ends."""
@@ -268,10 +270,17 @@ class _Run:
         task.cancel()
 
     async def _keep(self) -> None:
-        """Store what there is of the response, if it is to be stored."""
-        store = self._service.store
-        if store is not None and self._asked.store:
-            await asyncio.to_thread(store.put, self._asked.client, self._asked.input, self._writer.response)
+        """Store what there is of the response, if it is to be stored. If that fails, the client is answered all the
+        same."""
+        store, response = self._service.store, self._writer.response
+        if store is None or not self._asked.store:
+            return
+        try:
+            await asyncio.to_thread(store.put, self._asked.client, self._asked.input, response, again=self._kept)
+            self._kept = True
+        except sqlite3.Error as error:
+            _log.error("a response could not be stored: %s", error)
+            response["store"] = False
 
 
 # Stored responses

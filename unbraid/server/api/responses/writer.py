@@ -8,6 +8,7 @@ that such a call is done, and in the final response there is its text, too.
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Callable
 from typing import Any
@@ -177,19 +178,28 @@ class ResponseWriter:
 
 
 class TextLogprobs:
-    """The logprobs of the answer's tokens. Those of other tokens have no place in a reply."""
+    """The logprobs of the answer's tokens. Those of other tokens have no place in a reply.
+
+    Which tokens these are follows from the spans of the events, so it does not depend on how an engine cuts its pieces.
+    """
 
     def __init__(self) -> None:
-        self._held: list[TokenLogprob] = []
-        """Of tokens whose text has not come out of the parser yet."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._end = 0
+        """How many characters the tokens so far are."""
+        self._held: list[tuple[int, int, TokenLogprob]] = []
+        """Tokens that no event was about yet, each with its span."""
         self._found: list[TokenLogprob] = []
 
     def add(self, update: Update) -> None:
-        self._held += update.logprobs
-        if any(type(event) is Content for event in update.events):
-            self._found += self._held
-        if update.events:
-            self._held = []
+        for one in update.logprobs:
+            start, self._end = self._end, self._end + len(self._decoder.decode(one.bytes))
+            self._held.append((start, self._end, one))
+        for event in update.events:
+            if type(event) is Content:
+                taken = [each for each in self._held if each[0] < event.end and each[1] > event.start]
+                self._found += [one for _, _, one in taken]
+                self._held = [each for each in self._held if each[0] >= event.end]
 
     def take(self) -> list[Object]:
         """Those of the text that is about to go out."""
