@@ -470,6 +470,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": "Hi", "include": ["everything"]}, "include[0]"),
     ({"input": "Hi", "text": {"format": {"type": "yaml"}}}, "text.format"),
     ({"input": "Hi", "conversation": "conv_1"}, "conversation"),
+    ({"input": "Hi", "n": 2}, "n"),
+    ({"input": "Hi", "guided_json": {}}, "guided_json"),
     ({"input": "Hi", "text": {"formt": {"type": "json_object"}}}, "text.formt"),
     ({"input": "Hi", "reasoning": {"efort": "low"}}, "reasoning.efort"),
     ({"input": [{"id": ["a"], "role": "user", "content": "Hi"}]}, "input[0].id"),

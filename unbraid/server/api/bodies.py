@@ -36,6 +36,10 @@ class UndeclaredFields:
     instead: Mapping[str, str]
     """Fields that would change the reply, and what to do instead."""
 
+    def other_than(self, response_format: str) -> dict[str, str]:
+        """`instead`, for a dialect that calls `response_format` otherwise."""
+        return {name: what.replace("`response_format`", response_format) for name, what in self.instead.items()}
+
 
 # Of OpenAI, and of other servers.
 _WITHOUT_EFFECT = {

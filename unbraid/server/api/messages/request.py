@@ -19,7 +19,7 @@ from ....errors import UnbraidError
 from ...errors import ApiError
 from ...service import Service
 from ...turns.plan import ChatTask
-from ..bodies import UndeclaredFields
+from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
 from .history import History
 from .tools import function_tools, tool_choice
@@ -29,7 +29,19 @@ UNDECLARED = UndeclaredFields(
         *("metadata", "service_tier", "inference_geo", "speed", "diagnostics", "betas", "cache_control"),
         *("user_profile_id", "workspace_id", "fallbacks", "fallback_credit_token", "context_management"),
     },
-    {
+    OPENAI_FIELDS.other_than("`output_config`")
+    | {
+        "n": "send several requests",
+        "thinking_token_budget": "give `thinking` with `budget_tokens`",
+        "reasoning": "give `thinking`",
+        "reasoning_effort": "give `output_config` with an `effort`",
+        "instructions": "give `system`",
+        "max_completion_tokens": "give `max_tokens`",
+        "parallel_tool_calls": "give `tool_choice` with `disable_parallel_tool_use`",
+        "return_token_ids": "use /v1/chat/completions",
+        "logprobs": "use /v1/chat/completions",
+        "logit_bias": "use /v1/chat/completions",
+        "stop_token_ids": "use /v1/chat/completions",
         "mcp_servers": "connect to them in your program, and give their tools as `tools`",
         "container": "there are no containers and skills here; leave it out",
         "thread": "nothing is kept between requests; give all `messages`",

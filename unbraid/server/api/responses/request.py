@@ -32,7 +32,18 @@ _OF_OTHER_TOOLS = (
 
 UNDECLARED = UndeclaredFields(
     without_effect=OPENAI_FIELDS.without_effect | {"client_metadata", "prompt_cache_options"},
-    instead={
+    instead=OPENAI_FIELDS.other_than("`text.format`")
+    | {
+        "n": "send several requests",
+        "thinking_token_budget": "give `reasoning.max_tokens`",
+        "reasoning_effort": "give `reasoning.effort`",
+        "thinking": "give `reasoning`",
+        "system": "give `instructions`",
+        "logprobs": f"give `include` with {LOGPROBS}",
+        "return_token_ids": "use /v1/chat/completions",
+        "logit_bias": "use /v1/chat/completions",
+        "stop_token_ids": "use /v1/chat/completions",
+        "stop_sequences": "leave it out: the Responses API has no stop texts",
         "conversation": "give `previous_response_id`",
         "prompt": "give `input` and `instructions`",
         "messages": "give `input`",
