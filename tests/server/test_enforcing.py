@@ -162,3 +162,25 @@ def test_the_header_is_one_line_of_ascii(unenforced: list[Unenforced]) -> None:
         assert value.isascii()
         assert value.isprintable()
         assert len(value) < 1100
+
+
+def test_an_engine_without_constraints_leaves_optional_calls_free(api: Scripted) -> None:
+    api.service.unconstrained = True
+    try:
+        grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "a"'}}
+        free = {"type": "custom", "custom": {"name": "g", "format": grammar}}
+        for ask in ({"tools": [free]}, {"tools": [tool()], "parallel_tool_calls": False}):
+            reply = patient_http.post(
+                f"{api.server.url}/v1/chat/completions", json={"messages": HELLO, "tool_choice": "auto", **ask}
+            )
+            assert reply.status_code == 200, reply.text
+            assert "no constraints" in reply.headers[HEADER]
+            assert api.engine.requests[-1].constraint is None
+        strict = {"messages": HELLO, "tools": [tool(), tool(name="h", strict=True)]}
+        refused = patient_http.post(f"{api.server.url}/v1/chat/completions", json=strict)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[1]")
+        api.service.loose_schemas = True
+        loose = patient_http.post(f"{api.server.url}/v1/chat/completions", json=strict)
+        assert loose.status_code == 200
+    finally:
+        api.service.unconstrained = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -434,6 +435,30 @@ def test_an_answer_that_cannot_be_stored_is_given_all_the_same(api: Scripted, tm
         api.service.store = usual
 
 
+def test_a_conversation_that_goes_on_is_kept_as_a_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path / "responses.sqlite", 30)
+    first: dict[str, Any] = {"id": "resp_1", "status": "completed", "output": []}
+    store.put("me", [], first)
+    with sqlite3.connect(tmp_path / "responses.sqlite") as database:
+        database.execute("UPDATE responses SET created = 0")
+    database.close()
+    assert store.get("me", "resp_1") is None
+    store.put("me", [], {**first, "id": "resp_2", "previous_response_id": "resp_1"})
+    assert store.get("me", "resp_1") is not None
+
+
+def test_a_conversation_goes_on_without_what_was_deleted(api: Scripted) -> None:
+    api.say("The answer.<|im_end|>")
+    tools = {"type": "additional_tools", "tools": [WEATHER]}
+    first = api.post("/responses", input=[tools, {"role": "user", "content": "First."}])
+    second = api.post("/responses", input="Second.", previous_response_id=first["id"])
+    assert '"name": "weather"' in api.prompt(), "tools among the items are of the conversation"
+    patient_http.delete(f"{api.server.url}/v1/responses/{first['id']}")
+    api.post("/responses", input="Third.", previous_response_id=second["id"])
+    assert "First." not in api.prompt()
+    assert "Second." in api.prompt()
+
+
 def test_what_was_deleted_does_not_come_back(tmp_path: Path) -> None:
     response: dict[str, Any] = {"id": "resp_1", "status": "completed", "output": []}
     store = Store(tmp_path / "responses.sqlite", 30)
@@ -448,7 +473,7 @@ def test_a_stream_that_fails_says_so(api: Scripted) -> None:
     api.choose = lambda _: script(ids).failing(2, EngineFailed("it broke"))
     last = events(api, input="Hello!")[-1]
     assert last["type"] == "response.failed"
-    assert last["response"]["error"] == {"code": "engine_failed", "message": "it broke"}
+    assert last["response"]["error"] == {"code": "server_error", "message": "it broke"}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

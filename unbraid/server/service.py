@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a server that only chats runs without the packages of speec
 
 _log = logging.getLogger(__name__)
 _PLANNERS = 4
+_ARCHIVISTS = 4
 _MOST_TOLD = 100
 _SEPARATE = "☺"
 """A character that no token shares with its neighbours."""
@@ -60,6 +61,8 @@ class Service:
     """Defaults for what requests do not set."""
     constrain_auto: bool = False
     """Whether optional calls are constrained where no tool is strict, too. It costs nothing with a lazy grammar."""
+    unconstrained: bool = False
+    """Whether the engine refuses constraints."""
     loose_schemas: bool = False
     """Whether strict schemas are taken that the engine cannot enforce in full."""
     unknown_tools: Literal["text", "emit"] = "text"
@@ -88,12 +91,16 @@ class Service:
     """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))
     metrics: Metrics = field(init=False)
+    shutdown_seconds: float = 0.0
+    """How long responses in the background may go on when the server is to end."""
     _planners: ThreadPoolExecutor = field(init=False)
+    _archivists: ThreadPoolExecutor = field(init=False)
     _told: set[Unenforced] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         # Threads of its own, so that long plans do not keep other work waiting.
         self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
+        self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
         self.metrics = Metrics(lambda: self.engine.load)
         if self.vocabulary is not None:
             self.format = self.format.for_version(self.vocabulary.version)
@@ -112,10 +119,16 @@ class Service:
         """Run `work` in a thread for plans."""
         return await asyncio.get_running_loop().run_in_executor(self._planners, partial(work, *args, **kwargs))
 
+    async def stored(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in a thread for the store: a file that is locked must not hold up anything else."""
+        return await asyncio.get_running_loop().run_in_executor(self._archivists, partial(work, *args, **kwargs))
+
     async def end_background(self) -> None:
-        """End what runs with nobody waiting. It is stored that it was cut off."""
+        """Give what runs with nobody waiting its time to end, then end it. It is stored that it was cut off."""
         self.draining = True
         tasks = list(self.background.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.shutdown_seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

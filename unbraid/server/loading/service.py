@@ -83,6 +83,8 @@ async def load(settings: Settings) -> Service:
         dialect=dialect,
         most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
         loose_schemas=settings.loose_schemas,
+        unconstrained=bool(settings.openai),
+        shutdown_seconds=settings.shutdown_seconds,
         unknown_tools=settings.unknown_tools,
         reasoning_field=settings.reasoning_field,
         transcriber=transcriber,

@@ -33,8 +33,9 @@ _PATIENCE = 5.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, input BLOB NOT NULL, response BLOB NOT NULL,
-    heard REAL NOT NULL, wanted INTEGER NOT NULL DEFAULT 1
+    heard REAL NOT NULL, wanted INTEGER NOT NULL DEFAULT 1, conversation TEXT NOT NULL
 );
+CREATE INDEX IF NOT EXISTS responses_conversation ON responses (conversation);
 CREATE INDEX IF NOT EXISTS responses_created ON responses (created);
 CREATE TABLE IF NOT EXISTS items (
     id TEXT NOT NULL, client TEXT NOT NULL, response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
@@ -107,10 +108,17 @@ class Store:
             there = database.execute("DELETE FROM responses WHERE id = ?", (response["id"],)).rowcount > 0
             if again and not there:
                 return
+            before = database.execute(
+                "SELECT conversation FROM responses WHERE id = ? AND client = ?",
+                (response.get("previous_response_id"), client),
+            ).fetchone()
+            conversation = response["id"] if before is None else before[0]
             database.execute(
-                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?, 1)",
-                (response["id"], client, now, encode(input), encode(response), now),
+                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
+                (response["id"], client, now, encode(input), encode(response), now, conversation),
             )
+            # A conversation that goes on is kept as a whole.
+            database.execute("UPDATE responses SET created = ? WHERE conversation = ?", (now, conversation))
             database.executemany(
                 "INSERT INTO items VALUES (?, ?, ?, ?)",
                 [(item["id"], client, response["id"], encode(item)) for item in items if item.get("id")],

@@ -85,6 +85,19 @@ def enforced(
     return made, found
 
 
+def left_free(service: Service, tools: Tools) -> tuple[Unenforced, ...]:
+    """What is not enforced of optional calls where the engine takes no constraints. Raises `InvalidSchema` for tools
+    that are strict, as above."""
+    strict = [at for at, name in enumerate(tools) if tools.strict(name) and tools.custom(name) is None]
+    if strict and not service.loose_schemas:
+        raise InvalidSchema(
+            f"tools[{strict[0]}] is strict, and the engine takes no constraints: leave `strict` out, or start the "
+            "server with --loose-schemas",
+            field=f"tools[{strict[0]}]",
+        )
+    return (Unenforced("tools", "the engine takes no constraints"),)
+
+
 def unenforced_header(unenforced: Iterable[Unenforced]) -> dict[str, str]:
     """The header that tells what is not enforced; none where all is."""
     told = [f"{each.where}: {each.what}" for each in unenforced]

@@ -26,7 +26,7 @@ from ...templates import fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
 from ..service import Service
-from .enforcing import enforced
+from .enforcing import enforced, left_free
 from .thinking import Budget, RawPrompt
 from .turn import Turn, Usage
 
@@ -290,6 +290,8 @@ def _constraint(
         wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None, ()
+        if service.unconstrained:
+            return None, left_free(service, tools)
     if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
         name = task.names.get("response_format", "response_format")
         raise ApiError(

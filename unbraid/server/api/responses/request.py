@@ -175,12 +175,14 @@ def check_include(include: Sequence[str]) -> None:
             raise ApiError(400, message, param=f"include[{at}]")
 
 
-def given_tools(asked: ResponsesRequest) -> list[tuple[object, str]]:
-    """The tools of the request and their places, those that stand among its items too."""
+def given_tools(asked: ResponsesRequest, before: Sequence[StoredResponse]) -> list[tuple[object, str]]:
+    """The tools of the request and their places, those that stand among the items of the conversation too."""
     given: list[tuple[object, str]] = [(tool, f"tools[{at}]") for at, tool in enumerate(asked.tools or ())]
-    for at, item in enumerate(asked.input if isinstance(asked.input, list) else ()):
+    own = enumerate(asked.input if isinstance(asked.input, list) else ())
+    items = [(item, "previous_response_id") for stored in before for item in stored.input]
+    for item, place in [*items, *((item, f"input[{at}]") for at, item in own)]:
         if item.get("type") == "additional_tools":
-            more, where = item.get("tools"), f"input[{at}].tools"
+            more, where = item.get("tools"), f"{place}.tools"
             if not isinstance(more, list):
                 raise ApiError(400, f"{where} must be a list of tools", param=where)
             given += [(tool, f"{where}[{number}]") for number, tool in enumerate(more)]

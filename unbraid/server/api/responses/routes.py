@@ -90,7 +90,7 @@ async def delete(service: Service, request: Request) -> Response:
     id = request.path_params["id"]
     store = _store_of(service)
     await _cancel(service, client_of(request), id)
-    if not await asyncio.to_thread(store.delete, client_of(request), id):
+    if not await service.stored(store.delete, client_of(request), id):
         raise _no_such(id)
     return json_response({"id": id, "object": "response", "deleted": True})
 
@@ -108,7 +108,7 @@ async def cancel(service: Service, request: Request) -> Response:
 async def input_items(service: Service, request: Request) -> Response:
     """`GET /v1/responses/{id}/input_items`: all that the response was an answer to."""
     stored = await _stored(service, request)
-    before = await asyncio.to_thread(_chain, _store_of(service), client_of(request), stored.previous)
+    before = await service.stored(_chain, _store_of(service), client_of(request), stored.previous)
     items = [item for one in before for item in (*one.input, *one.response["output"])] + stored.input
     query = request.query_params
     order = query.get("order", "desc")
@@ -151,7 +151,7 @@ def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked,
     items = [resolved(item, f"input[{at}]", partial(_item, service, client)) for at, item in enumerate(items)]
     items = [item if item.get("id") else {**item, "id": new_id("item")} for item in items]
     stores = service.store is not None and body.store is not False
-    asked = Asked(body, client, items, before, stores, ShownTools(given_tools(body)))
+    asked = Asked(body, client, items, before, stores, ShownTools(given_tools(body, before)))
     return asked, plan_chat(service, chat_task(service, asked))
 
 
@@ -160,11 +160,13 @@ def _item(service: Service, client: str, id: str) -> Object | None:
 
 
 def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
-    """The responses that one goes on from, the oldest first, and it."""
+    """The responses that one goes on from, as far as they are there, the oldest first, and it."""
     found: list[StoredResponse] = []
     while id is not None:
         one = store.get(client, id)
-        if one is None or len(found) > _LONGEST_CHAIN:
+        if (one is None and found) or len(found) > _LONGEST_CHAIN:
+            break  # the rest was deleted, which was somebody's wish
+        if one is None:
             message = f"previous_response_id: there is no response {id!r:.80} here; it may have been deleted"
             raise ApiError(400, message, param="previous_response_id", code="previous_response_not_found")
         if one.response["status"] in RUNNING:
@@ -265,7 +267,7 @@ class _Run:
     async def _beat(self, task: asyncio.Task[None]) -> None:
         """Say in the store that the response is being made, until it is cancelled there by another process."""
         store = _store_of(self._service)
-        while await asyncio.to_thread(store.beat, self._asked.client, self._writer.response["id"]):
+        while await self._service.stored(store.beat, self._asked.client, self._writer.response["id"]):
             await asyncio.sleep(BEAT)
         task.cancel()
 
@@ -276,7 +278,7 @@ class _Run:
         if store is None or not self._asked.store:
             return
         try:
-            await asyncio.to_thread(store.put, self._asked.client, self._asked.input, response, again=self._kept)
+            await self._service.stored(store.put, self._asked.client, self._asked.input, response, again=self._kept)
             self._kept = True
         except sqlite3.Error as error:
             _log.error("a response could not be stored: %s", error)
@@ -294,7 +296,7 @@ def _store_of(service: Service) -> Store:
 
 async def _stored(service: Service, request: Request) -> StoredResponse:
     id = request.path_params["id"]
-    found = await asyncio.to_thread(_store_of(service).get, client_of(request), id)
+    found = await service.stored(_store_of(service).get, client_of(request), id)
     if found is None:
         raise _no_such(id)
     return found
@@ -311,7 +313,7 @@ async def _cancel(service: Service, client: str, id: str) -> None:
         task.cancel()
         await asyncio.wait([task])
     else:
-        await asyncio.to_thread(_store_of(service).cancel, client, id)
+        await service.stored(_store_of(service).cancel, client, id)
 
 
 def _limit(given: str) -> int:

@@ -115,7 +115,7 @@ class ResponseWriter:
     def fail(self, error: ApiError) -> bytes:
         """The end of a response that failed. What has come stays in it."""
         closed = self._cut()
-        self._settle("failed", error={"code": error.code or "server_error", "message": error.message})
+        self._settle("failed", error={"code": "server_error", "message": error.message})
         return closed + self.last()
 
     def cancel(self) -> None:
