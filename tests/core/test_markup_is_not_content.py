@@ -91,6 +91,19 @@ def test_a_call_with_nothing_in_it_is_markup(format: Format, inside: str) -> Non
 
 
 @every_format
+@pytest.mark.parametrize("inside", ["", "\n", " \n\t"])
+def test_a_message_of_calls_with_nothing_in_it_is_markup(format: Format, inside: str) -> None:
+    """Where the header has no name: with one, it is a call without arguments."""
+    headers, tools = format.headers, format.tools
+    if headers is None or tools is None or not tools.open.endswith(headers.closes):
+        return
+    for end in headers.ends:
+        message = parse(format, f"{tools.open}{inside}{end}", prompt="")
+        assert message.parts == ()
+        assert kinds(message) == [diagnostics.EMPTY_CALL]
+
+
+@every_format
 def test_a_list_with_nothing_in_it_is_markup(format: Format) -> None:
     tools = format.tools
     if tools is None or format.headers is not None or tools.bare:

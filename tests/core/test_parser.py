@@ -833,6 +833,16 @@ AROUND_BROKEN_VALUES: dict[str, tuple[str, str, tuple[Part, ...]]] = {
         '[TOOL_CALLS]a{"x": [TOOL_CALLS]b{"y": [1, "[TOOL_CALLS]"]}',
         (broken("a", '{"x": '), call("b", '{"y": [1, "[TOOL_CALLS]"]}')),
     ),
+    "a bracket where a key should be, and brackets open calls": (
+        "llama-3",
+        '{"name": "a", "parameters": {{"name": "b", "parameters": {"x": 1}}',
+        (broken("a", "{"), call("b", '{"x": 1}')),
+    ),
+    "a bracket where nothing more should be, and brackets open calls": (
+        "llama-3",
+        '{"name": "a", "parameters": {"x": 1 {"y": 2}}}',
+        (broken("a", '{"x": 1 '), content('{"y": 2}}}')),
+    ),
 }
 
 
@@ -893,6 +903,14 @@ def test_arguments_as_deep_as_the_limit_can_be_read() -> None:
 def test_misuse_is_told_in_a_sentence(misuse: Callable[[], object]) -> None:
     with pytest.raises(unbraid.UnbraidError):
         misuse()
+
+
+def test_calls_after_half_a_header() -> None:
+    """`to=tool` has gone out as reasoning when the header ends: what opens the calls is enough for them to be calls."""
+    calls = '<atem:function_calls>\n<atem:invoke name="f">\n</atem:invoke>\n</atem:function_calls><|eom|>'
+    message = parse("muse", f" to=self<|message|>Hm. to=tool<|message|>{calls}")
+    assert [(part.name, part.complete) for part in message.tool_calls] == [("f", True)]
+    assert message.content == ""
 
 
 def test_a_namespace_that_is_no_tools_is_reported() -> None:

@@ -125,18 +125,26 @@ class Stub(ModuleType):
         return object
 
 
+def add_to_vllm() -> None:
+    """Our parsers under their own names, beside vLLM's."""
+    importlib.import_module("unbraid.plugins.vllm").register(required=True)
+
+
+REPLACE = {"vllm": replace_vllm, "vllm-samples": add_to_vllm, "sglang": replace_sglang}
+
+
 def pytest_configure() -> None:
-    engine = os.environ["UNBRAID_PEER_ENGINE"]
+    suite = os.environ["UNBRAID_PEER_SUITE"]
     import transformers
 
-    if engine == "sglang":
+    if suite == "sglang":
         for name in NOT_NEEDED:
             if find_spec(name.partition(".")[0]) is None or name.partition(".")[0] in sys.modules:
                 sys.modules.setdefault(name, Stub(name))
 
     transformers.AutoTokenizer.from_pretrained = load
-    if engine == "vllm":
+    if suite != "sglang":
         for name in ("vllm.tokenizers", "vllm.tokenizers.registry"):
             importlib.import_module(name).get_tokenizer = load  # type: ignore[attr-defined]
     if os.environ.get(OURS):
-        replace_vllm() if engine == "vllm" else replace_sglang()
+        REPLACE[suite]()

@@ -1,7 +1,9 @@
 """The engines' own tests, with their parsers and with ours: what passes with theirs must pass with ours.
 
     make test-peers
-    .venv-vllm/bin/python tests/peers/run.py vllm -k hermes      # one engine, and arguments for pytest
+    .venv-vllm/bin/python tests/peers/run.py vllm -k hermes      # one suite, and arguments for pytest
+
+There are three suites: vLLM's tests, SGLang's, and vLLM's recorded samples (`vllm_samples.py`).
 
 vLLM's tests are in its sdist, which is fetched with pip's own settings. SGLang has no sdist any more and its wheels
 have no tests: name a checkout of SGLang in UNBRAID_SGLANG_SOURCE to have its tests run; they are left out without it.
@@ -35,13 +37,15 @@ SGLANG_SOURCE = "UNBRAID_SGLANG_SOURCE"
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests of one engine."""
+    """Tests of one engine."""
 
-    engine: str
+    name: str
     folders: tuple[str, ...]
     """What is run."""
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     """Files that need a server, a model or the rest of the suite to be imported."""
+    ours: bool = False
+    """Whether they stand in this folder, and only read what the engine's tests hold."""
 
 
 SUITES = {
@@ -57,8 +61,8 @@ SUITES = {
     "sglang": Suite(
         "sglang",
         ("test/registered/unit/function_call", "test/registered/unit/parser/test_reasoning_parser.py"),
-        (),
     ),
+    "vllm-samples": Suite("vllm-samples", ("vllm_samples.py",), ("tests/conftest.py",), ours=True),
 }
 
 
@@ -144,13 +148,15 @@ def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str
     """What became of each test: passed, skipped, failed."""
     for name in suite.left_out:
         (folder / name).unlink(missing_ok=True)
-    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # the names of the tests begin in this folder
-    report = HOME / f"{suite.engine}-{'ours' if ours else 'theirs'}.xml"
+    home = HERE if suite.ours else folder
+    settings = HOME / "pytest.ini"
+    settings.write_text("[pytest]\n", encoding="utf-8")
+    report = HOME / f"{suite.name}-{'ours' if ours else 'theirs'}.xml"
     report.unlink(missing_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (folder, HERE, ROOT))),
-        "UNBRAID_PEER_ENGINE": suite.engine,
+        "UNBRAID_PEER_SUITE": suite.name,
         "UNBRAID_PEER_TOKENIZER": str(tokenizer()),
         "HF_HUB_OFFLINE": "1",
         "VLLM_PLUGINS": "",
@@ -159,13 +165,14 @@ def run(suite: Suite, folder: Path, ours: bool, more: Sequence[str]) -> dict[str
     environment.pop("UNBRAID_PEER_OURS", None)
     if ours:
         environment["UNBRAID_PEER_OURS"] = "1"
-    options = ("-p", "peer_plugin", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q")
+    options = ["-p", "peer_plugin", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--tb=short", "-q"]
+    options += ["-c", str(settings), f"--rootdir={home}", f"--confcutdir={home}"]  # the names of the tests begin there
     command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *more]
-    command += [name for name in suite.folders if (folder / name).exists()]
+    command += [name for name in suite.folders if (home / name).exists()]
     with (HOME / f"{report.stem}.log").open("w") as log:
-        subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        subprocess.run(command, cwd=home, env=environment, stdout=log, stderr=subprocess.STDOUT)
     if not report.is_file():
-        sys.exit(f"{suite.engine}'s tests could not be run; see {HOME / f'{report.stem}.log'}")
+        sys.exit(f"the tests of {suite.name} could not be run; see {HOME / f'{report.stem}.log'}")
     return outcomes(report)
 
 
@@ -201,9 +208,9 @@ class Allowed:
         return None
 
 
-def allowed(engine: str) -> list[Allowed]:
+def allowed(suite: str) -> list[Allowed]:
     table = tomllib.loads(DIFFERENCES.read_text(encoding="utf-8"))
-    return [Allowed(one["reason"], tuple(one["tests"])) for one in table.get(engine, [])]
+    return [Allowed(one["reason"], tuple(one["tests"])) for one in table.get(suite, [])]
 
 
 def compare(theirs: dict[str, str], ours: dict[str, str], reasons: Iterable[Allowed]) -> tuple[list[str], list[str]]:
@@ -222,23 +229,23 @@ def compare(theirs: dict[str, str], ours: dict[str, str], reasons: Iterable[Allo
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("engine", nargs="?", choices=SUITES, help="only this engine")
+    options.add_argument("suite", nargs="?", choices=SUITES, help="only this one")
     chosen, more = options.parse_known_args()
     failed = False
-    for engine, suite in SUITES.items():
-        if chosen.engine not in (None, engine):
+    for name, suite in SUITES.items():
+        if chosen.suite not in (None, name):
             continue
-        folder = fetch_vllm() if engine == "vllm" else fetch_sglang()
+        folder = fetch_sglang() if name == "sglang" else fetch_vllm()
         if folder is None:
-            print(f"{engine}: left out, {SGLANG_SOURCE} names no checkout")
+            print(f"{name}: left out, {SGLANG_SOURCE} names no checkout")
             continue
         theirs, ours = (run(suite, folder, mode, more) for mode in (False, True))
-        reasons = allowed(engine)
+        reasons = allowed(name)
         unexplained, stale = compare(theirs, ours, reasons)
         passed = [sum(became == "passed" for became in one.values()) for one in (theirs, ours)]
-        print(f"{engine}: {len(theirs)} tests, {passed[0]} pass with its own parsers, {passed[1]} with ours")
-        for name in unexplained:
-            print(f"  passes with theirs, not with ours: {name}")
+        print(f"{name}: {len(theirs)} tests, {passed[0]} pass with its own parsers, {passed[1]} with ours")
+        for test in unexplained:
+            print(f"  passes with theirs, not with ours: {test}")
         for entry in stale if not more else ():
             print(f"  differs no longer, take it out of {DIFFERENCES.name}: {entry}")
         failed = failed or bool(unexplained) or (bool(stale) and not more)

@@ -46,6 +46,8 @@ STRICT = {
 }
 TOOLS = [{"type": "function", "function": {"parameters": {"type": "object"}, **tool}} for tool in strategies.TOOLS]
 WEATHER = {"type": "function", "function": {"name": "get_weather", "strict": True, "parameters": STRICT}}
+NEUTRAL = "\n"
+"""A prompt that says nothing. Without any ids, vLLM does not know the prompt."""
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -104,7 +106,7 @@ class Server:
     ) -> Said:
         request = self.adjusted(request or chat())
         parser, said = self.parser(self.tokenizer, request.tools), Said()
-        start = encode(self.tokenizer, prompt)
+        start = encode(self.tokenizer, prompt or NEUTRAL)
         for at, ids in enumerate(deltas):
             finished = last is None and at == len(deltas) - 1
             said.add(parser.parse_delta(decode(self.tokenizer, ids), list(ids), request, start, finished=finished))
@@ -115,7 +117,7 @@ class Server:
     def whole(self, ids: Sequence[int], request: Any | None = None, prompt: str = "") -> Said:
         request = self.adjusted(request or chat())
         parser = self.parser(self.tokenizer, request.tools)
-        parser.set_prompt_token_ids(encode(self.tokenizer, prompt))
+        parser.set_prompt_token_ids(encode(self.tokenizer, prompt or NEUTRAL))
         reasoning, content, calls = parser.parse(decode(self.tokenizer, ids), request, True, tuple(ids))
         return Said(reasoning or "", content or "", [(call.name, call.arguments) for call in calls or ()])
 
@@ -156,7 +158,11 @@ def qwen() -> Server:
 
 
 def speaks(text: str, format: Format) -> bool:
-    return format.speech is not None and any(part in text for part in ("tts_", "audio_"))
+    """Whether markup of speech is in the text, or a part of it: vLLM has no field for speech, so it stays there."""
+    if (speech := format.speech) is None:
+        return False
+    marks = (speech.open, speech.close, speech.code.partition("{")[0], *speech.around, *speech.padding)
+    return any(mark and mark in text for mark in marks)
 
 
 @cache

@@ -33,7 +33,7 @@ class CallSteps:
         """and what it begins with."""
         self.lasts: list[str] = []
         """What a call ends with, after arguments that are JSON."""
-        self._marked = bool(node.open) and not node.bare
+        self._marked = not node.bare
         self._empty_lists: list[steps.EmptyList] = []
         if self._marked and node.close:
             self.steps.append(steps.Empty())

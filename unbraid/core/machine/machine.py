@@ -503,7 +503,8 @@ class Machine:
         """There is nothing where a call should be: what was held is markup."""
         held, self.call.held = self.call.held, []
         self.reading_call = False
-        self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=held[0][3])
+        at = held[0][3] if held else self.offset  # the prompt may have written all of its header
+        self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=at)
         for _, text, _, start, end in held:
             if text:
                 self._say(MARKUP, text, start, end)

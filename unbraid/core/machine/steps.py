@@ -426,7 +426,8 @@ class Empty:
         closers, openers = frame.rule.closers, frame.rule.openers
         buffer, start = machine.buffer, machine.position
         begin = space_end(buffer, start)
-        begun = not machine.reading_call or machine.call.accepted or machine.call.rejected
+        call = machine.call
+        begun = not machine.reading_call or call.accepted or call.rejected or bool(call.name)
         if begun or begin - start > machine.limits.name:
             frame.at += 1
         elif found := closers.at(buffer, begin):

@@ -118,6 +118,10 @@ class ValueFrame(Frame):
         return self.quoted if self.lenient else self.scanner.in_string
 
     def _broken(self, machine: Machine) -> bool:
+        bare = machine.calls is not None and machine.calls.bare and machine.call.accepted
+        if bare and machine.buffer.startswith(("{", "["), machine.position):
+            # Where JSON has no place for a bracket, and a bracket opens calls, it opens the next one.
+            raise Malformed(self.scanner.error, self.scanner.message)
         machine.report(self.scanner.error, self.scanner.message)
         self.lenient, self.depth = True, len(self.scanner.open)
         return True

@@ -35,6 +35,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         parts = (self._reasoning_parser, self._tool_parser)
         self._format = _joined(*(None if part is None else part.format for part in parts))
         self._prompt: Sequence[int] | None = None
+        """None if nobody knows it: vLLM has no ids of a prompt that came as embeddings, and then says that there are none."""
         self._reader: ResponseReader | None = None
         self._counter: ReasoningCounter | None = None
         self._reasoning: list[str] = []
@@ -53,7 +54,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
 
     def set_prompt_token_ids(self, prompt_token_ids: Sequence[int]) -> None:
         """vLLM calls this again if it runs tools itself: then each output has its own prompt."""
-        self._prompt, self._counter = prompt_token_ids, None
+        self._prompt, self._counter = prompt_token_ids or None, None
 
     def parse(
         self,
@@ -88,7 +89,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
     ) -> Any:
         reader = self._reader
         if reader is None:
-            self._prompt = self._prompt if prompt_token_ids is None else prompt_token_ids
+            self._prompt = prompt_token_ids or self._prompt
             reader = self._reader = self._new_reader(request)
             if self._counts(request):
                 self._count = {called: delta_counter(request, called) for called in (False, True)}

@@ -140,7 +140,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         super().__init__(tokenizer, *args, **kwargs)
         self.counterpart = Counterpart(self.theirs, (tokenizer, *args), kwargs)
         self.counterpart.check_request()
-        self._said: list[str] | None = [] if kwargs.get("chat_template_kwargs") else None
+        self._said: list[str] = []
+        """The reasoning of a stream: whether it is to be the answer, is asked at the end."""
         vocabulary = vocabulary_of(tokenizer)
         program_of(self.format, vocabulary)
         self._markers = ReasoningMarkers(self.format, vocabulary or DecodedTokens(tokenizer))
@@ -209,6 +210,8 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
     # Text
 
     def adjust_initial_state_from_prompt(self, prompt_token_ids: Sequence[int]) -> None:
+        if not prompt_token_ids:  # it came as embeddings, and nobody knows it
+            return
         start = start_of_output(prompt_token_ids, self.format, self.model_tokenizer)
         if not isinstance(start, str):
             start = decoded(self.model_tokenizer, start[-PROMPT_END:])
@@ -255,12 +258,10 @@ class UnbraidReasoningParser(ReasoningParser):  # type: ignore[misc]
         """What vLLM sends as the answer at the end of a stream that had none."""
         if not self.counterpart.must_answer(request, self._markers.open):
             return None
-        if self._said is None:  # it was made without the request's options
-            return self.extract_reasoning(text, request)[1]
         return "".join(self._said) or None
 
     def _note(self, delta: Any) -> Any:
-        if self._said is not None and delta is not None and delta.reasoning:
+        if delta is not None and delta.reasoning:
             self._said.append(delta.reasoning)
         return delta
 

@@ -62,6 +62,8 @@ class ReasoningPrefix:
                 if event.end > limit:
                     self._waiting[0] = Reasoning(event.text[limit - event.start :], limit, event.end)
                     break
+            elif isinstance(event, Content) and event.start == event.end:  # the marker of the prompt, put back
+                content.append(event.text)
             elif isinstance(event, Content) and event.text.isspace():
                 content.append(self._take(event.end))
             elif isinstance(event, Markup) and event.text.strip() in self._markers:

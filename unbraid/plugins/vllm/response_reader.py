@@ -56,15 +56,15 @@ def program_of(format: Format, vocabulary: Vocabulary | None) -> Program:
 
 
 def marker_pieces(format: Format, vocabulary: Vocabulary | None, special: frozenset[int]) -> frozenset[int]:
-    """The special tokens whose text is a part of something that the format writes, and not all of it. PLaMo writes
-    `<|plamo:begin_`, `think`, `:plamo|>` for one marker; so these are not left out."""
+    """The special tokens whose text is a part of something that the format writes. PLaMo writes `<|plamo:begin_`,
+    `think`, `:plamo|>` for one marker; so these are not left out."""
     return frozenset() if vocabulary is None else _found(format, cast(Hashable, vocabulary), special)
 
 
 @lru_cache
 def _found(format: Format, known: Hashable, special: frozenset[int]) -> frozenset[int]:
     vocabulary = cast(Vocabulary, known)
-    literals = [text for text in _texts(format) if vocabulary.token_id(text) is None]
+    literals = set(_texts(format))
     spelled = ((token, (vocabulary.token_bytes(token) or b"").decode(errors="replace")) for token in special)
     return frozenset(token for token, text in spelled if text and any(text in literal for literal in literals))
 
