@@ -180,7 +180,7 @@ def rewritten(node: Node, new: Callable[[Node], Node | None]) -> Node:
     return node
 
 
-MOST_SPACE = 8
+MOST_SPACE = 12
 """As much whitespace as any template writes, and not so much that a model could lose itself in it."""
 SPACE = Repeat(chars(" ", "\n", "\t"), 0, MOST_SPACE)
 SOME_SPACE = Repeat(chars(" ", "\n", "\t"), 1, MOST_SPACE)

@@ -197,13 +197,15 @@ class LeadingMarkerFrame(Frame):
     may close it: templates write `</think>` for a turn without reasoning. What opens the reasoning may have a label."""
 
     kind = "leading_marker"
-    saved = ("label",)
-    __slots__ = ("label", "markers")
+    saved = ("label", "is_last")
+    __slots__ = ("is_last", "label", "markers")
 
     def __init__(self, markers: Markers, label: str = "") -> None:
         self.markers = markers
         self.label = label
         """What should come first."""
+        self.is_last = False
+        """Whether nothing but the label is waited for."""
 
     def step(self, machine: Machine) -> bool:
         if self.label:
@@ -214,6 +216,9 @@ class LeadingMarkerFrame(Frame):
         if found is not None:
             marker = self.markers.which(found)
             machine.take_markup(found.end() - start, marker.strand, marker.trail)
+            if marker.label:
+                self.label, self.is_last = marker.label, True
+                return True
         elif not machine.at_end and begin - start <= machine.limits.name and not self._is_absent(buffer, begin):
             return False
         machine.pop()
@@ -229,6 +234,8 @@ class LeadingMarkerFrame(Frame):
         else:
             machine.report(diagnostics.REPAIRED, f"{innermost(machine).strand} without '{self.label.strip()}'")
         self.label = ""
+        if self.is_last:
+            machine.pop()
         return True
 
     def _is_absent(self, text: str, at: int) -> bool:
