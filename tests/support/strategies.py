@@ -321,7 +321,9 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
                 assert format.reasoning is not None
                 both = format.reasoning.open, format.reasoning.close
                 open, close = draw(st.sampled_from([both, *format.reasoning.also]))
-                written.append(marker(open))
+                # A label that lacks its whitespace is none.
+                label = format.reasoning.label
+                written.append(marker(open.removesuffix(label)) + label if label else marker(open))
                 # Without a marker, there are no calls in reasoning; and not where models only draft them.
                 no_calls = not format.calls_in_reasoning or (format.tools is not None and format.tools.bare)
                 pieces([k for k in kinds if k in inside and not (k == "calls" and no_calls)], 2)
