@@ -1,7 +1,7 @@
 """vLLM's recorded samples: what models write, as tokens, and what is to come of it.
 
 Its own replay suites find vLLM's engine classes by themselves, so our parsers cannot stand in for them there. Here the
-samples go to the parser that vLLM's server composes, by their ids and by their text, streamed in several ways and whole.
+samples go to the parser that vLLM's server composes, by ids and by text, streamed in several ways and whole.
 Like `peer_plugin`, this runs inside vLLM's tests: `tests` is its package, and nothing of it is copied.
 """
 
@@ -34,10 +34,11 @@ class Spelled:
     version = None
     dummy_prefix = False
 
-    def __init__(self, tokens: dict[int, str]) -> None:
-        self._text = tokens
-        self._id = {text: token for token, text in reversed(tokens.items())}
-        self.size = max(tokens, default=0) + 1
+    def __init__(self, sample: Any) -> None:
+        self._id = dict(sample.vocab)
+        """Only the markers: of its words, the sample numbers each anew."""
+        self._text = {**{token: text for text, token in self._id.items()}, **dict(sample.tokens)}
+        self.size = max(self._text, default=0) + 1
 
     def token_id(self, text: str) -> int | None:
         return self._id.get(text)
@@ -52,9 +53,7 @@ class Tokenizer(harness.MockTokenizer):
     def __init__(self, sample: Any, by_ids: bool) -> None:
         super().__init__(dict(sample.vocab), sample.tokens)
         if by_ids:
-            self.backend_tokenizer = Spelled(
-                {**{token: text for text, token in sample.vocab.items()}, **dict(sample.tokens)}
-            )
+            self.backend_tokenizer = Spelled(sample)
 
 
 # What there is
