@@ -15,12 +15,13 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from tests.parser.engine import replay_harness as harness
-from tests.parser.engine import test_replay as replay
-from tests.parser.engine import trace_builder as builder
 from vllm.parser import ParserManager
 from vllm.reasoning import ReasoningParserManager
 from vllm.tool_parsers import ToolParserManager
+
+harness: Any = import_module("tests.parser.engine.replay_harness")
+replay: Any = import_module("tests.parser.engine.test_replay")
+builder: Any = import_module("tests.parser.engine.trace_builder")
 
 PREFIX = "unbraid-" if os.environ.get("UNBRAID_PEER_OURS") else ""
 MANAGERS = {"tool": ToolParserManager, "reasoning": ReasoningParserManager}
@@ -47,7 +48,7 @@ class Spelled:
         return None if token not in self._text else self._text[token].encode()
 
 
-class Tokenizer(harness.MockTokenizer):
+class Tokenizer(harness.MockTokenizer):  # type: ignore[misc]
     """vLLM's mock. By ids, it holds a vocabulary, as a tokenizer of transformers does."""
 
     def __init__(self, sample: Any, by_ids: bool) -> None:
