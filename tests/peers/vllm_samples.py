@@ -1,7 +1,7 @@
 """vLLM's recorded samples: what models write, as tokens, and what is to come of it.
 
 Its own replay suites find vLLM's engine classes by themselves, so our parsers cannot stand in for them there. Here the
-samples go to the parser that vLLM's server composes, by their ids and by their text, streamed in several ways and whole.
+samples go to the parser that vLLM's server composes, by ids and by text, streamed in several ways and whole.
 Like `peer_plugin`, this runs inside vLLM's tests: `tests` is its package, and nothing of it is copied.
 """
 
@@ -15,12 +15,13 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from tests.parser.engine import replay_harness as harness
-from tests.parser.engine import test_replay as replay
-from tests.parser.engine import trace_builder as builder
 from vllm.parser import ParserManager
 from vllm.reasoning import ReasoningParserManager
 from vllm.tool_parsers import ToolParserManager
+
+harness: Any = import_module("tests.parser.engine.replay_harness")
+replay: Any = import_module("tests.parser.engine.test_replay")
+builder: Any = import_module("tests.parser.engine.trace_builder")
 
 PREFIX = "unbraid-" if os.environ.get("UNBRAID_PEER_OURS") else ""
 MANAGERS = {"tool": ToolParserManager, "reasoning": ReasoningParserManager}
@@ -34,10 +35,11 @@ class Spelled:
     version = None
     dummy_prefix = False
 
-    def __init__(self, tokens: dict[int, str]) -> None:
-        self._text = tokens
-        self._id = {text: token for token, text in reversed(tokens.items())}
-        self.size = max(tokens, default=0) + 1
+    def __init__(self, sample: Any) -> None:
+        self._id = dict(sample.vocab)
+        """Only the markers: of its words, the sample numbers each anew."""
+        self._text = {**{token: text for text, token in self._id.items()}, **dict(sample.tokens)}
+        self.size = max(self._text, default=0) + 1
 
     def token_id(self, text: str) -> int | None:
         return self._id.get(text)
@@ -46,15 +48,13 @@ class Spelled:
         return None if token not in self._text else self._text[token].encode()
 
 
-class Tokenizer(harness.MockTokenizer):
+class Tokenizer(harness.MockTokenizer):  # type: ignore[misc]
     """vLLM's mock. By ids, it holds a vocabulary, as a tokenizer of transformers does."""
 
     def __init__(self, sample: Any, by_ids: bool) -> None:
         super().__init__(dict(sample.vocab), sample.tokens)
         if by_ids:
-            self.backend_tokenizer = Spelled(
-                {**{token: text for text, token in sample.vocab.items()}, **dict(sample.tokens)}
-            )
+            self.backend_tokenizer = Spelled(sample)
 
 
 # What there is

@@ -104,7 +104,7 @@ MUSE = Format(
         opens=("<|start|>",),
         closes=("<|message|>", "<atem:function_calls>"),
         ends=("<|eom|>", "<|eot|>"),
-        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|^(?:.*assistant\s*)?<atem:function_calls>$",
+        calls=r"to=(?!self\b|user\b|commentary\b)[^\s<]|(?:assistant|<\|message\|>)\s*<atem:function_calls>$",
         reasoning=r"to=self\b",
         content=r"<\|message\|>$",
         # Whose turn, and to whom. Text may begin with `to=` as well.

@@ -115,6 +115,7 @@ ISOLATION = "law 6: markup in a string is data"
 KEPT = "law 8: what is no call is kept as text"
 NO_RECIPIENT = "law 3: a message to nobody else is to the user"
 NOT_WHOLE = "law 8: not repaired; kept as a call that is not complete"
+NEXT = "law 8: where JSON has no place for a bracket, it opens the next call; the first is not complete"
 CUT_OFF = "laws 4 and 12: the call had begun; kept, not complete"
 UNCLOSED = "law 8: a whole call is a call, closed or not"
 ENDS = "law 8: a string between tags ends where the call does"
@@ -184,7 +185,7 @@ NUMBERS: dict[str, Number] = {
             "gemma4": answer(NYC, "</tool_call>"),
         },
     ),
-    "4.e": number("A broken call, then a whole one", cut('{{"name": "get_weather", "arguments": {}}'), law=NOT_WHOLE),
+    "4.e": number("A broken call, then a whole one", cut("{"), ToolCall("get_weather", "{}"), law=NEXT),
     "4.f": Number("The name as a tag of its own", all_text(KEPT)),
     "5.a": number(
         *("The last marker missing", NYC),

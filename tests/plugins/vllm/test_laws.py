@@ -39,8 +39,9 @@ def parse(format: Format, output: str | list[int], **options: Any) -> unbraid.Me
     events = parser.feed(output) if isinstance(output, str) else parser.feed_tokens(output)
     blocks, fold = Blocks(format), Fold()
     for event in [*events, *parser.finish()]:
-        told = isinstance(event, Reasoning)
-        fold.add_one(replace(event, text=blocks.before(event) + event.text) if told else event)
+        if isinstance(event, Reasoning):
+            event = replace(event, text=blocks.before(event) + event.text)
+        fold.add_one(event)
     return fold.message()
 
 

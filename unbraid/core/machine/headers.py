@@ -100,6 +100,14 @@ class HeaderFrame(Frame):
                 return False
             self._give_up(machine, "the output ends inside a header")
             return True
+        if begin == start and not self.before:
+            # What it begins with was taken for text. Another close right after it may tell what it was.
+            follows = buffer[end:limit]
+            again = next((end + len(close) for close in rule.closes if follows.startswith(close)), 0)
+            if not again and not machine.at_end and any(close.startswith(follows) for close in rule.closes):
+                return False
+            if again and rule.strand(machine.spell(buffer[start:again]))[0] != NOTHING:
+                end = again
         header = self.before + machine.spell(buffer[start:end])
         strand, found = rule.strand(header)
         if strand == NOTHING:

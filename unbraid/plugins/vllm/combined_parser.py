@@ -35,7 +35,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         parts = (self._reasoning_parser, self._tool_parser)
         self._format = _joined(*(None if part is None else part.format for part in parts))
         self._prompt: Sequence[int] | None = None
-        """None if nobody knows it: vLLM has no ids of a prompt that came as embeddings, and then says that there are none."""
+        """None if nobody knows it: of a prompt that came as embeddings, vLLM has no ids."""
         self._reader: ResponseReader | None = None
         self._counter: ReasoningCounter | None = None
         self._reasoning: list[str] = []
