@@ -190,8 +190,12 @@ NUMBERS: dict[str, Number] = {
     "5.a": number(
         *("The last marker missing", NYC),
         law=UNCLOSED,
-        # Another argument could have followed.
-        but={"glm47": answer(cut('{"location": "NYC"'), law=CUT_OFF)},
+        but={
+            # Another argument could have followed,
+            "glm47": answer(cut('{"location": "NYC"'), law=CUT_OFF),
+            # or more of the string: models forget to escape quotes in it.
+            "pythonic": answer(cut('{"location": "NYC'), law=CUT_OFF),
+        },
     ),
     "5.b": Number(
         "The first marker missing",
@@ -218,6 +222,7 @@ NUMBERS: dict[str, Number] = {
             "deepseek_v3": answer(f"{BOTH_CITIES}\n", BOSTON, NEW_YORK),  # no line break belongs to its marker
             **families(_TAGS, answer(BOTH_CITIES, BOSTON, NEW_YORK, law=f"{UNCLOSED}; {LINE}")),
             "glm47": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York"'), law=CUT_OFF),
+            "pythonic": answer(BOTH_CITIES, BOSTON, cut('{"location": "New York'), law=CUT_OFF),
         },
     ),
     "5.e": number(
@@ -350,7 +355,7 @@ DIFFERENT = {
     **dict.fromkeys([(family, "4.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
     **dict.fromkeys([(family, "5.d") for family in ("deepseek_v3_1", "kimi_k2")], _LOSE_UNCLOSED),
     **dict.fromkeys([("deepseek_v3_2", "4.d"), ("glm47", "4.d")], _LOSE_ARGUMENT),
-    **dict.fromkeys([("pythonic", "5.a"), ("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
+    **dict.fromkeys([("pythonic", "5.d"), ("pythonic", "5.e")], _LATE),
     ("pythonic", "6.b"): "law 4: they take the list for text, though Python reads it; a call goes out with its name",
     **dict.fromkeys([("harmony", "8.a"), ("harmony", "8.b")], _STRIP),
     ("qwen3_coder", "5.c"): "law 12: they close a string that the output cuts off, and call with half of it",
