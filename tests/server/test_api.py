@@ -31,14 +31,6 @@ CALLS = (
 )
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
-
-
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     yield running

@@ -34,14 +34,6 @@ def tool(parameters: Any = CITY, name: str = "f", **more: Any) -> dict[str, Any]
     return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
-
-
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     running.say("Hi.")

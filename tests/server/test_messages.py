@@ -76,14 +76,6 @@ def refused(response: httpx.Response, status: int, kind: str = "invalid_request_
     return str(body["error"]["message"])
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
-
-
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     running.say("Hi.<|im_end|>")

@@ -39,16 +39,13 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.service.store = Store(tmp_path_factory.mktemp("store") / "responses.sqlite", 30)
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store") / "responses.sqlite", 30)
 
 
 @pytest.fixture
-def api(running: Scripted) -> Iterator[Scripted]:
+def api(running: Scripted, store: Store) -> Iterator[Scripted]:
+    running.service.store = store
     yield running
     running.service.api_keys = ()
 

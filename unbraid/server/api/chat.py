@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`: OpenAI's chat dialect.
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
-(`ChatRequest`), what they mean (`_task`, a `ChatTask` for `turns.plan`), the whole reply (`chat_choice`), and the
+(`ChatRequest`), what they mean (`_task`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
 chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
 is the same for all: a plan, and a `Turn` for each choice.
 """
@@ -22,7 +22,8 @@ from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..service import Service
 from ..turns.enforcing import unenforced_header
-from ..turns.plan import ChatTask, Plan, plan_chat
+from ..turns.plan import Plan, plan_chat
+from ..turns.task import ChatTask
 from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .chat_reply import ChatChunks, chat_choice

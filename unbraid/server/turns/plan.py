@@ -1,16 +1,12 @@
 """Plans: a chat request in no dialect (`ChatTask`) turned into what the engine is asked for (`Plan`).
 
-Each dialect of `server.api` reads its own body into a `ChatTask`. All that a request means is decided here, once: the
-prompt, the sampling, the constraint, and how the output is parsed. An error about the task names the field of the
-client's request, which `ChatTask.names` gives where a dialect calls it otherwise.
+All that a request means is decided here, once: the prompt, the sampling, the constraint, and how the output is parsed.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,13 +16,14 @@ from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
-from ...errors import InvalidTools, UnbraidError
+from ...errors import InvalidTools
 from ...parsing import Parser
 from ...templates import fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
 from ..service import Service
 from .enforcing import enforced, left_free
+from .task import ChatTask
 from .thinking import Budget, RawPrompt
 from .turn import Turn, Usage
 
@@ -39,51 +36,6 @@ _COLDEST = 1e-4
 """The lowest temperature. To divide by less would leave nothing of the numbers."""
 _SHARE_OF_REPLY = 4
 """A conversation that loses its oldest turns leaves this part of the context to the reply, a quarter."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatTask:
-    """What a client asks of a chat model, in no dialect."""
-
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] = ()
-    tool_choice: str | Mapping[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: Mapping[str, Any] | None = None
-    documents: Sequence[Mapping[str, Any]] | None = None
-    add_generation_prompt: bool = True
-    continue_final_message: bool = False
-    speak: bool = False
-    """Whether the model is to speak, where it can."""
-    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    separate_reasoning: bool = True
-    calls_in_reasoning: bool | None = None
-    choices: int = 1
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    """The values of `SAMPLING` that the request sets."""
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    max_tokens: int | None = None
-    thinking_budget: int | None = None
-    """After so many tokens of reasoning, its end is forced. 0 for none; None for as many as the model likes."""
-    clip: bool = False
-    """Whether `max_tokens` is an upper limit alone: the output also ends where the context does. Without it, an engine
-    refuses what may not fit."""
-    needs_ids: str = ""
-    """The field that asks for token ids, where one does."""
-    stop: tuple[str, ...] = ()
-    stop_tokens: tuple[int, ...] = ()
-    logprobs: int | None = None
-    """How many alternatives to report for each token; None for nothing."""
-    drop_oldest: bool = False
-    """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """What the dialect calls fields: those of a `Generation` (`prompt`, `max_tokens`), and of this task."""
-    places: Sequence[str] = ()
-    """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
-    tool_places: Sequence[str] = ()
-    """The same for the tools."""
-    part_places: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """The same for parts of a content, by the numbers of message and part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +95,7 @@ class Plan:
 
 def plan_chat(service: Service, task: ChatTask) -> Plan:
     """Raises what is wrong with the task, in the words of its dialect."""
-    with _in_words_of(task):
+    with task.in_its_words():
         return _plan(service, task)
 
 
@@ -192,7 +144,7 @@ def prompt_of(service: Service, task: ChatTask) -> RawPrompt:
         check_tools=False,
     )
     context = service.engine.context
-    with _in_words_of(task):
+    with task.in_its_words():
         if not task.drop_oldest or context is None:
             prompt = build(task.messages)
         else:
@@ -212,44 +164,6 @@ def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) ->
     if len(prompt) >= context:
         raise PromptTooLong(f"the prompt is too long: {len(prompt)} tokens > {context - 1} maximum")
     return min(wanted, context - len(prompt))
-
-
-@contextmanager
-def _in_words_of(task: ChatTask) -> Iterator[None]:
-    """Errors about fields, by the names that the task's dialect has for them."""
-
-    def place(found: re.Match[str]) -> str:
-        at = int(found[1])
-        message = task.places[at] if at < len(task.places) else f"messages[{at}]"
-        if found[2] is None:
-            return message
-        return task.part_places.get((at, int(found[2])), f"{message}.content[{found[2]}]")
-
-    def tool_place(found: re.Match[str]) -> str:
-        at = int(found[1])
-        return task.tool_places[at] if at < len(task.tool_places) else found[0]
-
-    try:
-        yield
-    except UnbraidError as error:
-        message, field = str(error), error.field
-        if task.places:
-            message = _MESSAGE.sub(place, message)
-            field = None if field is None else _MESSAGE.sub(place, field)
-        if task.tool_places:
-            message = _TOOL.sub(tool_place, message)
-            field = None if field is None else _TOOL.sub(tool_place, field)
-        for ours, theirs in task.names.items():
-            if field is not None and re.match(rf"{ours}\b", field):
-                field = theirs + field[len(ours) :]
-                message = re.sub(rf"^{ours}\b", theirs, message)
-                break
-        error.args, error.field = (message,), field
-        raise
-
-
-_TOOL = re.compile(r"\btools\[(\d+)\]")
-_MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
 
 
 def choices(asked: Generation, count: int) -> tuple[Generation, ...]:

@@ -18,7 +18,7 @@ from msgspec import Meta
 from ....errors import UnbraidError
 from ...errors import ApiError
 from ...service import Service
-from ...turns.plan import ChatTask
+from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
 from .history import History

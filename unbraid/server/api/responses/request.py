@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from ...errors import ApiError
 from ...service import Service
 from ...storage.store import StoredResponse
-from ...turns.plan import ChatTask
+from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Budget, Count, Object, SamplingFields, Top, budget_of, template_kwargs
 from .items import ItemReader
