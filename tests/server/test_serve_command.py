@@ -198,3 +198,20 @@ def test_files_that_are_wrong(tmp_path: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(UnbraidError, match=said):
         settings("--config", str(file))
+
+
+@pytest.mark.parametrize("keys", [[""], ["one", " "]])
+def test_an_empty_key_is_refused(keys: list[str]) -> None:
+    with pytest.raises(UnbraidError, match="API key is empty"):
+        settings(*(part for key in keys for part in ("--api-key", key)))
+
+
+def test_an_empty_key_in_the_environment_is_refused() -> None:
+    with pytest.raises(UnbraidError, match="API key is empty"):
+        settings(UNBRAID_API_KEY="")
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(UnbraidError, match="--port must be a number from 0 to 65535"):
+        settings("--port", port)

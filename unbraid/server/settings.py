@@ -173,6 +173,9 @@ _GROUPS = {
     "server": "who may ask",
 }
 _PREFIX = "UNBRAID_"
+_NEVER_EMPTY = ("api_key",)
+"""Settings for which an empty variable does not mean that it is not set."""
+_LAST_PORT = 65535
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
@@ -206,14 +209,19 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         variable = _PREFIX + each.name.upper()
         if getattr(arguments, each.name) is not None:
             values[each.name] = _value(getattr(arguments, each.name), each.metadata, flag)
-        elif environment.get(variable):
+        elif environment.get(variable) or (variable in environment and each.name in _NEVER_EMPTY):
             text: Any = environment[variable]
             if each.metadata["kind"] == "list":
                 text = [part.strip() for part in text.split(",")]
             values[each.name] = _value(text, each.metadata, variable)
         elif each.name in file:
             values[each.name] = _value(file[each.name], each.metadata, f"{each.name} in {path}")
-    return Settings(**values)
+    settings = Settings(**values)
+    if not all(key.strip() for key in settings.api_key):
+        raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
+    if not 0 <= settings.port <= _LAST_PORT:
+        raise UnbraidError(f"--port must be a number from 0 to {_LAST_PORT}, not {settings.port}")
+    return settings
 
 
 def _read_file(path: str) -> dict[str, Any]:
