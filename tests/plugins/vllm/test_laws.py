@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import assume, given
@@ -10,13 +9,11 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format
-from unbraid.core.events import Reasoning
-from unbraid.core.message import Fold
-from unbraid.plugins.blocks import Blocks
 from unbraid.plugins.vllm.response_reader import program_of, special_tokens, vocabulary_of
 
 from ...support import strategies
 from ...support.examples import examples
+from ..one_field import parse
 from .cases import (
     encode,
     every_format,
@@ -31,18 +28,6 @@ from .server import NEUTRAL, TOOLS, ReasoningParserManager, Said, ToolParserMana
 def markers(format: Format, tokenizer: Any) -> set[int]:
     """The tokens that mean something in the format."""
     return set(program_of(format, vocabulary_of(tokenizer)).token_placeholders)
-
-
-def parse(format: Format, output: str | list[int], **options: Any) -> unbraid.Message:
-    """What unbraid says, with a line break between two blocks of reasoning: vLLM has one field for all of them."""
-    parser = unbraid.Parser(format, **options)
-    events = parser.feed(output) if isinstance(output, str) else parser.feed_tokens(output)
-    blocks, fold = Blocks(format), Fold()
-    for event in [*events, *parser.finish()]:
-        if isinstance(event, Reasoning):
-            event = replace(event, text=blocks.before(event) + event.text)
-        fold.add_one(event)
-    return fold.message()
 
 
 @every_format

@@ -1,0 +1,23 @@
+"""What unbraid says, as an engine's reply holds it: one field for all reasoning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import unbraid
+from unbraid import Format, Reasoning
+from unbraid.core.message import Fold
+from unbraid.plugins.blocks import Blocks
+
+
+def parse(format: Format, output: str | list[int], **options: Any) -> unbraid.Message:
+    """The message, with a line break between two blocks of reasoning."""
+    parser = unbraid.Parser(format, **options)
+    events = parser.feed(output) if isinstance(output, str) else parser.feed_tokens(output)
+    blocks, fold = Blocks(format), Fold()
+    for event in [*events, *parser.finish()]:
+        if isinstance(event, Reasoning):
+            event = replace(event, text=blocks.before(event) + event.text)
+        fold.add_one(event)
+    return fold.message()
