@@ -34,7 +34,7 @@ def test_reasoning_that_a_prompt_has_ended(prompt: str, ended: bool) -> None:
         ("<|im_start|>assistant\n", "<think>\nhm\n</think>\n\na", "a"),
         ("<|im_start|>assistant\n<think>\n", "hm\n</think>\n\na", "a"),
         # A model that leaves the reasoning out is held to what was asked for from its second token on.
-        ("<|im_start|>assistant\n", "\n\nHello there", "there"),
+        ("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n", "\n\nHello there", "there"),
         ("<|im_start|>assistant\n", "<think>\nit does not end", None),
         ("<|im_start|>assistant\n<think>\n", "it does not end, although it is long" * 3, None),
     ],
@@ -61,8 +61,8 @@ def test_ids_of_the_content() -> None:
 
     assert content("unbraid-qwen3", "<think>hm</think>a b") == "a b"
     assert content("unbraid-qwen3", "<think>hm") == ""
-    assert content("unbraid-qwen3", "a b") == "a b"
-    assert content("unbraid-qwen3-thinking", "a b") == ""
+    # What nothing is known of begins where vLLM's own parser of that name begins: qwen3's in the reasoning.
+    assert content("unbraid-qwen3", "a b") == content("unbraid-qwen3-thinking", "a b") == ""
     assert content("unbraid-mistral", "[THINK]hm[/THINK]a b") == "a b"
 
 

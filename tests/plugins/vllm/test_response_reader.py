@@ -19,6 +19,7 @@ from unbraid.plugins.vllm.response_reader import ResponseReader, vocabulary_of
 from ...support import strategies
 from ...support.examples import examples
 from ...support.parsing import call, content, reasoning
+from ..one_field import parse
 from .cases import decode, encode, every_format, grouped, qwen3, tokenizer_for
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
@@ -64,7 +65,7 @@ def test_ids_however_they_are_cut(format: Format, data: st.DataObject) -> None:
     text = data.draw(strategies.hostile(format) | strategies.messages(format).map(lambda m: unbraid.render(format, m)))
     ids = encode(tokenizer, text)
     all_of_it = Request(skip_special_tokens=False, include_stop_str_in_output=True)
-    expected = unbraid.parse(format, ids, tools=strategies.TOOLS, tokenizer=tokenizer, prompt="")
+    expected = parse(format, ids, tools=strategies.TOOLS, tokenizer=tokenizer, prompt="")
     for sizes in ([1], data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))):
         # The text that comes beside the ids is not looked at.
         deltas = [("x", group) for group in grouped(ids, sizes)]
@@ -81,7 +82,7 @@ def test_text_however_it_is_cut(format: Format, data: st.DataObject) -> None:
     """With stop texts, which vLLM cuts off the text alone."""
     tokenizer = tokenizer_for(format)
     text = data.draw(strategies.hostile(format))
-    expected = unbraid.parse(format, text, tools=strategies.TOOLS, prompt="")
+    expected = parse(format, text, tools=strategies.TOOLS, prompt="")
     deltas = [(piece, [1]) for piece in data.draw(st.composite(strategies.cuts)(text))]
     request = Request(stop=["\n\n"])
     assert streamed(reader(format, tokenizer, request), deltas).parts == expected.parts
