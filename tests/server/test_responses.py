@@ -14,6 +14,7 @@ import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
+from unbraid import UnbraidError
 from unbraid.engines import EngineFailed, Piece, PromptTooLong, TokenLogprob
 from unbraid.engines.replay.replay import Script, Step, script
 from unbraid.server.storage.store import Store
@@ -454,6 +455,15 @@ def test_a_conversation_goes_on_without_what_was_deleted(api: Scripted) -> None:
     api.post("/responses", input="Third.", previous_response_id=second["id"])
     assert "First." not in api.prompt()
     assert "Second." in api.prompt()
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "responses.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=77")
+    database.close()
+    with pytest.raises(UnbraidError, match="another version of unbraid made it"):
+        Store(path, 30)
 
 
 def test_what_was_deleted_does_not_come_back(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ _DAY = 24 * 3600.0
 _BETWEEN_PURGES = 3600.0
 _PATIENCE = 5.0
 """How many seconds to wait for another process that writes."""
+_VERSION = 1
+"""Of the tables below. To change them, count it up."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     id TEXT PRIMARY KEY, client TEXT NOT NULL, created REAL NOT NULL, input BLOB NOT NULL, response BLOB NOT NULL,
@@ -85,7 +87,11 @@ class Store:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA foreign_keys=ON")
             self._database.execute("PRAGMA secure_delete=ON")
+            made_by = self._database.execute("PRAGMA user_version").fetchone()[0]
+            if made_by not in (0, _VERSION):
+                raise sqlite3.DatabaseError(f"another version of unbraid made it ({made_by}, not {_VERSION})")
             self._database.executescript(_SCHEMA)
+            self._database.execute(f"PRAGMA user_version={_VERSION}")
             # Whoever reads does not wait for whoever writes.
             self._readings = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
