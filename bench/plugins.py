@@ -85,13 +85,13 @@ class Stream:
     tools: tuple[str, str]
     """The tool parsers of vLLM and of SGLang."""
     reasoning: tuple[str, str] | None
-    library: str
+    format: str
     """The format that says the same."""
     message: Message
 
     @property
     def text(self) -> str:
-        return unbraid.render(self.library, self.message)
+        return unbraid.render(self.format, self.message)
 
 
 def words(size: int) -> str:
@@ -266,12 +266,12 @@ def main() -> None:
             tools, reasoning = stream.tools[at], stream.reasoning and stream.reasoning[at]
             ours = f"unbraid-{tools}", reasoning and f"unbraid-{reasoning}"
             parsers = (
-                [in_vllm(tools, reasoning, made), in_vllm(*ours, made), library_by_ids(stream.library, made)]
+                [in_vllm(tools, reasoning, made), in_vllm(*ours, made), library_by_ids(stream.format, made)]
                 if engine == "vLLM"
-                else [in_sglang(tools, reasoning), in_sglang(*ours), library(stream.library)]
+                else [in_sglang(tools, reasoning), in_sglang(*ours), library(stream.format)]
             )
             if stream.message.tool_calls:
-                short = deltas_of(unbraid.render(stream.library, call_of(50)), made)
+                short = deltas_of(unbraid.render(stream.format, call_of(50)), made)
                 assert all(finds_call(parser, short) for parser in parsers[:2]), stream.name
             theirs, own, alone = best(parsers, deltas)
             print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,11 +27,8 @@ WHOLE = "".join(STRANDS.values()) + "<|im_end|>"
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
+def api(running: Scripted) -> Scripted:
+    return running
 
 
 def counts_of(api: Scripted) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from operator import attrgetter
@@ -247,11 +247,8 @@ def test_an_engine_that_ends_without_saying_how() -> None:
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Scripted]:
-    scripted = Scripted()
-    scripted.server.start()
-    yield scripted
-    scripted.server.stop()
+def api(running: Scripted) -> Scripted:
+    return running
 
 
 def think(api: Scripted, answer: str = "Both.<|im_end|>", chunks: int = 1) -> None:

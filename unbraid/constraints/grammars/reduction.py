@@ -153,32 +153,26 @@ def _growing(rules: Mapping[str, Node], holds: Callable[[Node, Collection[str]],
 
 def _ends(node: Node, known: Collection[str]) -> bool:
     """Whether it comes to an end, if these rules do."""
-    match node:
-        case Rule(name):
-            return name in known
-        case Sequence(items):
-            return all(_ends(item, known) for item in items)
-        case Choice(items):
-            return any(_ends(item, known) for item in items)
-        case Repeat(item, least):
-            return least == 0 or _ends(item, known)
-    return True
+    return _holds(node, known, lambda _: True)
 
 
 def _may_be_empty(node: Node, known: Collection[str]) -> bool:
     """Whether it may be the empty text, if these rules may."""
+    return _holds(node, known, lambda leaf: isinstance(leaf, Text) and not leaf.text)
+
+
+def _holds(node: Node, known: Collection[str], of_leaf: Callable[[Node], bool]) -> bool:
+    """Whether something holds of all that must come, if it holds of these rules."""
     match node:
         case Rule(name):
             return name in known
         case Sequence(items):
-            return all(_may_be_empty(item, known) for item in items)
+            return all(_holds(item, known, of_leaf) for item in items)
         case Choice(items):
-            return any(_may_be_empty(item, known) for item in items)
+            return any(_holds(item, known, of_leaf) for item in items)
         case Repeat(item, least):
-            return least == 0 or _may_be_empty(item, known)
-        case Text(text):
-            return not text
-    return False
+            return least == 0 or _holds(item, known, of_leaf)
+    return of_leaf(node)
 
 
 def _left_recursive(rules: Mapping[str, Node]) -> bool:
