@@ -561,7 +561,7 @@ class ClientSuite(ServerSuite):
 
     @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
     def test_a_prompt_that_is_too_long(self, server: RunningServer, client: OpenAI, stream: bool) -> None:
-        room = server.service.engine.context
+        room = server.service.models[0].engine.context
         assert room is not None
         with pytest.raises(openai.BadRequestError) as caught:
             ask(client, "word " * (room + 1), stream=stream)
@@ -595,14 +595,14 @@ class ClientSuite(ServerSuite):
         assert answers == {country: f"The capital of {country} is {city}." for country, city in CAPITALS.items()}
 
     def test_leaving_a_stream(self, server: RunningServer, client: OpenAI) -> None:
-        engine, before = server.service.engine, _aborted(server)
+        engine, before = server.service.models[0].engine, _aborted(server)
         with client.completions.create(**ENDLESS, stream=True) as stream:
             next(iter(stream))
             assert engine.load.running == 1
         wait_for(lambda: engine.load.running == 0 and _aborted(server) == before + 1)
 
     def test_leaving_before_the_reply(self, server: RunningServer, client: OpenAI) -> None:
-        engine, before = server.service.engine, _aborted(server)
+        engine, before = server.service.models[0].engine, _aborted(server)
         with pytest.raises(openai.APITimeoutError):
             client.with_options(timeout=0.2).completions.create(**ENDLESS, n=6)
         wait_for(lambda: engine.load.running == engine.load.waiting == 0 and _aborted(server) == before + 1)

@@ -193,7 +193,7 @@ class CurlSuite:
         jsonschema.validate(json.loads(message["tool_calls"][0]["function"]["arguments"]), WEATHER)
 
     def test_an_error_before_the_stream(self, server: RunningServer, tmp_path: Path) -> None:
-        asked = request("word " * (server.service.engine.context or CONTEXT))
+        asked = request("word " * (server.service.models[0].engine.context or CONTEXT))
         headers, body = _curl(server, tmp_path, {**asked, "stream": True})
         assert headers.startswith("HTTP/1.1 400")
         assert "content-type: application/json" in headers

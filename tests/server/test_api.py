@@ -34,7 +34,7 @@ CALLS = (
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     yield running
-    running.service.vocoder = None
+    running.service.models[0].vocoder = None
     running.service.reasoning_field = "both"
 
 
@@ -358,7 +358,8 @@ def test_audio_in() -> None:
     engine = ReplayEngine([script("A cow.")], repeat=True)
     service = service_of(engine, "step-audio-2")
     hook = placeholder_hook("<audio_start><audio_patch><audio_end>")
-    service.builder = PromptBuilder(built_in("step-audio-2"), None, service.format, part_hook=hook)
+    model = service.models[0].model
+    model.builder = PromptBuilder(built_in("step-audio-2"), None, model.format, part_hook=hook)
     server = RunningServer(service)
     server.start()
     try:
@@ -514,7 +515,8 @@ def test_metrics(api: Scripted) -> None:
         "unbraid_time_to_first_token_seconds_count",
         "unbraid_inter_token_seconds_count",
     } <= grown
-    assert after["unbraid_engine_running"] == after["unbraid_engine_waiting"] == 0
+    for gauge in ("running", "waiting"):
+        assert after[f'unbraid_engine_{gauge}{{model="{api.service.names[0]}"}}'] == 0
 
 
 def test_the_description_describes_what_is_taken(api: Scripted) -> None:

@@ -37,9 +37,9 @@ def tool(parameters: Any = CITY, name: str = "f", **more: Any) -> dict[str, Any]
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     running.say("Hi.")
-    running.service.dialect, running.service.constrain_auto = "gbnf", False
+    running.service.models[0].model.dialect, running.service.models[0].model.constrain_auto = "gbnf", False
     yield running
-    running.service.loose_schemas, running.service.constrain_auto = False, False
+    running.service.models[0].model.loose_schemas, running.service.models[0].model.constrain_auto = False, False
 
 
 def post(api: Scripted, **body: Any) -> Any:
@@ -71,11 +71,11 @@ def test_a_required_call_follows_its_schema(api: Scripted, choice: Any, strict: 
 
 
 def test_optional_calls_follow_it_where_a_grammar_is_in_force(api: Scripted) -> None:
-    api.service.constrain_auto = True
+    api.service.models[0].model.constrain_auto = True
     post(api, tools=[tool()])
     for each in arguments(api):
         jsonschema.validate(each, CITY)
-    api.service.constrain_auto = False
+    api.service.models[0].model.constrain_auto = False
     post(api, tools=[tool()])
     assert api.engine.requests[-1].constraint is None
 
@@ -111,7 +111,7 @@ def test_what_a_strict_schema_asks_is_enforced_or_refused(api: Scripted) -> None
         error = response.json()["error"]
         assert error["param"] == param
         assert "multipleOf" in error["message"]
-    api.service.loose_schemas = True
+    api.service.models[0].model.loose_schemas = True
     for body, _ in asked:
         response = post(api, **body)
         assert response.status_code == 200
@@ -157,7 +157,7 @@ def test_the_header_is_one_line_of_ascii(unenforced: list[Unenforced]) -> None:
 
 
 def test_an_engine_without_constraints_leaves_optional_calls_free(api: Scripted) -> None:
-    api.service.unconstrained = True
+    api.service.models[0].model.unconstrained = True
     try:
         grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "a"'}}
         free = {"type": "custom", "custom": {"name": "g", "format": grammar}}
@@ -171,8 +171,8 @@ def test_an_engine_without_constraints_leaves_optional_calls_free(api: Scripted)
         strict = {"messages": HELLO, "tools": [tool(), tool(name="h", strict=True)]}
         refused = patient_http.post(f"{api.server.url}/v1/chat/completions", json=strict)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[1]")
-        api.service.loose_schemas = True
+        api.service.models[0].model.loose_schemas = True
         loose = patient_http.post(f"{api.server.url}/v1/chat/completions", json=strict)
         assert loose.status_code == 200
     finally:
-        api.service.unconstrained = False
+        api.service.models[0].model.unconstrained = False

@@ -86,15 +86,16 @@ async def test_one_flag_puts_a_server_behind_it(kind: str, folder: str, monkeypa
         flags: dict[str, Any] = {kind: (server.url,)}
         service = await load(Settings(**flags))
         assert service.names == ("fake",)
-        assert service.format.name == "qwen3"
-        assert service.sampling == {"temperature": 0.6, "top_k": 20}
-        assert not service.constrain_auto
+        (served,) = service.models
+        assert served.model.format.name == "qwen3"
+        assert served.model.sampling == {"temperature": 0.6, "top_k": 20}
+        assert not served.model.constrain_auto
         message = await ask(service)
         assert (message["reasoning_content"], message["content"]) == ("Hm.", "Hé!")
         (body,) = server.generated
         prompt = body["input_ids" if kind == "sglang" else "prompt"]
         assert tokenizer.decode(prompt, skip_special_tokens=False).endswith("<|im_start|>assistant\n")
-        await service.engine.close()
+        await service.models[0].engine.close()
 
 
 @in_loop
@@ -104,16 +105,16 @@ async def test_any_server_with_completions(folder: str) -> None:
     with serving(service_of(ReplayEngine(scripts, model="behind", repeat=True), "hermes")) as behind:
         flags: dict[str, Any] = {"openai": (behind.url,), "chat_template": "chatml", "format": "hermes"}
         service = await load(Settings(**flags))
-        assert service.encoder is None
+        assert service.models[0].model.encoder is None
         assert service.names == ("behind",)
         assert (await ask(service))["content"] == "Hé! <b>"
-        await service.engine.close()
-        engine = behind.service.engine
+        await service.models[0].engine.close()
+        engine = behind.service.models[0].engine
         assert isinstance(engine, ReplayEngine)
         assert engine.requests[-1].prompt == "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
         service = await load(Settings(**flags, tokenizer=folder))
         assert (await ask(service))["content"] == "Hé! <b>"
-        await service.engine.close()
+        await service.models[0].engine.close()
         prompt = engine.requests[-1].prompt
         assert isinstance(prompt, tuple)
         assert qwen3_huggingface().decode(list(prompt), skip_special_tokens=False).endswith("assistant\n")

@@ -348,7 +348,7 @@ def test_effort_and_variables_go_to_the_template(api: Scripted) -> None:
     asked = MessagesRequest(
         messages=HELLO, max_tokens=9, output_config={"effort": "low"}, chat_template_kwargs={"x": 1, "thinking": False}
     )
-    variables = task_of(api.service, "", asked).template_kwargs
+    variables = task_of(api.service.seal, "", asked).template_kwargs
     assert variables == {"reasoning_effort": "low", "x": 1, "thinking": False}
 
 
@@ -624,7 +624,7 @@ def test_messages_of_the_system_for_one_turn(api: Scripted) -> None:
     assert "Only now." not in api.prompt()
     messages = [*HELLO, {"role": "system", "output_config": {"effort": "max"}}]
     asked = MessagesRequest(messages=messages, max_tokens=9, output_config={"effort": "low"})
-    assert task_of(api.service, "", asked).template_kwargs == {"reasoning_effort": "max"}
+    assert task_of(api.service.seal, "", asked).template_kwargs == {"reasoning_effort": "max"}
 
 
 def test_models(api: Scripted) -> None:

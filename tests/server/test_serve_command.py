@@ -105,7 +105,9 @@ def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
         asking = threading.Thread(target=lambda: found.append(one.chat()))
         asking.start()
         metrics = one.url.removesuffix("/v1") + "/metrics"
-        wait_for(lambda: "unbraid_engine_running 1.0" in patient_http.get(metrics).text)
+        wait_for(
+            lambda: bool(re.search(r"^unbraid_engine_running{.*} 1\.0$", patient_http.get(metrics).text, re.MULTILINE))
+        )
         one.popen.send_signal(signal.SIGTERM)
         asking.join(PATIENCE)
         assert found[0].status_code == 503
@@ -187,7 +189,7 @@ def test_lists() -> None:
     ("text", "said"),
     [
         ("port = 'x'", "port in .* must be a number, not 'x'"),
-        ("models = 'x'", "a setting 'models', and there is none"),
+        ("modles = 'x'", "a setting 'modles', and there is none"),
         ("vllm_local = 'maybe'", "must be true or false"),
         ("unknown_tools = 'drop'", "must be one of text, emit"),
         ("model =", "cannot be read"),

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import uvicorn
@@ -14,10 +15,13 @@ from unbraid import find
 from unbraid.core.grammar import Format
 from unbraid.engines import Engine
 from unbraid.server.app import create_app
+from unbraid.server.model import Model, Served
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
 from .waiting import PATIENCE
+
+_OF_MODEL = {field.name for field in fields(Model)}
 
 
 class RunningServer:
@@ -78,7 +82,10 @@ def service_of(
     found = find(format) if isinstance(format, str) else format
     texts = None if tokenizer is None else encoder(tokenizer)
     builder = PromptBuilder(template or built_in("chatml"), texts, found)
-    return Service(engine=engine, format=found, builder=builder, encoder=texts, **settings)
+    of_model = {name: settings.pop(name) for name in [*settings] if name in _OF_MODEL}
+    model = Model(format=found, builder=builder, encoder=texts, **of_model)
+    served = Served(model=model, engine=engine, names=settings.pop("names", ()), vocoder=settings.pop("vocoder", None))
+    return Service(models=(served,), **settings)
 
 
 def folded(chunks: list[Any]) -> dict[int, dict[str, Any]]:

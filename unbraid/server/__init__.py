@@ -1,9 +1,11 @@
 """The OpenAI-compatible server.
 
     from unbraid.server.app import create_app
+    from unbraid.server.model import Model, Served
     from unbraid.server.service import Service
 
-    app = create_app(Service(engine=engine, format=find("qwen3"), builder=builder, encoder=builder.encoder))
+    model = Model(format=find("qwen3"), builder=builder, encoder=builder.encoder)
+    app = create_app(Service(models=(Served(model=model, engine=engine),)))
 
 `unbraid serve` makes the service out of its settings, and runs the application. A request goes in one direction:
 
@@ -13,6 +15,7 @@
     api/<dialect>.py    to a reply; `api/sse.py` writes those that are streamed
 
     app.py  errors.py  http.py  metrics.py              routes and keys, errors, connections, Prometheus
-    settings.py  loading/  service.py  running.py       settings, the service that they make, and running it
+    settings.py  loading/  running.py                   settings, what they make, and running it
+    service.py  model.py                                what they make: the service, and each of its models
     audio_input.py  vocoder.py                          recordings in messages, speech in replies
 """

@@ -7,6 +7,7 @@ and returns a response or raises; `Endpoint` counts it, checks the key and turns
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -75,7 +76,7 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await service.end_background()
-        await service.engine.close()
+        await asyncio.gather(*(served.engine.close() for served in service.models))
         if service.transcriber is not None:
             await service.transcriber.listener.close()
         if service.store is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from ..engines import Load
 
@@ -16,7 +18,8 @@ class Metrics:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, load: Callable[[], Load]) -> None:
+    def __init__(self, loads: Callable[[], Mapping[str, Load]]) -> None:
+        """`loads` gives the load of each model's engine."""
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "unbraid_requests",
@@ -52,11 +55,23 @@ class Metrics:
             "unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"), registry=registry
         )
         self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
-        running = Gauge("unbraid_engine_running", "Outputs that the engine works on.", registry=registry)
-        running.set_function(lambda: load().running)
-        waiting = Gauge("unbraid_engine_waiting", "Outputs that wait for the engine.", registry=registry)
-        waiting.set_function(lambda: load().waiting)
+        registry.register(_EngineLoads(loads))
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""
         return generate_latest(self._registry)
+
+
+class _EngineLoads(Collector):
+    """What the engines have to do now."""
+
+    def __init__(self, loads: Callable[[], Mapping[str, Load]]) -> None:
+        self._loads = loads
+
+    def collect(self) -> Iterable[Metric]:
+        running = GaugeMetricFamily("unbraid_engine_running", "Outputs that the engine works on.", labels=("model",))
+        waiting = GaugeMetricFamily("unbraid_engine_waiting", "Outputs that wait for the engine.", labels=("model",))
+        for model, load in self._loads().items():
+            running.add_metric([model], load.running)
+            waiting.add_metric([model], load.waiting)
+        return running, waiting

@@ -76,8 +76,8 @@ class GracefulServer(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            name, format = self._service.names[0], self._service.format.name
-            print(f"unbraid {__version__}: {name} ({format}) is ready at http://{shown}:{port}/v1", flush=True)
+            models = ", ".join(f"{served.names[0]} ({served.model.format.name})" for served in self._service.models)
+            print(f"unbraid {__version__}: {models} is ready at http://{shown}:{port}/v1", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""

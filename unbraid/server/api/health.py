@@ -18,11 +18,12 @@ async def health(service: Service, request: Request) -> Response:
 
 
 async def ready(service: Service, request: Request) -> Response:
-    """The engine takes requests."""
+    """The engines take requests."""
     if service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
     try:
-        await service.engine.check()
+        for served in service.models:
+            await served.engine.check()
     except EngineDown:
         raise
     except EngineError as error:

@@ -25,21 +25,21 @@ async def model(service: Service, request: Request) -> Response:
     name = request.path_params["model"]
     if name in service.listener_names:
         return json_response(_listener_card(service, name))
-    served = service.check_model(name)
     if ANTHROPIC_VERSION in request.headers:
-        return json_response(model_info(service, served))
-    return json_response(_card(service, served))
+        return json_response(model_info(service, name))
+    return json_response(_card(service, name))
 
 
 def _card(service: Service, name: str) -> dict[str, Any]:
+    served = service.served(name)
     return {
         "id": name,
         "object": "model",
         "created": service.created,
         "owned_by": "unbraid",
-        "root": service.engine.model,
-        "max_model_len": service.engine.context,
-        "format": service.format.name,
+        "root": served.engine.model,
+        "max_model_len": served.engine.context,
+        "format": served.model.format.name,
     }
 
 

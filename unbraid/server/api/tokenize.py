@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from ..errors import ApiError
 from ..http import json_response, while_connected
+from ..model import Model
 from ..service import Service
 from .bodies import read_request
 from .fields import Object
@@ -32,22 +33,22 @@ class TokenizeRequest(Struct, kw_only=True):
 
 async def tokenize(service: Service, request: Request) -> Response:
     asked = await read_request(request, TokenizeRequest, service.max_body)
-    service.check_model(asked.model)
-    return json_response(await while_connected(request.receive, service.planned(_tokenize, service, asked)))
+    model = service.served(asked.model).current()
+    return json_response(await while_connected(request.receive, service.planned(_tokenize, model, asked)))
 
 
-def _tokenize(service: Service, asked: TokenizeRequest) -> dict[str, Any]:
+def _tokenize(model: Model, asked: TokenizeRequest) -> dict[str, Any]:
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(400, "give a `prompt` or `messages`, one of them", param="prompt")
-    vocabulary = service.vocabulary
+    vocabulary = model.vocabulary
     if vocabulary is None:
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
     ids: Any
     if asked.prompt is not None:
-        ids = service.raw_prompt(asked.prompt)
+        ids = model.raw_prompt(asked.prompt)
     else:
         ids = (
-            service.chat_builder()
+            model.chat_builder()
             .build(
                 asked.messages or [],
                 tools=asked.tools,
@@ -59,7 +60,7 @@ def _tokenize(service: Service, asked: TokenizeRequest) -> dict[str, Any]:
             )
             .ids
         )
-    found = {"tokens": list(ids), "count": len(ids), "max_model_len": service.engine.context}
+    found = {"tokens": list(ids), "count": len(ids), "max_model_len": model.context}
     if asked.return_token_strs:
         found["token_strs"] = [(vocabulary.token_bytes(id) or b"").decode("utf-8", "replace") for id in ids]
     return found

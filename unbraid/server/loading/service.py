@@ -1,4 +1,4 @@
-"""From settings to a service: the engine, and the template, the format and the transcriber that go with it."""
+"""From settings to a service: each model with its engine, its template and its format, and the transcriber."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from ...templates import (
     load_templates,
 )
 from ..audio_input import placeholder_hook
+from ..model import Model, Served
 from ..service import Service
 from ..settings import Settings
 from ..storage.seal import Seal
@@ -47,7 +48,27 @@ _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
 async def load(settings: Settings) -> Service:
-    """The service that the settings describe. Fetches and loads the model, where it runs in this process."""
+    """The service that the settings describe. Fetches and loads the models that run in this process."""
+    models = [await load_model(each) for each in settings.each_model()]
+    transcriber = await _transcriber(settings)
+    store = await asyncio.to_thread(_store, settings)
+    return Service(
+        models=tuple(models),
+        reasoning_field=settings.reasoning_field,
+        shutdown_seconds=settings.shutdown_seconds,
+        transcriber=transcriber,
+        listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
+        max_audio=settings.max_audio,
+        max_audio_seconds=settings.max_audio_seconds,
+        api_keys=settings.api_key,
+        max_body=settings.max_body,
+        store=store,
+        seal=Seal(None if store is None else store.secret()),
+    )
+
+
+async def load_model(settings: Settings) -> Served:
+    """One model, with the engine that the settings name."""
     engine, files = await load_engine(settings)
     if settings.record is not None:
         engine = Recorder(engine, settings.record)
@@ -68,35 +89,22 @@ async def load(settings: Settings) -> Service:
     else:
         await asyncio.to_thread(builder.prepare)
     dialect = _dialect(settings)
-    transcriber = await _transcriber(settings)
-    store = await asyncio.to_thread(_store, settings)
-    return Service(
-        engine=engine,
+    model = Model(
         format=format,
         builder=builder,
         encoder=texts,
         bos=files.bos,
         longest=longest,
-        names=await _names(settings, engine),
         sampling={**files.sampling, **_sampling(settings.sampling)},
-        constrain_auto=dialect == "gbnf",
         dialect=dialect,
-        most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
-        loose_schemas=settings.loose_schemas,
+        constrain_auto=dialect == "gbnf",
         unconstrained=bool(settings.openai),
-        shutdown_seconds=settings.shutdown_seconds,
+        loose_schemas=settings.loose_schemas,
         unknown_tools=settings.unknown_tools,
-        reasoning_field=settings.reasoning_field,
-        transcriber=transcriber,
-        listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
-        max_audio=settings.max_audio,
-        max_audio_seconds=settings.max_audio_seconds,
-        vocoder=None if settings.vocoder is None else load_vocoder(settings.vocoder),
-        api_keys=settings.api_key,
-        max_body=settings.max_body,
-        store=store,
-        seal=Seal(None if store is None else store.secret()),
+        most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
     )
+    vocoder = None if settings.vocoder is None else load_vocoder(settings.vocoder)
+    return Served(model=model, engine=engine, names=await _names(settings, engine), vocoder=vocoder)
 
 
 async def _transcriber(settings: Settings) -> Transcriber | None:

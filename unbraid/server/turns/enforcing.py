@@ -19,7 +19,7 @@ from ...constraints import Constraint, Unenforced, constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import InvalidSchema, InvalidTools
-from ..service import Service
+from ..model import Model
 
 HEADER = "X-Unbraid-Unenforced"
 _LONGEST = 1000
@@ -28,7 +28,7 @@ Definition = Mapping[str, Any]
 
 
 def enforced(
-    service: Service,
+    model: Model,
     format: Format,
     *,
     tools: Sequence[Definition],
@@ -49,7 +49,7 @@ def enforced(
             parallel_tool_calls=parallel_tool_calls,
             reasoning=reasoning,
             response_format=response_format,
-            vocabulary=service.vocabulary,
+            vocabulary=model.vocabulary,
             prompt=prompt,
         )
 
@@ -59,7 +59,7 @@ def enforced(
             made = make(*made_of)
         except (InvalidSchema, InvalidTools) as error:
             return str(error)
-        where = made.llama_cpp.printed.too_ambiguous if service.dialect == "gbnf" else None
+        where = made.llama_cpp.printed.too_ambiguous if model.dialect == "gbnf" else None
         return None if where is None else f"{where} is too complex"
 
     followed = [_followed(definition) for definition in tools]
@@ -76,20 +76,19 @@ def enforced(
                 Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
             ]
     made = make(followed)
-    service.log_unenforced(made)
-    if service.dialect is not None:
-        notes += made.unenforced(service.dialect)
+    if model.dialect is not None:
+        notes += made.unenforced(model.dialect)
     found = tuple(dict.fromkeys(notes))
-    if found and not service.loose_schemas:
+    if found and not model.loose_schemas:
         _refuse(found, tools, response_format)
     return made, found
 
 
-def left_free(service: Service, tools: Tools) -> tuple[Unenforced, ...]:
+def left_free(model: Model, tools: Tools) -> tuple[Unenforced, ...]:
     """What is not enforced of optional calls where the engine takes no constraints. Raises `InvalidSchema` for tools
     that are strict, as above."""
     strict = [at for at, name in enumerate(tools) if tools.strict(name) and tools.custom(name) is None]
-    if strict and not service.loose_schemas:
+    if strict and not model.loose_schemas:
         raise InvalidSchema(
             f"tools[{strict[0]}] is strict, and the engine takes no constraints: leave `strict` out, or start the "
             "server with --loose-schemas",

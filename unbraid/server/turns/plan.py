@@ -21,6 +21,7 @@ from ...parsing import Parser
 from ...templates import fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
+from ..model import Model, Served
 from ..service import Service
 from .enforcing import enforced, left_free
 from .task import ChatTask
@@ -42,99 +43,101 @@ _SHARE_OF_REPLY = 4
 class Plan:
     """A chat task, ready for the engine. Making one takes a while: do it in a thread."""
 
+    task: ChatTask
     generations: tuple[Generation, ...]
     """One for each choice."""
     format: Format
     tools: Tools
-    separate_reasoning: bool
-    calls_in_reasoning: bool | None
-    names: Mapping[str, str]
-    """See `ChatTask.names`."""
-    budget: Budget | None = None
-    needs_ids: str = ""
-    """See `ChatTask.needs_ids`."""
     unenforced: tuple[Unenforced, ...] = ()
     """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
 
-    def turns(self, service: Service, usage: Usage, arrived: float, *, keep_message: bool) -> list[Turn]:
+    def turns(
+        self, service: Service, served: Served, usage: Usage, arrived: float, *, keep_message: bool
+    ) -> list[Turn]:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
+        service.log_unenforced(self.unenforced)
+        constrained = "response_format" if self.task.response_format else "tools"
+        names = {"constraint": constrained, "audio": "messages", **self.task.names}
         return [
-            self._turn(service, choice, usage, arrived, keep_message=keep_message)
-            for choice in range(len(self.generations))
+            Turn(
+                served,
+                service.metrics,
+                generation,
+                self.parser(served.model, choice, keep_message),
+                choice,
+                usage,
+                arrived,
+                None if served.vocoder is None else served.vocoder.voice(),
+                names,
+                self._budget(service, served.model),
+                self.task.needs_ids,
+                partial(self.parser, served.model, choice, False),
+            )
+            for choice, generation in enumerate(self.generations)
         ]
 
-    def _turn(self, service: Service, choice: int, usage: Usage, arrived: float, *, keep_message: bool) -> Turn:
-        return Turn(
-            service,
-            self.generations[choice],
-            self.parser(service, choice, keep_message),
-            choice,
-            usage,
-            arrived,
-            None if service.vocoder is None else service.vocoder.voice(),
-            self.names,
-            self.budget,
-            self.needs_ids,
-            partial(self.parser, service, choice, False),
-        )
+    def _budget(self, service: Service, model: Model) -> Budget | None:
+        """What limits the reasoning, where something does and the model reasons."""
+        task, reasoning = self.task, self.format.reasoning
+        if task.thinking_budget is None or reasoning is None:
+            return None
 
-    def parser(self, service: Service, choice: int, keep_message: bool) -> Parser:
+        async def constrain(prompt: RawPrompt) -> Constraint | None:
+            made = await service.planned(
+                _constraint, model, self.format, task, Tools(task.tools), prompt, reasoned=True
+            )
+            return made[0]
+
+        encode = None if model.encoder is None else model.written
+        return Budget(task.thinking_budget, reasoning.close, encode, constrain)
+
+    def parser(self, model: Model, choice: int, keep_message: bool) -> Parser:
         generation = self.generations[choice]
         return Parser(
             self.format,
             tools=self.tools,
-            unknown_tools=service.unknown_tools,
-            tokenizer=service.vocabulary,
+            unknown_tools=model.unknown_tools,
+            tokenizer=model.vocabulary,
             prompt=generation.prompt,
-            separate_reasoning=self.separate_reasoning,
-            calls_in_reasoning=self.calls_in_reasoning,
+            separate_reasoning=self.task.separate_reasoning,
+            calls_in_reasoning=self.task.calls_in_reasoning,
             keep_message=keep_message,
             count_tokens=True,
         )
 
 
-def plan_chat(service: Service, task: ChatTask) -> Plan:
+def plan_chat(model: Model, task: ChatTask) -> Plan:
     """Raises what is wrong with the task, in the words of its dialect."""
     with task.in_its_words():
-        return _plan(service, task)
+        return _plan(model, task)
 
 
-def _plan(service: Service, task: ChatTask) -> Plan:
-    service.check_count(task.choices, "n")
-    service.check_ids(task.needs_ids)
+def _plan(model: Model, task: ChatTask) -> Plan:
+    model.check_count(task.choices, "n")
+    model.check_ids(task.needs_ids)
     tools = Tools(task.tools)
-    given = prompt_of(service, task)
+    given = prompt_of(model, task)
     # Where no marker says that the model speaks, the request does.
-    format = service.format if task.speak else service.format.silent()
-    made, unenforced = _constraint(service, format, task, tools, given)
+    format = model.format if task.speak else model.format.silent()
+    made, unenforced = _constraint(model, format, task, tools, given)
     asked = Generation(
         prompt=given,
-        sampling=sampling(service, task.sampling, task.logit_bias),
-        max_tokens=_clipped(service, task, given) if task.clip else task.max_tokens,
+        sampling=sampling(model, task.sampling, task.logit_bias),
+        max_tokens=_clipped(model, task, given) if task.clip else task.max_tokens,
         stop=task.stop,
-        stop_tokens=(*service.end_tokens, *task.stop_tokens),
+        stop_tokens=(*model.end_tokens, *task.stop_tokens),
         constraint=made,
         logprobs=task.logprobs,
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(
-        choices(asked, task.choices),
-        format,
-        called,
-        task.separate_reasoning,
-        task.calls_in_reasoning,
-        {"constraint": "response_format" if task.response_format else "tools", "audio": "messages", **task.names},
-        _budget(service, format, task, tools),
-        task.needs_ids,
-        unenforced,
-    )
+    return Plan(task, choices(asked, task.choices), format, called, unenforced)
 
 
-def prompt_of(service: Service, task: ChatTask) -> RawPrompt:
+def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
     """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
     build = partial(
-        service.chat_builder().build,
+        model.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,
         documents=task.documents,
         add_generation_prompt=task.add_generation_prompt,
@@ -143,7 +146,7 @@ def prompt_of(service: Service, task: ChatTask) -> RawPrompt:
         template_kwargs=task.template_kwargs,
         check_tools=False,
     )
-    context = service.engine.context
+    context = model.context
     with task.in_its_words():
         if not task.drop_oldest or context is None:
             prompt = build(task.messages)
@@ -151,12 +154,12 @@ def prompt_of(service: Service, task: ChatTask) -> RawPrompt:
             reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
             prompt = fitting(build, task.messages, context - reply)
     given = prompt.text if prompt.ids is None else prompt.ids
-    return _without_thinking(service, given) if task.thinking_budget == 0 else given
+    return _without_thinking(model, given) if task.thinking_budget == 0 else given
 
 
-def _clipped(service: Service, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
+def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:
     """`max_tokens`, or as many as the context has room for, if that is less."""
-    context, wanted = service.engine.context, task.max_tokens
+    context, wanted = model.context, task.max_tokens
     if context is None or wanted is None:
         return wanted
     if isinstance(prompt, str):  # only the engine can count it
@@ -175,9 +178,9 @@ def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
     return tuple(replace(asked, sampling=replace(asked.sampling, seed=each)) for each in seeds)
 
 
-def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int, float]) -> Sampling:
+def sampling(model: Model, given: Mapping[str, Any], logit_bias: Mapping[int, float]) -> Sampling:
     """How tokens are chosen: as the request says, or else the server's settings."""
-    chosen: dict[str, Any] = {**service.sampling, **given}
+    chosen: dict[str, Any] = {**model.sampling, **given}
     if chosen.get("temperature", 1.0) < _COLDEST:
         chosen["temperature"] = 0.0
     if chosen.get("top_k", 0) < 0:  # vLLM's way to say all
@@ -186,7 +189,7 @@ def sampling(service: Service, given: Mapping[str, Any], logit_bias: Mapping[int
 
 
 def _constraint(
-    service: Service, format: Format, task: ChatTask, tools: Tools, prompt: RawPrompt, *, reasoned: bool = False
+    model: Model, format: Format, task: ChatTask, tools: Tools, prompt: RawPrompt, *, reasoned: bool = False
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     """What constrains the output, and what of it is not enforced. None where the request asks for nothing: an
     unconstrained model is faster.
@@ -201,12 +204,12 @@ def _constraint(
         )
     answers_json = (task.response_format or {}).get("type", "text") != "text"
     if not answers_json and choice in ("auto", "none"):
-        wanted = service.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
+        wanted = model.constrain_auto or task.parallel_tool_calls is False or any(map(tools.strict, tools))
         if not tools or choice == "none" or not wanted:
             return None, ()
-        if service.unconstrained:
-            return None, left_free(service, tools)
-    if answers_json and task.continue_final_message and not reasoned and not _opens(service, prompt):
+        if model.unconstrained:
+            return None, left_free(model, tools)
+    if answers_json and task.continue_final_message and not reasoned and not _opens(model, prompt):
         name = task.names.get("response_format", "response_format")
         raise ApiError(
             400,
@@ -215,7 +218,7 @@ def _constraint(
             param=name,
         )
     return enforced(
-        service,
+        model,
         format,
         tools=task.tools,
         tool_choice=task.tool_choice,
@@ -227,27 +230,15 @@ def _constraint(
     )
 
 
-def _budget(service: Service, format: Format, task: ChatTask, tools: Tools) -> Budget | None:
-    """What limits the reasoning, where something does and the model reasons."""
-    if task.thinking_budget is None or format.reasoning is None:
-        return None
-
-    async def constrain(prompt: RawPrompt) -> Constraint | None:
-        return (await service.planned(_constraint, service, format, task, tools, prompt, reasoned=True))[0]
-
-    encode = None if service.encoder is None else service.written
-    return Budget(task.thinking_budget, format.reasoning.close, encode, constrain)
-
-
-def _without_thinking(service: Service, prompt: RawPrompt) -> RawPrompt:
+def _without_thinking(model: Model, prompt: RawPrompt) -> RawPrompt:
     """The prompt, with the reasoning closed that it leaves open."""
-    reasoning = service.format.reasoning
-    open = read_end(compile_format(service.format, service.vocabulary), prompt).strands
+    reasoning = model.format.reasoning
+    open = read_end(compile_format(model.format, model.vocabulary), prompt).strands
     if reasoning is None or open[-1:] != ["reasoning"]:
         return prompt
-    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *service.written(reasoning.close))
+    return prompt + reasoning.close if isinstance(prompt, str) else (*prompt, *model.written(reasoning.close))
 
 
-def _opens(service: Service, prompt: RawPrompt) -> bool:
+def _opens(model: Model, prompt: RawPrompt) -> bool:
     """Whether the prompt ends where a section of the output begins."""
-    return bool(read_end(compile_format(service.format, service.vocabulary), prompt).strands)
+    return bool(read_end(compile_format(model.format, model.vocabulary), prompt).strands)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from ...core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
 from ...parsing import Parser
-from ..service import Service
+from ..metrics import Metrics
+from ..model import Served
 from ..vocoder import Voice
 from .thinking import Budget, bounded
 
@@ -90,8 +91,8 @@ _MOST_WAITING = 64
 class Clock:
     """Measures a request that came at `arrived`: time to the first token, and between tokens."""
 
-    def __init__(self, service: Service, arrived: float) -> None:
-        self._metrics = service.metrics
+    def __init__(self, metrics: Metrics, arrived: float) -> None:
+        self._metrics = metrics
         self._last = arrived
         self._first = True
 
@@ -111,7 +112,8 @@ class Clock:
 class Turn:
     """One choice."""
 
-    service: Service
+    served: Served
+    metrics: Metrics
     generation: Generation
     parser: Parser
     choice: int
@@ -134,7 +136,7 @@ class Turn:
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
-        clock = Clock(self.service, self.arrived)
+        clock = Clock(self.metrics, self.arrived)
         parser = self.parser
         ids: tuple[int, ...] = ()
         try:
@@ -162,7 +164,7 @@ class Turn:
         raise EngineFailed("the engine ended without saying how")
 
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
-        engine = self.service.engine
+        engine = self.served.engine
         if self.budget is None:
             return engine.generate(self.generation)
         return bounded(engine, self.generation, self.parser, self.budget)
@@ -172,18 +174,18 @@ class Turn:
         if self.needs_ids:
             message = f"{self.needs_ids}: the engine gives text and no token ids here; leave it out"
             raise Unsupported(message, field=self.needs_ids)
-        if self.recount is not None and self.service.encoder is not None:
+        if self.recount is not None and self.served.model.encoder is not None:
             self._text.append(text)
         return self.parser.feed(text)
 
     def _strands(self, finish: Finish) -> dict[str, int] | None:
         """How many tokens belong to each strand, where that can be told."""
-        if self.recount is None or self.service.encoder is None:
+        if self.recount is None or self.served.model.encoder is None:
             return None
         if not self._text:
             return with_rest(self.parser.tokens, finish.completion_tokens)
         parser = self.recount()
-        parser.feed_tokens(self.service.written("".join(self._text)))
+        parser.feed_tokens(self.served.model.written("".join(self._text)))
         parser.finish()
         return in_proportion(parser.tokens, finish.completion_tokens)
 
@@ -230,8 +232,8 @@ class Turn:
             if kind is ToolCallEnd:
                 self._called = self._called or event.complete  # type: ignore[union-attr]
             elif kind is Diagnostic:
-                labels = (self.service.format.name, event.kind)  # type: ignore[union-attr]
-                self.service.metrics.diagnostics.labels(*labels).inc()
+                labels = (self.served.model.format.name, event.kind)  # type: ignore[union-attr]
+                self.metrics.diagnostics.labels(*labels).inc()
 
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))

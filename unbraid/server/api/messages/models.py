@@ -10,14 +10,15 @@ from ...service import Service
 
 
 def model_info(service: Service, name: str) -> dict[str, Any]:
+    context = service.served(name).engine.context
     return {
         "type": "model",
         "id": name,
         "display_name": name,
         "created_at": datetime.fromtimestamp(service.created, UTC).isoformat().replace("+00:00", "Z"),
         "lifecycle": "active",
-        "max_input_tokens": service.engine.context,
-        "max_tokens": service.engine.context,
+        "max_input_tokens": context,
+        "max_tokens": context,
     }
 
 

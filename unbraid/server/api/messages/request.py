@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from ....errors import UnbraidError
 from ...errors import ApiError
-from ...service import Service
+from ...storage.seal import Seal
 from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
@@ -84,10 +84,10 @@ class MessagesRequest(PromptFields, kw_only=True):
         return stop
 
 
-def task_of(service: Service, client: str, asked: MessagesRequest) -> ChatTask:
+def task_of(seal: Seal, client: str, asked: MessagesRequest) -> ChatTask:
     """What is asked for."""
     return replace(
-        prompt_task(service, client, asked),
+        prompt_task(seal, client, asked),
         sampling=asked.chosen_sampling(),
         max_tokens=asked.max_tokens,
         clip=True,
@@ -95,9 +95,9 @@ def task_of(service: Service, client: str, asked: MessagesRequest) -> ChatTask:
     )
 
 
-def prompt_task(service: Service, client: str, asked: PromptFields) -> ChatTask:
+def prompt_task(seal: Seal, client: str, asked: PromptFields) -> ChatTask:
     """The part of it that the prompt is made of."""
-    history = History(service.seal, client)
+    history = History(seal, client)
     history.read(asked.system, asked.messages)
     choice, parallel = tool_choice(asked.tool_choice)
     return ChatTask(

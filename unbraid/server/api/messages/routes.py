@@ -12,7 +12,9 @@ from starlette.responses import Response
 from ....core.tools import Tools
 from ...errors import ApiError
 from ...http import client_of, json_response, while_connected
+from ...model import Model
 from ...service import Service
+from ...storage.seal import Seal
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat, prompt_of
 from ...turns.turn import Update, Usage
@@ -26,21 +28,22 @@ from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, 
 async def messages(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
     asked = await read_request(request, MessagesRequest, service.max_body, UNDECLARED)
-    model, client, omits = service.check_model(asked.model), client_of(request), omits_thinking(asked)
-    plan = await while_connected(request.receive, service.planned(_plan, service, client, asked))
+    served, client = service.served(asked.model), client_of(request)
+    work = service.planned(_plan, served.current(), service.seal, client, asked)
+    plan = await while_connected(request.receive, work)
     (generation,) = plan.generations
     head = MessageHead(
-        model,
+        asked.model or served.names[0],
         service.seal,
         client,
         0 if isinstance(generation.prompt, str) else len(generation.prompt),
         clipped=generation.max_tokens != asked.max_tokens,
-        omit_thinking=omits,
+        omit_thinking=omits_thinking(asked),
     )
     request_id = new_request_id()
     headers = {REQUEST_ID: request_id, **unenforced_header(plan.unenforced)}
     usage = Usage()
-    (turn,) = plan.turns(service, usage, arrived, keep_message=not asked.stream)
+    (turn,) = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
     if asked.stream:
         events = events_of(turn.updates(), MessageEvents(head, usage))
         return await stream(request.receive, events, framing(request_id), headers=headers)
@@ -50,22 +53,22 @@ async def messages(service: Service, request: Request) -> Response:
 
 async def count_tokens(service: Service, request: Request) -> Response:
     asked = await read_request(request, PromptFields, service.max_body, UNDECLARED)
-    service.check_model(asked.model)
-    work = service.planned(_count, service, client_of(request), asked)
+    model = service.served(asked.model).current()
+    work = service.planned(_count, model, service.seal, client_of(request), asked)
     count = await while_connected(request.receive, work)
     return json_response({"input_tokens": count}, headers={REQUEST_ID: new_request_id()})
 
 
-def _plan(service: Service, client: str, asked: MessagesRequest) -> Plan:
+def _plan(model: Model, seal: Seal, client: str, asked: MessagesRequest) -> Plan:
     with own_words():
-        return plan_chat(service, task_of(service, client, asked))
+        return plan_chat(model, task_of(seal, client, asked))
 
 
-def _count(service: Service, client: str, asked: PromptFields) -> int:
+def _count(model: Model, seal: Seal, client: str, asked: PromptFields) -> int:
     with own_words():
-        task = prompt_task(service, client, asked)
+        task = prompt_task(seal, client, asked)
         Tools(task.tools)  # raises what is wrong with them
-        prompt = prompt_of(service, task)
+        prompt = prompt_of(model, task)
     if isinstance(prompt, str):
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
     return len(prompt)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from ...errors import ApiError
-from ...service import Service
+from ...model import Model
+from ...storage.seal import Seal
 from ...storage.store import StoredResponse
 from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
@@ -126,10 +127,10 @@ class Asked:
     def includes(self, what: str) -> bool:
         return what in (self.request.include or ())
 
-    def echo(self, service: Service) -> dict[str, Any]:
+    def echo(self, model: Model) -> dict[str, Any]:
         """The fields of the request that the reply repeats."""
         asked = self.request
-        chosen = {**service.sampling, **asked.chosen_sampling()}
+        chosen = {**model.sampling, **asked.chosen_sampling()}
         reasoning = asked.reasoning or Reasoning()
         return {
             "background": bool(asked.background),
@@ -196,10 +197,10 @@ def check_ids(items: Sequence[Object]) -> None:
             raise ApiError(400, message, param=f"input[{at}].id")
 
 
-def chat_task(service: Service, asked: Asked) -> ChatTask:
+def chat_task(seal: Seal, asked: Asked) -> ChatTask:
     """What a request means."""
     request = asked.request
-    reader = ItemReader(asked.tools, lambda sealed: service.seal.open(sealed, asked.client))
+    reader = ItemReader(asked.tools, lambda sealed: seal.open(sealed, asked.client))
     items: list[Object] = []
     places: list[str] = []
     if isinstance(request.instructions, str):

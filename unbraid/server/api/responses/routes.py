@@ -20,7 +20,9 @@ from starlette.responses import Response
 
 from ...errors import ApiError, as_api_error
 from ...http import SHUTDOWN, client_of, json_response, while_connected
+from ...model import Model, Served
 from ...service import Service
+from ...storage.seal import Seal
 from ...storage.store import BEAT, RUNNING, Store, StoredResponse
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat
@@ -54,13 +56,13 @@ async def create(service: Service, request: Request) -> Response:
     """`POST /v1/responses`."""
     arrived = time.perf_counter()
     body = await read_request(request, ResponsesRequest, service.max_body, UNDECLARED)
-    model = service.check_model(body.model)
-    asked, plan = await while_connected(request.receive, service.planned(_plan, service, body, client_of(request)))
+    served = service.served(body.model)
+    asked, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))
     usage = Usage()
-    (turn,) = plan.turns(service, usage, arrived, keep_message=True)
+    (turn,) = plan.turns(service, served, usage, arrived, keep_message=True)
     writer = ResponseWriter(
-        model,
-        asked.echo(service),
+        body.model or served.names[0],
+        asked.echo(served.model),
         asked.tools,
         usage,
         seal=partial(service.seal.close, client=asked.client) if asked.includes(ENCRYPTED) else None,
@@ -132,7 +134,17 @@ async def input_items(service: Service, request: Request) -> Response:
 # The request
 
 
-def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked, Plan]:
+async def _planned(service: Service, served: Served, body: ResponsesRequest, client: str) -> tuple[Asked, Plan]:
+    asked = await service.stored(_gather, service, body, client)
+    return asked, await service.planned(_plan, served.current(), service.seal, asked)
+
+
+def _plan(model: Model, seal: Seal, asked: Asked) -> Plan:
+    return plan_chat(model, chat_task(seal, asked))
+
+
+def _gather(service: Service, body: ResponsesRequest, client: str) -> Asked:
+    """The request, with what is stored of the conversation."""
     check_include(body.include or ())
     if body.background and body.stream:
         message = "stream: a response in the background is not streamed; ask for it with GET /v1/responses/{id}"
@@ -151,8 +163,7 @@ def _plan(service: Service, body: ResponsesRequest, client: str) -> tuple[Asked,
     items = [resolved(item, f"input[{at}]", partial(_item, service, client)) for at, item in enumerate(items)]
     items = [item if item.get("id") else {**item, "id": new_id("item")} for item in items]
     stores = service.store is not None and body.store is not False
-    asked = Asked(body, client, items, before, stores, ShownTools(given_tools(body, before)))
-    return asked, plan_chat(service, chat_task(service, asked))
+    return Asked(body, client, items, before, stores, ShownTools(given_tools(body, before)))
 
 
 def _item(service: Service, client: str, id: str) -> Object | None:
