@@ -7,8 +7,11 @@ these numbers (`tests/support/examples.py`).
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +27,11 @@ pytest.register_assert_rewrite(
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and so would the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Servers that the tests start keep their responses here, not where the user's are.
+_stored = tempfile.mkdtemp(prefix="unbraid-tests-")
+os.environ["UNBRAID_STORE"] = os.path.join(_stored, "responses.sqlite")
+atexit.register(shutil.rmtree, _stored, ignore_errors=True)
 
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

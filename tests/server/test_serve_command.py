@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import signal
@@ -19,11 +18,12 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines.replay.replay import script
-from unbraid.server.settings import Settings, add_flags, read_settings
+from unbraid.server.settings import Settings
 
 from ..support import patient_http
 from ..support.embedded_model import smollm2
 from ..support.serve_process import HELLO, record, serve
+from ..support.settings import settings_of
 from ..support.waiting import PATIENCE, wait_for
 
 # The embedded model
@@ -161,28 +161,22 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 # Settings
 
 
-def settings(*flags: str, **environment: str) -> Settings:
-    command = argparse.ArgumentParser()
-    add_flags(command)
-    return read_settings(command.parse_args(flags), environment)
-
-
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "unbraid.toml"
     file.write_text('model = "a"\nhost = "::1"\nport = 1\nserved-model-name = ["x", "y"]\nvllm_local = true\n')
-    found = settings("--config", str(file), "--port", "3", UNBRAID_PORT="2", UNBRAID_HOST="0.0.0.0")
+    found = settings_of("--config", str(file), "--port", "3", UNBRAID_PORT="2", UNBRAID_HOST="0.0.0.0")
     assert (found.model, found.host, found.port, found.served_model_name) == ("a", "0.0.0.0", 3, ("x", "y"))
     assert found.vllm_local
-    assert settings(UNBRAID_CONFIG=str(file)).port == 1
+    assert settings_of(UNBRAID_CONFIG=str(file)).port == 1
 
 
 def test_what_is_not_given_has_its_default() -> None:
-    assert settings() == Settings()
+    assert settings_of() == Settings()
 
 
 def test_lists() -> None:
-    assert settings("--sglang", "http://a", "--sglang", "http://b").sglang == ("http://a", "http://b")
-    assert settings(UNBRAID_API_KEY="one, two").api_key == ("one", "two")
+    assert settings_of("--sglang", "http://a", "--sglang", "http://b").sglang == ("http://a", "http://b")
+    assert settings_of(UNBRAID_API_KEY="one, two").api_key == ("one", "two")
 
 
 @pytest.mark.parametrize(
@@ -199,21 +193,21 @@ def test_files_that_are_wrong(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "unbraid.toml"
     file.write_text(text)
     with pytest.raises(UnbraidError, match=said):
-        settings("--config", str(file))
+        settings_of("--config", str(file))
 
 
 @pytest.mark.parametrize("keys", [[""], ["one", " "]])
 def test_an_empty_key_is_refused(keys: list[str]) -> None:
     with pytest.raises(UnbraidError, match="API key is empty"):
-        settings(*(part for key in keys for part in ("--api-key", key)))
+        settings_of(*(part for key in keys for part in ("--api-key", key)))
 
 
 def test_an_empty_key_in_the_environment_is_refused() -> None:
     with pytest.raises(UnbraidError, match="API key is empty"):
-        settings(UNBRAID_API_KEY="")
+        settings_of(UNBRAID_API_KEY="")
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     with pytest.raises(UnbraidError, match="--port must be a number from 0 to 65535"):
-        settings("--port", port)
+        settings_of("--port", port)

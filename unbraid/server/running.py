@@ -77,7 +77,8 @@ class GracefulServer(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             models = ", ".join(f"{served.names[0]} ({served.model.format.name})" for served in self._service.models)
-            print(f"unbraid {__version__}: {models} is ready at http://{shown}:{port}/v1", flush=True)
+            are = "is" if len(self._service.models) == 1 else "are"
+            print(f"unbraid {__version__}: {models} {are} ready at http://{shown}:{port}/v1", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""

@@ -240,6 +240,7 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
     if not 0 <= settings.port <= _LAST_PORT:
         raise UnbraidError(f"--port must be a number from 0 to {_LAST_PORT}, not {settings.port}")
+    settings.each_model()  # raises what is wrong with one of them
     return settings
 
 
