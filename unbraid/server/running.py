@@ -1,5 +1,8 @@
 """Runs the application with uvicorn: prints one line when it is ready, and lets streams finish when it is to end.
 
+The port is opened before anything is loaded, so that one that is taken is told at once. With `--workers`, the processes
+of `server.workers` serve on it.
+
 At SIGTERM the server takes no more connections and waits for what runs, for `--shutdown-seconds`. What still runs then
 is told so, has a moment to write it, and ends.
 """
@@ -7,20 +10,28 @@ is told so, has a moment to write it, and ends.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
 from types import FrameType
 
 import uvicorn
 
+from ..errors import UnbraidError
 from ..version import __version__
 from .app import create_app
 from .http import expire_all
 from .loading.service import load
 from .service import Service
 from .settings import Settings
+from .workers.supervisor import Supervisor
+from .workers.worker import Link
 
 _log = logging.getLogger(__name__)
 _GRACE = 2.0
@@ -29,12 +40,51 @@ _GRACE = 2.0
 
 def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
+    _start_logging(settings)
+    with open_port(settings.host, settings.port) as sock:
+        if settings.workers > 1:
+            return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock))
+        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+            return runner.run(_serve(settings, sock))
+
+
+def open_port(host: str, port: int) -> socket.socket:
+    """A socket that listens as soon as somebody serves on it."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        sock = socket.socket(family)
+    except OSError as error:
+        raise UnbraidError(f"--host {host} is no address of this machine: {error.strerror}") from error
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share a port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        why = "address already in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise UnbraidError(f"port {port} of {host} cannot be opened: {why}; choose another with --port") from error
+    sock.set_inheritable(True)
+    return sock
+
+
+def _announce(sock: socket.socket, models: str) -> None:
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"unbraid {__version__}: {models} ready at http://{shown}:{port}/v1", flush=True)
+
+
+def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
+    """What a worker does."""
+    _start_logging(settings)
+    with sock, asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        sys.exit(runner.run(_serve(settings, sock, pipe, secret)))
+
+
+def _start_logging(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     if settings.log_level == "info":  # these two log every request
         for name in ("httpx", "uvicorn.error"):
             logging.getLogger(name).setLevel(logging.WARNING)
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        return runner.run(_serve(settings))
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -47,38 +97,42 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings) -> int:
-    service = await load(settings)
+async def _serve(
+    settings: Settings, sock: socket.socket, pipe: Connection | None = None, secret: bytes | None = None
+) -> int:
+    service = await load(settings, secret)
+    link = None if pipe is None else Link(pipe, service.metrics.text)
+    if link is not None:
+        service.metrics_of_all = link.metrics_of_all
     config = uvicorn.Config(
         create_app(service, settings.allow_origin),
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=settings.log_level == "debug",
         timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
         backlog=4096,
     )
-    server = GracefulServer(config, service, settings.shutdown_seconds)
-    await server.serve()
+    announce = partial(_announce, sock) if link is None else link.ready
+    server = GracefulServer(config, service, settings.shutdown_seconds, announce)
+    await server.serve([sock])
     return 0 if server.started else 1
 
 
 class GracefulServer(uvicorn.Server):
     """uvicorn, with an end that tells clients about it."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, patience: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, patience: float, announce: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
         self._service = service
         self._patience = patience
+        self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
             models = ", ".join(f"{served.names[0]} ({served.model.format.name})" for served in self._service.models)
-            are = "is" if len(self._service.models) == 1 else "are"
-            print(f"unbraid {__version__}: {models} {are} ready at http://{shown}:{port}/v1", flush=True)
+            self._announce(f"{models} {'is' if len(self._service.models) == 1 else 'are'}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""

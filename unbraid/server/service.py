@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,6 +58,8 @@ class Service:
     """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))
     metrics: Metrics = field(init=False)
+    metrics_of_all: Callable[[], Awaitable[bytes]] | None = None
+    """The metrics of all workers, added up, where there are several."""
     shutdown_seconds: float = 0.0
     """How long responses in the background may go on when the server is to end."""
     _planners: ThreadPoolExecutor = field(init=False)

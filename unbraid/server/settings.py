@@ -135,6 +135,13 @@ class Settings:
 
     host: str = _setting("the address to listen on", group="server", default="127.0.0.1")
     port: int = _setting("the port to listen on", group="server", default=8000, kind="number", metavar="N")
+    workers: int = _setting(
+        "processes that serve on the port; each loads a model that runs in the process for itself",
+        group="server",
+        default=1,
+        kind="number",
+        metavar="N",
+    )
     api_key: tuple[str, ...] = _setting(
         "a key that clients must have; may be given several times", group="server", kind="list", metavar="KEY"
     )
@@ -240,6 +247,10 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
     if not 0 <= settings.port <= _LAST_PORT:
         raise UnbraidError(f"--port must be a number from 0 to {_LAST_PORT}, not {settings.port}")
+    if settings.workers < 1:
+        raise UnbraidError(f"--workers must be at least 1, not {settings.workers}")
+    if settings.workers > 1 and any(each.record for each in settings.each_model()):
+        raise UnbraidError("--record writes one file, which several processes would spoil: leave --workers out")
     settings.each_model()  # raises what is wrong with one of them
     return settings
 

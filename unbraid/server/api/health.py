@@ -36,4 +36,5 @@ async def version(service: Service, request: Request) -> Response:
 
 
 async def metrics(service: Service, request: Request) -> Response:
-    return Response(service.metrics.text(), media_type=service.metrics.content_type)
+    text = service.metrics.text() if service.metrics_of_all is None else await service.metrics_of_all()
+    return Response(text, media_type=service.metrics.content_type)

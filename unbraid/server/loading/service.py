@@ -47,8 +47,9 @@ _CALLS_IN_REASONING = {"auto": None, "yes": True, "no": False}
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
-async def load(settings: Settings) -> Service:
-    """The service that the settings describe. Fetches and loads the models that run in this process."""
+async def load(settings: Settings, secret: bytes | None = None) -> Service:
+    """The service that the settings describe. Fetches and loads the models that run in this process. `secret` seals
+    what clients keep, where there is no store that has one."""
     models = [await load_model(each) for each in settings.each_model()]
     transcriber = await _transcriber(settings)
     store = await asyncio.to_thread(_store, settings)
@@ -63,7 +64,7 @@ async def load(settings: Settings) -> Service:
         api_keys=settings.api_key,
         max_body=settings.max_body,
         store=store,
-        seal=Seal(None if store is None else store.secret()),
+        seal=Seal(secret if store is None else store.secret()),
     )
 
 

@@ -1,0 +1,167 @@
+"""The parent of the workers: it starts them, starts those again that end by themselves, and adds up their metrics.
+
+The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If one dies
+while they start, the settings are at fault, and all end. Later, another one takes its place. SIGTERM and SIGINT are
+passed on, and the parent waits for the workers' orderly end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Any
+
+from .totals import Totals
+
+_log = logging.getLogger(__name__)
+_METRICS_SECONDS = 1.0
+"""How long a worker may take to tell its metrics. After that, those count that it told before."""
+_PAUSE = 1.0
+"""Seconds from the start of a worker to the next try, if it ends at once."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    number: int
+    process: SpawnProcess
+    pipe: Connection
+    started: float
+    is_ready: bool = False
+
+
+@dataclass(eq=False)
+class _Question:
+    """Somebody wants to know the metrics of all."""
+
+    asker: _Worker
+    number: int
+    deadline: float
+    missing: set[_Worker] = field(default_factory=set)
+
+
+class Supervisor:
+    """Runs `count` workers until a signal ends them. Each is a process that calls `work` with `arguments`, the socket,
+    its end of the pipe, and a secret that all workers share."""
+
+    def __init__(self, work: Callable[..., None], arguments: tuple[Any, ...], sock: socket.socket, count: int) -> None:
+        self._work, self._arguments, self._socket, self._count = work, arguments, sock, count
+        self._context = get_context("spawn")
+        self._secret = os.urandom(32)
+        self._workers: list[_Worker] = []
+        self._questions: list[_Question] = []
+        self._totals = Totals()
+        self._started = 0
+        self._announced = False
+        self._ending = False
+        self._failed = False
+
+    def run(self, announce: Callable[[str], None]) -> int:
+        """Serve. `announce` is called once, with the names of the models, when all workers are ready."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        self._start()
+        while self._workers or not (self._ending or self._failed):
+            self._step(announce)
+        return int(self._failed)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._ending = True
+        for worker in self._workers:
+            if worker.process.is_alive() and worker.process.pid is not None:
+                os.kill(worker.process.pid, number)
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe()
+        self._started += 1
+        process = self._context.Process(
+            target=self._work,
+            args=(*self._arguments, self._socket, theirs, self._secret),
+            name=f"unbraid-{self._started}",
+        )
+        process.start()
+        theirs.close()
+        self._workers.append(_Worker(self._started, process, ours, time.monotonic()))
+
+    def _step(self, announce: Callable[[str], None]) -> None:
+        """Wait until something happens, and see to it."""
+        pipes = {worker.pipe: worker for worker in self._workers}
+        ends = {worker.process.sentinel: worker for worker in self._workers}
+        for found in wait([*pipes, *ends], self._timeout()):
+            if isinstance(found, Connection):
+                self._hear(pipes[found], announce)
+        for worker in [*self._workers]:
+            if not worker.process.is_alive():
+                self._bury(worker)
+        self._answer()
+        if not self._ending and not self._failed:
+            # The first one starts alone.
+            wanted = self._count if self._announced or any(worker.is_ready for worker in self._workers) else 1
+            while len(self._workers) < wanted:
+                self._start()
+
+    def _timeout(self) -> float | None:
+        """How long there is nothing to do; None where something must come first."""
+        now = time.monotonic()
+        waits = [question.deadline - now for question in self._questions]
+        return max(0.0, min(waits)) if waits else None
+
+    def _bury(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.pipe.close()
+        self._totals.end(worker.number)
+        for question in self._questions:
+            question.missing.discard(worker)
+        self._questions = [question for question in self._questions if question.asker is not worker]
+        if self._ending or self._failed:
+            return
+        if not self._announced and not worker.is_ready:
+            self._failed = True
+            for other in self._workers:
+                other.process.terminate()
+            return
+        _log.error("worker %d ended by itself (%s): another one starts", worker.number, worker.process.exitcode)
+        time.sleep(max(0.0, worker.started + _PAUSE - time.monotonic()))
+
+    def _hear(self, worker: _Worker, announce: Callable[[str], None]) -> None:
+        try:
+            kind, *rest = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()  # it is about to be buried
+            return
+        if kind == "ready":
+            worker.is_ready = True
+            if not self._announced and sum(each.is_ready for each in self._workers) == self._count:
+                self._announced = True
+                announce(rest[0])
+        elif kind == "metrics":
+            self._totals.tell(worker.number, rest[0])
+            for question in self._questions:
+                question.missing.discard(worker)
+        elif kind == "metrics?":
+            number, own = rest
+            self._totals.tell(worker.number, own)
+            others = {each for each in self._workers if each is not worker and each.is_ready}
+            for other in others:
+                self._send(other, "metrics?")
+            self._questions.append(_Question(worker, number, time.monotonic() + _METRICS_SECONDS, others))
+
+    def _answer(self) -> None:
+        now = time.monotonic()
+        for question in [*self._questions]:
+            if not question.missing or question.deadline <= now:
+                self._questions.remove(question)
+                self._send(question.asker, "metrics", question.number, self._totals.text())
+
+    def _send(self, worker: _Worker, *message: Any) -> None:
+        with suppress(OSError):  # it is about to be buried
+            worker.pipe.send(message)
