@@ -172,6 +172,10 @@ class EngineFailed(EngineError):
     """The engine failed in the middle of an output."""
 
 
+class EngineTimeout(EngineFailed):
+    """The engine gave no output for longer than it may."""
+
+
 class PromptTooLong(EngineError):
     """Prompt and output do not fit the model's context; the message gives the numbers.
 

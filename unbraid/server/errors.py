@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..constraints import InvalidSchema
-from ..engines import EngineBusy, EngineDown, EngineError, PromptTooLong, Unsupported
+from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
 from ..errors import UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
 
@@ -73,6 +73,9 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(400, message, param=param, code="context_length_exceeded")
     if isinstance(error, Unsupported):
         return ApiError(400, message, param=param, code="unsupported")
+    if isinstance(error, EngineTimeout):
+        _log.error("the engine took too long: %s", error)
+        return ApiError(504, message, code="engine_timeout")
     if isinstance(error, EngineError):
         _log.error("the engine failed: %s", error)
         return ApiError(502, message, code="engine_failed")

@@ -42,6 +42,7 @@ from ..base import (
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineTimeout,
     Finish,
     Generation,
     Load,
@@ -55,7 +56,8 @@ from .replay import Ending, Script, Step
 
 VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
-    kind.__name__: kind for kind in (EngineBusy, EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
+    kind.__name__: kind
+    for kind in (EngineBusy, EngineDown, EngineTimeout, EngineFailed, PromptTooLong, Unsupported, EngineError)
 }
 _MORE = {"status", "retry_after", "field"}
 """Attributes that errors may have besides their message."""
