@@ -1,7 +1,9 @@
 """Runs the application with uvicorn: prints one line when it is ready, and lets streams finish when it is to end.
 
-At SIGTERM the server takes no more connections and waits for what runs, for `--shutdown-seconds`. What still runs then
-is told so, has a moment to write it, and ends.
+The end has three phases. At SIGTERM `/ready` says no, and for `--drain-seconds` everything else goes on, so that a load
+balancer can notice before the port closes. Then the server takes no more connections and waits for what runs, for
+`--shutdown-seconds`. What still runs then is told so, has a moment to write it, and ends. A further signal ends the
+phase at once; SIGINT, which somebody at a keyboard sends, skips the first.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -25,6 +28,8 @@ from .settings import Settings
 _log = logging.getLogger(__name__)
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
+_SAME_SIGNAL = 0.5
+"""Seconds in which a second signal is the first one again: a wrapper may pass on what its whole group has got."""
 
 
 def run(settings: Settings) -> int:
@@ -58,7 +63,7 @@ async def _serve(settings: Settings) -> int:
         timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
         backlog=4096,
     )
-    server = GracefulServer(config, service, settings.shutdown_seconds)
+    server = GracefulServer(config, service, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
     await server.serve()
     return 0 if server.started else 1
 
@@ -66,10 +71,14 @@ async def _serve(settings: Settings) -> int:
 class GracefulServer(uvicorn.Server):
     """uvicorn, with an end that tells clients about it."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, patience: float) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, *, drain: float, patience: float) -> None:
         super().__init__(config)
         self._service = service
+        self._drain = drain
         self._patience = patience
+        self._close_at = float("inf")
+        """When the port is to be closed."""
+        self._signalled = float("-inf")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -80,8 +89,29 @@ class GracefulServer(uvicorn.Server):
             print(f"unbraid {__version__}: {models} is ready at http://{shown}:{port}/v1", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""
-        self.force_exit = self._service.draining and sig == signal.SIGINT
+        """Go on to the next phase of the end. Not uvicorn's, which raises the signal again when all is done: an orderly
+        end is no failure."""
+        now = time.monotonic()
+        if now - self._signalled < _SAME_SIGNAL:
+            return
+        self._signalled = now
+        if self.should_exit:
+            self.force_exit = sig == signal.SIGINT
+            asyncio.get_running_loop().call_soon_threadsafe(expire_all)
+        elif self._drain and sig == signal.SIGTERM and not self._service.leaving:
+            self._close_at = now + self._drain
+            _log.info("SIGTERM: /ready says no; requests are taken for %g more seconds", self._drain)
+        else:
+            self._close()
+        self._service.leaving = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn asks ten times a second whether to end."""
+        if time.monotonic() >= self._close_at:
+            self._close()
+        return await super().on_tick(counter)
+
+    def _close(self) -> None:
         self._service.draining = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
