@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from ..errors import UnbraidError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
@@ -22,6 +24,10 @@ class Timeouts:
     all of its answer."""
     piece: float = 120.0
     """To each further piece, and from the last one to the end."""
+
+    def __post_init__(self) -> None:
+        if not all(0.0 < seconds < float("inf") for seconds in (self.connect, self.first, self.piece)):
+            raise UnbraidError(f"a timeout is a number of seconds above 0, and these are {self}: give others")
 
 
 class PieceClock:

@@ -90,8 +90,8 @@ class Settings:
     record: str | None = _setting("write all outputs of the engine to a file", group="engine", metavar="FILE")
     engine_api_key: str | None = _setting("the key for the engine's servers", group="engine", metavar="KEY")
     upstream_timeout: tuple[float, float] = _setting(
-        "how long the engine's servers may take to the first piece of an output and, after a comma, to each further one; "
-        "one number is for both",
+        "how long the engine's servers may take to the first piece of an output and, after a comma, to each further "
+        "one; one number is for both",
         group="engine",
         default=(120.0, 120.0),
         kind="amounts",
@@ -265,10 +265,6 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
     if not 0 <= settings.port <= _LAST_PORT:
         raise UnbraidError(f"--port must be a number from 0 to {_LAST_PORT}, not {settings.port}")
-    if not all((*settings.upstream_timeout, settings.upstream_connect_timeout)):
-        raise UnbraidError("a timeout of 0 seconds leaves no time for an answer: give more, or leave the setting out")
-    if settings.upstream_retries < 0:
-        raise UnbraidError(f"--upstream-retries must be 0 or more, not {settings.upstream_retries}")
     return settings
 
 
@@ -388,8 +384,7 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
         parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
         if len(parts) not in (1, 2):
             raise UnbraidError(f"{where} must be one number or two, separated by a comma, not {given!r}")
-        first, second = parts[0], parts[-1]
-        return _amount(first, where), _amount(second, where)
+        return _amount(parts[0], where), _amount(parts[-1], where)
     if kind == "switch":
         if str(given).lower() in ("true", "1", "yes", "on"):
             return True

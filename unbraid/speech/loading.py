@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ..engines.routing import Routing
@@ -44,8 +44,8 @@ class ListenerSettings:
     urls: tuple[str, ...] = ()
     """The servers, where the engine is one: replicas of the same model."""
     api_key: str | None = None
-    timeouts: Timeouts = Timeouts()
-    routing: Routing = Routing()
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    routing: Routing = field(default_factory=Routing)
     threads: int | None = None
     flag_prefix: str = "--"
     """What the flags of the command begin with, for messages."""

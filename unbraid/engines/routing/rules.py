@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...errors import UnbraidError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerRules:
@@ -53,6 +55,10 @@ class RetryRules:
     """and so many besides."""
     window: float = 10.0
     """Seconds after which a request hardly counts as recent."""
+
+    def __post_init__(self) -> None:
+        if self.most < 0:
+            raise UnbraidError(f"requests cannot be tried again {self.most} times: give 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from unbraid.engines import Engine, EngineDown, EngineError, EngineFailed, Finis
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import Routed, Routing
 
-from ..support.in_loop import collect, in_loop
-from ..support.waiting import until
+from ...support.in_loop import collect, in_loop
+from ...support.waiting import until
 
 GOOD = script("abc")
 REQUEST = Generation(prompt=(1, 2))
