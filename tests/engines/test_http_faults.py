@@ -54,11 +54,11 @@ async def test_faults_in_the_middle(kind: str) -> None:
 @each_kind
 @in_loop
 async def test_a_server_that_goes_silent(kind: str) -> None:
-    timeouts = Timeouts(first=PATIENCE, piece=0.5)
+    timeouts = Timeouts(first=PATIENCE, piece=1.5)
     outputs, error, server = await fails(kind, Fault("silent", after=2), timeouts=timeouts)
     assert whole(outputs) == b"ab"
     assert isinstance(error, EngineTimeout)
-    assert "gave no output for 0.5 seconds" in str(error)
+    assert "gave no output for 1.5 seconds" in str(error)
     assert server.gone == 1
 
 
