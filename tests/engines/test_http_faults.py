@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from unbraid.engines import (
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineTimeout,
     Finish,
     Generation,
     Load,
@@ -20,11 +22,12 @@ from unbraid.engines import (
 )
 from unbraid.engines.http import _message
 from unbraid.engines.refusals import refusal, too_long_field
+from unbraid.engines.timeouts import Timeouts
 
 from ..support.byte_vocabulary import END
 from ..support.fake_servers import FakeServer, FakeSGLang, Fault
 from ..support.in_loop import collect, collect_until_error, in_loop
-from ..support.waiting import until
+from ..support.waiting import PATIENCE, until
 from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, whole
 
 # What goes wrong
@@ -51,10 +54,11 @@ async def test_faults_in_the_middle(kind: str) -> None:
 @each_kind
 @in_loop
 async def test_a_server_that_goes_silent(kind: str) -> None:
-    outputs, error, server = await fails(kind, Fault("silent", after=2), read_timeout=1.5)
+    timeouts = Timeouts(first=PATIENCE, piece=1.5)
+    outputs, error, server = await fails(kind, Fault("silent", after=2), timeouts=timeouts)
     assert whole(outputs) == b"ab"
-    assert isinstance(error, EngineFailed)
-    assert "silent for 1.5 seconds" in str(error)
+    assert isinstance(error, EngineTimeout)
+    assert "gave no output for 1.5 seconds" in str(error)
     assert server.gone == 1
 
 
@@ -70,7 +74,9 @@ async def test_a_server_that_goes_silent(kind: str) -> None:
         (403, "not for you", EngineError),
         (404, "no such model", EngineError),
         (500, "CUDA error", EngineFailed),
-        (429, "later", EngineDown),
+        (429, "later", EngineBusy),
+        (503, "The request queue is full.", EngineBusy),
+        (503, "The engine is currently busy and cannot accept new requests.", EngineBusy),
         (503, "later", EngineDown),
     ],
 )

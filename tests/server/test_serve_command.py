@@ -22,7 +22,7 @@ from unbraid.server.settings import Settings
 
 from ..support import patient_http
 from ..support.embedded_model import smollm2
-from ..support.serve_process import HELLO, record, serve
+from ..support.serve_process import HELLO, Process, record, serve
 from ..support.settings import settings_of
 from ..support.waiting import PATIENCE, wait_for
 
@@ -116,6 +116,71 @@ def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
         assert "Traceback" not in "".join(one.log)
 
 
+def is_ready(one: Process) -> bool:
+    return patient_http.get(one.url.removesuffix("/v1") + "/ready").status_code == 200
+
+
+def test_sigterm_with_time_to_drain(tmp_path: Path) -> None:
+    """It is not ready from then on, and everything else goes on; a second signal ends that."""
+    path = record(tmp_path / "recording.jsonl", script("Hi there."), delay=0.05)
+    with serve("--replay", path, "--format", "hermes", "--drain-seconds", str(10 * PATIENCE)) as one:
+        assert is_ready(one)
+        one.popen.send_signal(signal.SIGTERM)
+        wait_for(lambda: not is_ready(one))
+        assert one.chat().json()["choices"][0]["message"]["content"] == "Hi there."
+        assert patient_http.get(one.url.removesuffix("/v1") + "/health").status_code == 200
+        wait_for(lambda: one.popen.send_signal(signal.SIGTERM) or one.refuses())
+        assert one.popen.wait(PATIENCE) == 0
+
+
+def test_the_port_closes_when_the_time_to_drain_is_over(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi there."))
+    with serve("--replay", path, "--format", "hermes", "--drain-seconds", "0.3") as one:
+        one.popen.send_signal(signal.SIGTERM)
+        assert one.popen.wait(PATIENCE) == 0
+
+
+def test_ctrl_c_does_not_drain(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi there."))
+    with serve("--replay", path, "--format", "hermes", "--drain-seconds", str(10 * PATIENCE)) as one:
+        one.popen.send_signal(signal.SIGINT)
+        assert one.popen.wait(PATIENCE) == 0
+
+
+def test_a_second_signal_hurries_streams(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi there."), delay=3600.0)
+    with serve("--replay", path, "--format", "hermes", "--shutdown-seconds", str(10 * PATIENCE)) as one:
+        asks = {"messages": HELLO, "stream": True}
+        with httpx.stream("POST", f"{one.url}/chat/completions", json=asks, timeout=PATIENCE) as response:
+            found = events(response)
+            next(found)
+            one.popen.send_signal(signal.SIGTERM)
+            wait_for(one.refuses)
+            assert one.popen.poll() is None
+            last = hurried(one, found)
+        assert json.loads(last)["error"]["code"] == "shutdown"
+        assert one.popen.wait(PATIENCE) == 0
+
+
+def hurried(one: Process, found: Iterator[str]) -> str:
+    """The last event before the end, of a stream that goes on until the server gets another signal."""
+    ended = threading.Event()
+
+    def signals() -> None:
+        while not ended.wait(0.05) and one.popen.poll() is None:
+            one.popen.send_signal(signal.SIGTERM)
+
+    sender = threading.Thread(target=signals)
+    sender.start()
+    try:
+        *_, last, done = found
+    finally:
+        ended.set()
+        sender.join()
+    assert done == "[DONE]"
+    return last
+
+
 # What cannot be served
 
 
@@ -134,6 +199,10 @@ def test_sigterm_while_a_whole_reply_is_made(tmp_path: Path) -> None:
         (["--format", "hermes", "--replay", "R", "--sampling", '{"heat": 1}'], "--sampling must be JSON"),
         (["--config", "/nowhere.toml"], "the configuration /nowhere.toml cannot be read"),
         (["--port", "many"], "--port must be a number, not 'many'"),
+        (["--drain-seconds", "-1"], "--drain-seconds must be a number that is not negative, not '-1'"),
+        (["--upstream-timeout", "1,2,3"], "--upstream-timeout must be one number or two"),
+        (["--openai", "http://a", "--upstream-timeout", "0"], "a number of seconds above 0"),
+        (["--openai", "http://a", "--upstream-retries", "-1"], "cannot be tried again -1 times"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -172,6 +241,23 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(tmp_path: P
 
 def test_what_is_not_given_has_its_default() -> None:
     assert settings_of() == Settings()
+
+
+def test_one_timeout_or_two(tmp_path: Path) -> None:
+    assert settings_of().upstream_timeout == (120.0, 120.0)
+    assert settings_of("--upstream-timeout", "30").upstream_timeout == (30.0, 30.0)
+    assert settings_of("--upstream-timeout", "300, 30").upstream_timeout == (300.0, 30.0)
+    assert settings_of(UNBRAID_UPSTREAM_TIMEOUT="300,30").upstream_timeout == (300.0, 30.0)
+    file = tmp_path / "unbraid.toml"
+    for text in ("30", "[30, 30]", '"30"', '"30,30"'):
+        file.write_text(f"upstream_timeout = {text}")
+        assert settings_of("--config", str(file)).upstream_timeout == (30.0, 30.0)
+
+
+@pytest.mark.parametrize("given", ["x", "1,", "nan", "inf", "-1", "", "1,2,3"])
+def test_what_is_no_timeout(given: str) -> None:
+    with pytest.raises(UnbraidError, match="--upstream-timeout must be"):
+        settings_of("--upstream-timeout", given)
 
 
 def test_lists() -> None:

@@ -33,7 +33,7 @@ from .waiting import PATIENCE, until
 class Fault:
     """What goes wrong, after so many events."""
 
-    kind: Literal["status", "cut", "garbage", "silent", "error"]
+    kind: Literal["status", "drop", "cut", "garbage", "silent", "trickle", "error"]
     after: int = 0
     status: int = 500
     message: str = "it broke"
@@ -160,6 +160,9 @@ class FakeServer(ABC):
             error = {"message": fault.message, "type": "BadRequestError", "code": fault.status}
             _send_json(writer, fault.status, {"error": error}, fault.headers)
             return
+        if fault is not None and fault.kind == "drop":  # without an answer
+            writer.transport.abort()
+            return
         try:
             messages = list(self.events(body))
         except ValueError as error:
@@ -226,6 +229,10 @@ async def _fail(fault: Fault, writer: asyncio.StreamWriter, ahead: asyncio.Futur
             return True
         case "silent":
             await _wait(2 * PATIENCE, ahead)
+        case "trickle":
+            while True:  # signs of life, and no output
+                _send_chunk(writer, b": still here\n\n")
+                await _wait(0.02, ahead)
         case "garbage":
             _send_chunk(writer, b'data: {"choices": [}\n\n')
         case "error":

@@ -3,7 +3,8 @@
 `base` has the protocol, and every other module is an engine or a part of several:
 
     llama_cpp/  vllm/  sglang.py  openai.py  replay/     the engines
-    server.py  http.py  sse.py  refusals.py  routing.py  engines that are servers, one or several
+    server.py  http.py  timeouts.py  sse.py  refusals.py engines that are servers
+    routing/                                             several engines as one
     reader.py  stops.py  retokenize.py  jobs.py          chunks to tokens, stop texts, threads
 
 The public names are here; an engine is imported from its own module, since each needs packages of its own.
@@ -14,9 +15,11 @@ from __future__ import annotations
 from .base import (
     Audio,
     Engine,
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineTimeout,
     Finish,
     Generation,
     Load,
@@ -30,9 +33,11 @@ from .base import (
 __all__ = [
     "Audio",
     "Engine",
+    "EngineBusy",
     "EngineDown",
     "EngineError",
     "EngineFailed",
+    "EngineTimeout",
     "Finish",
     "Generation",
     "Load",

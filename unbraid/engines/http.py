@@ -1,7 +1,9 @@
 """HTTP client for one server: requests, streamed answers, and errors as those of `engines.base`.
 
-`Address` is the only place that knows httpx. It retries once where the server drops a kept connection in the moment of
-its use, and turns every failure into an `EngineError` that says what to do.
+`Address` is the only place that knows httpx. It sends a request again, once, where the server drops a kept connection
+in the moment of its use, and turns every failure into an `EngineError` that says what to do. How long it waits for a
+server is in `engines.timeouts`; httpx itself only bounds how long connecting and sending take, since it would count
+any byte as a sign of life.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import Any
 
 import httpx
 
-from .base import EngineDown, EngineError, EngineFailed
+from .base import EngineDown, EngineError, EngineFailed, EngineTimeout
 from .refusals import error_text, refusal
 from .sse import EventReader
+from .timeouts import PieceClock, Timeouts
 
+_TIMEOUTS = Timeouts()
 _LINGER = 1.0
 """Seconds that a server may take to close its answer after the last message."""
 
@@ -42,17 +46,17 @@ class Address:
         *,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        connect_timeout: float = 5.0,
-        read_timeout: float = 120.0,
+        timeouts: Timeouts = _TIMEOUTS,
     ) -> None:
-        """`read_timeout` is the longest silence of the server, before the first token and between tokens."""
-        self.url = url.rstrip("/").removesuffix("/v1")
-        self._read = read_timeout
+        base = url.rstrip("/").removesuffix("/v1")
+        self.url = without_credentials(base)
+        """The URL as messages and logs show it."""
+        self.timeouts = timeouts
         keys = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._client = httpx.AsyncClient(
-            base_url=self.url,
+            base_url=base,
             headers={**keys, **(headers or {})},
-            timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
+            timeout=httpx.Timeout(None, connect=timeouts.connect, write=timeouts.first),
             # As many requests as there are. Servers drop idle connections after some five seconds: be earlier.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=2.0),
         )
@@ -66,55 +70,82 @@ class Address:
         return await self._ask("POST", path, body, timeout)
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None) -> Any:
-        with self._errors(timeout):
-            response = await self._send(method, path, body, timeout)
-            await response.aread()
+        seconds = self.timeouts.first if timeout is None else timeout
+        with self._errors():
+            try:
+                async with asyncio.timeout(seconds), aclosing(await self._send(method, path, body)) as response:
+                    await response.aread()
+            except TimeoutError as error:
+                raise self._silent(seconds) from error
         self._check_status(response)
         try:
             return response.json()
         except ValueError:
             return None
 
-    async def stream(self, path: str, body: Mapping[str, Any] | Form) -> AsyncGenerator[dict[str, Any] | None, None]:
+    async def stream(
+        self, path: str, body: Mapping[str, Any] | Form, clock: PieceClock
+    ) -> AsyncGenerator[dict[str, Any] | None, None]:
         """The JSON objects that answer `body`, then None once the server has said that there are no more. A server that
-        does not stream sends one object. Closing the generator closes the connection."""
+        does not stream sends one object. Closing the generator closes the connection. Whoever reads tells `clock` which
+        of the objects brought a piece."""
         with self._errors():
-            async with aclosing(await self._send("POST", path, body)) as response:
-                if response.status_code >= 400:
-                    await response.aread()
-                self._check_status(response)
-                if response.headers.get("content-type", "").startswith("application/json"):
-                    yield self._object((await response.aread()).decode("utf-8", "replace"))
-                    yield None
-                    return
-                events = EventReader()
-                chunks = response.aiter_bytes()
-                async for chunk in chunks:
-                    for data in events.feed(chunk):
-                        if data != "[DONE]":
-                            yield self._object(data)
-                            continue
+            try:
+                async with clock.limit():
+                    response = await self._send("POST", path, body)
+                async with aclosing(response):
+                    streams = not response.headers.get("content-type", "").startswith("application/json")
+                    if response.status_code >= 400 or not streams:
+                        async with clock.limit():
+                            await response.aread()
+                    self._check_status(response)
+                    if not streams:
+                        yield self._object(response.content.decode("utf-8", "replace"))
                         yield None
-                        with suppress(httpx.HTTPError, TimeoutError):  # read on, so that the connection can be kept
-                            async with asyncio.timeout(_LINGER):
-                                async for _ in chunks:
-                                    pass
                         return
+                    events = EventReader()
+                    chunks = response.aiter_bytes()
+                    while True:
+                        async with clock.limit():
+                            chunk = await anext(chunks, None)
+                        if chunk is None:
+                            return
+                        for data in events.feed(chunk):
+                            if data != "[DONE]":
+                                yield self._object(data)
+                                continue
+                            yield None
+                            with suppress(httpx.HTTPError, TimeoutError):  # read on: the connection can be kept then
+                                async with asyncio.timeout(_LINGER):
+                                    async for _ in chunks:
+                                        pass
+                            return
+            except TimeoutError as error:
+                raise self._silent(clock.seconds) from error
 
-    async def _send(
-        self, method: str, path: str, body: Mapping[str, Any] | Form | None, timeout: float | None = None
-    ) -> httpx.Response:
+    async def _send(self, method: str, path: str, body: Mapping[str, Any] | Form | None) -> httpx.Response:
         """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
-        the request is sent again, on a new one."""
-        waits = httpx.USE_CLIENT_DEFAULT if timeout is None else timeout
+        the request is sent again, on a new one. Where the connection was new, the request itself may be what broke it,
+        and is not sent again."""
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, Form):
             sent = {"data": dict(body.fields), "files": {"file": (body.name, body.file)}}
-        request = self._client.build_request(method, path, **sent, timeout=waits)
+        request = self._client.build_request(method, path, **sent)
+        connected = False
+
+        async def trace(event: str, info: Mapping[str, Any]) -> None:
+            nonlocal connected
+            connected = connected or event.startswith("connection.connect_")
+
+        request.extensions["trace"] = trace
         try:
             return await self._client.send(request, stream=True)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if connected:
+                raise
             return await self._client.send(request, stream=True)
+        finally:
+            del request.extensions["trace"]  # the body is read without it
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -134,18 +165,32 @@ class Address:
             message = _message(response.text) or response.reason_phrase
             raise refusal(response.status_code, f"{self.url}: {message}", _seconds(response.headers.get("Retry-After")))
 
+    def _silent(self, seconds: float) -> EngineTimeout:
+        return EngineTimeout(f"{self.url} gave no output for {seconds:g} seconds")
+
     @contextmanager
-    def _errors(self, timeout: float | None = None) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except httpx.ConnectTimeout as error:
+            seconds = self.timeouts.connect
+            raise EngineDown(f"{self.url} cannot be reached: it takes no connection for {seconds:g} seconds") from error
+        except httpx.ConnectError as error:
             raise EngineDown(f"{self.url} cannot be reached: {error or type(error).__name__}") from error
         except httpx.TimeoutException as error:
-            raise EngineFailed(f"{self.url} was silent for {timeout or self._read:g} seconds") from error
+            raise EngineTimeout(f"{self.url} took no input for {self.timeouts.first:g} seconds") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise EngineError(f"{self.url} is no address of a server: {error}") from error
         except httpx.HTTPError as error:
             raise EngineFailed(f"the connection to {self.url} broke: {error or type(error).__name__}") from error
+
+
+def without_credentials(url: str) -> str:
+    """A URL without the user, the password and the query that it may hold."""
+    scheme, mark, rest = url.partition("://")
+    rest = rest.partition("?")[0]
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _message(body: str) -> str:

@@ -31,13 +31,14 @@ from .http import Address
 from .reader import Reader
 from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
+from .timeouts import PieceClock, Timeouts
 
 Message = dict[str, Any]
 """One JSON object of a server's answer."""
 
 
 class ServerOptions(TypedDict, total=False):
-    """What all engines behind HTTP take; see `Address` for the last four."""
+    """What all engines behind HTTP take."""
 
     model: str | None
     """What the server calls its model; asked for if not given."""
@@ -51,8 +52,7 @@ class ServerOptions(TypedDict, total=False):
     """Seconds that the server may take to answer a health check."""
     api_key: str | None
     headers: Mapping[str, str] | None
-    connect_timeout: float
-    read_timeout: float
+    timeouts: Timeouts
 
 
 class Server(ABC):
@@ -79,7 +79,7 @@ class Server(ABC):
         self.model = model or ""
         self.context = context
         self.extra = dict(extra or {})
-        self._check_timeout = check_timeout
+        self.check_timeout = check_timeout
         self._described = bool(model) and context is not None
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,13 +97,15 @@ class Server(ABC):
     def reader(self, request: Generation, body: Mapping[str, Any]) -> Reader[Message, Finish]:
         """The reader of the answer."""
 
-    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Message | None, None]:
+    def messages(
+        self, request: Generation, body: dict[str, Any], clock: PieceClock
+    ) -> AsyncGenerator[Message | None, None]:
         """The answer; see `Address.stream`."""
-        return self.address.stream(self.path, body)
+        return self.address.stream(self.path, body, clock)
 
     async def describe(self) -> tuple[str, int | None]:
         """The server's name for its model, and the context."""
-        models = await self.address.get("/v1/models", self._check_timeout)
+        models = await self.address.get("/v1/models", self.check_timeout)
         cards = (models.get("data") if isinstance(models, dict) else None) or [{}]
         card = next((card for card in cards if card.get("id") == self.model), cards[0])
         return str(card.get("id") or ""), card.get("max_model_len")
@@ -129,7 +131,9 @@ class Server(ABC):
             if isinstance(error, PromptTooLong):
                 error.field = too_long_field(request, self.context, str(error))
             if begun and not isinstance(error, EngineFailed):
-                raise EngineFailed(f"the output broke off: {error}") from error
+                broken = EngineFailed(f"the output broke off: {error}")
+                broken.status = error.status
+                raise broken from error
             raise
         finally:
             self._running -= 1
@@ -138,13 +142,15 @@ class Server(ABC):
 
     async def _outputs(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[Piece | Finish, None]:
         reader = self.reader(request, body)
+        clock = PieceClock(self.address.timeouts)
         ended = False
-        async with aclosing(self.messages(request, body)) as messages:
+        async with aclosing(self.messages(request, body, clock)) as messages:
             async for message in messages:
                 if message is not None:
                     piece = self._read(reader, message)
                     if piece is not None:
                         yield piece
+                        clock.came = True
                 elif not ended:  # now, and not when the server has closed its answer
                     ended = True
                     for output in reader.end(self.address.url):
@@ -167,7 +173,7 @@ class Server(ABC):
 
     async def check(self) -> None:
         try:
-            await self.address.get(self.health, self._check_timeout)
+            await self.address.get(self.health, self.check_timeout)
             await self._discover()
         except EngineDown:
             raise
@@ -180,6 +186,8 @@ class Server(ABC):
             return
         try:
             model, context = await self.describe()
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise EngineFailed(f"{self.address.url} describes its model in a way that cannot be read") from error
         except EngineError as error:
             if not 400 <= (error.status or 0) < 500 or isinstance(error, EngineDown):
                 raise
@@ -211,5 +219,5 @@ class Servers(Routed):
     """Replicas of one kind of server."""
 
     def __init__(self, urls: str | Sequence[str], kind: Callable[[str], Server], routing: Routing | None) -> None:
-        addresses = [urls] if isinstance(urls, str) else urls
-        super().__init__([kind(url) for url in addresses], routing or Routing())
+        servers = [kind(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        super().__init__(servers, routing or Routing(), [server.address.url for server in servers])

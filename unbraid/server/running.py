@@ -3,8 +3,10 @@
 The port is opened before anything is loaded, so that one that is taken is told at once. With `--workers`, the processes
 of `server.workers` serve on it.
 
-At SIGTERM the server takes no more connections and waits for what runs, for `--shutdown-seconds`. What still runs then
-is told so, has a moment to write it, and ends.
+The end has three phases. At SIGTERM `/ready` says no, and for `--drain-seconds` everything else goes on, so that a load
+balancer can notice before the port closes. Then the server takes no more connections and waits for what runs, for
+`--shutdown-seconds`. What still runs then is told so, has a moment to write it, and ends. A further signal ends the
+phase at once; SIGINT, which somebody at a keyboard sends, skips the first.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -36,6 +39,8 @@ from .workers.worker import Link
 _log = logging.getLogger(__name__)
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
+_SAME_SIGNAL = 0.5
+"""Seconds in which a second signal is the first one again: a wrapper may pass on what its whole group has got."""
 
 
 def run(settings: Settings) -> int:
@@ -112,7 +117,7 @@ async def _serve(
         backlog=4096,
     )
     announce = partial(_announce, sock) if link is None else link.ready
-    server = GracefulServer(config, service, settings.shutdown_seconds, announce)
+    server = GracefulServer(config, service, announce, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
     await server.serve([sock])
     return 0 if server.started else 1
 
@@ -121,12 +126,22 @@ class GracefulServer(uvicorn.Server):
     """uvicorn, with an end that tells clients about it."""
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, patience: float, announce: Callable[[str], None]
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        announce: Callable[[str], None],
+        *,
+        drain: float,
+        patience: float,
     ) -> None:
         super().__init__(config)
         self._service = service
+        self._drain = drain
         self._patience = patience
         self._announce = announce
+        self._close_at = float("inf")
+        """When the port is to be closed."""
+        self._signalled = float("-inf")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -135,8 +150,29 @@ class GracefulServer(uvicorn.Server):
             self._announce(f"{models} {'is' if len(self._service.models) == 1 else 'are'}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Not uvicorn's, which raises the signal again when all is done. An orderly end is no failure."""
-        self.force_exit = self._service.draining and sig == signal.SIGINT
+        """Go on to the next phase of the end. Not uvicorn's, which raises the signal again when all is done: an orderly
+        end is no failure."""
+        now = time.monotonic()
+        if now - self._signalled < _SAME_SIGNAL:
+            return
+        self._signalled = now
+        if self.should_exit:
+            self.force_exit = sig == signal.SIGINT
+            asyncio.get_running_loop().call_soon_threadsafe(expire_all)
+        elif self._drain and sig == signal.SIGTERM and not self._service.leaving:
+            self._close_at = now + self._drain
+            _log.info("SIGTERM: /ready says no; requests are taken for %g more seconds", self._drain)
+        else:
+            self._close()
+        self._service.leaving = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn asks ten times a second whether to end."""
+        if time.monotonic() >= self._close_at:
+            self._close()
+        return await super().on_tick(counter)
+
+    def _close(self) -> None:
         self._service.draining = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -54,6 +54,8 @@ class Service:
     """Keeps responses. None where nothing is to be kept."""
     background: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
     """The responses that run with nobody waiting, by client and id."""
+    leaving: bool = False
+    """The server is to end, and says so to whoever asks whether it is ready."""
     draining: bool = False
     """The server is about to end, and takes no more requests."""
     created: int = field(default_factory=lambda: int(time.time()))

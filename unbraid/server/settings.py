@@ -22,7 +22,7 @@ from typing import Any, Literal
 from ..errors import UnbraidError
 from ..models import DEFAULT
 
-Kind = Literal["text", "number", "amount", "choice", "list", "switch", "models"]
+Kind = Literal["text", "number", "amount", "amounts", "choice", "list", "switch", "models"]
 
 
 def _setting(
@@ -89,6 +89,24 @@ class Settings:
     replay: str | None = _setting("play a recording instead of a model", group="engine", metavar="FILE")
     record: str | None = _setting("write all outputs of the engine to a file", group="engine", metavar="FILE")
     engine_api_key: str | None = _setting("the key for the engine's servers", group="engine", metavar="KEY")
+    upstream_timeout: tuple[float, float] = _setting(
+        "how long the engine's servers may take to the first piece of an output and, after a comma, to each further "
+        "one; one number is for both",
+        group="engine",
+        default=(120.0, 120.0),
+        kind="amounts",
+        metavar="S[,S]",
+    )
+    upstream_connect_timeout: float = _setting(
+        "how long connecting to one of them may take", group="engine", default=5.0, kind="amount", metavar="S"
+    )
+    upstream_retries: int = _setting(
+        "how often a request without output is tried again on another of them",
+        group="engine",
+        default=3,
+        kind="number",
+        metavar="N",
+    )
     context: int | None = _setting("tokens of prompt and output together", group="engine", kind="number", metavar="N")
     parallel: int = _setting("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")
     queue: int = _setting("requests that may wait (embedded)", group="engine", default=64, kind="number", metavar="N")
@@ -148,8 +166,15 @@ class Settings:
     allow_origin: tuple[str, ...] = _setting(
         "a site whose pages may call this server from a browser, or *", group="server", kind="list", metavar="ORIGIN"
     )
+    drain_seconds: float = _setting(
+        "how long after SIGTERM requests are still taken, while /ready says no",
+        group="server",
+        default=0.0,
+        kind="amount",
+        metavar="S",
+    )
     shutdown_seconds: float = _setting(
-        "how long streams may go on after SIGTERM", group="server", default=30.0, kind="amount", metavar="S"
+        "how long streams may go on after that", group="server", default=30.0, kind="amount", metavar="S"
     )
     max_audio: int = _setting(
         "the largest recording, in bytes", group="server", default=25_000_000, kind="number", metavar="N"
@@ -213,7 +238,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         flag = "--" + each.name.replace("_", "-")
         help = told["help"].replace("%", "%%")
         if each.default not in (MISSING, None, (), False):
-            help += f" (default: {each.default})"
+            help += f" (default: {_shown(each.default)})"
         given: dict[str, Any] = {"help": help, "default": None}
         if told["kind"] == "switch":
             given["action"] = argparse.BooleanOptionalAction
@@ -339,17 +364,39 @@ def _read_file(path: str) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in found.items()}
 
 
+def _shown(default: Any) -> str:
+    return ",".join(f"{one:g}" for one in default) if isinstance(default, tuple) else str(default)
+
+
+def _amount(given: Any, where: str) -> float:
+    """A number that is not negative, and not infinite either: no clock takes that."""
+    try:
+        found = float(given)
+    except (TypeError, ValueError):
+        raise UnbraidError(f"{where} must be a number, not {given!r}") from None
+    if not 0.0 <= found < float("inf"):
+        raise UnbraidError(f"{where} must be a number that is not negative, not {given!r}")
+    return found
+
+
 def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
     kind: Kind = told["kind"]
     if kind == "models":
         given = given[-1] if isinstance(given, list) else given
     if kind == "list":
         return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
-    if kind in ("number", "amount"):
+    if kind == "number":
         try:
-            return int(given) if kind == "number" else float(given)
+            return int(given)
         except (TypeError, ValueError):
             raise UnbraidError(f"{where} must be a number, not {given!r}") from None
+    if kind == "amount":
+        return _amount(given, where)
+    if kind == "amounts":
+        parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
+        if len(parts) not in (1, 2):
+            raise UnbraidError(f"{where} must be one number or two, separated by a comma, not {given!r}")
+        return _amount(parts[0], where), _amount(parts[-1], where)
     if kind == "switch":
         if str(given).lower() in ("true", "1", "yes", "on"):
             return True

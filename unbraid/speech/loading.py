@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ..engines.routing import Routing
+from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
 from .moonshine.files import KNOWN_MOONSHINE
 from .whisper.files import DEFAULT_WHISPER
@@ -42,6 +44,8 @@ class ListenerSettings:
     urls: tuple[str, ...] = ()
     """The servers, where the engine is one: replicas of the same model."""
     api_key: str | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    routing: Routing = field(default_factory=Routing)
     threads: int | None = None
     flag_prefix: str = "--"
     """What the flags of the command begin with, for messages."""
@@ -119,7 +123,13 @@ async def _endpoint(settings: ListenerSettings) -> EndpointListener:
 
     # OpenAI lists many models, and the first is not the one that transcribes; whisper-1 is its name for that one.
     model = "whisper-1" if settings.model is None and settings.engine == "openai" else await _served_name(settings)
-    return EndpointListener(settings.urls, model=model, api_key=settings.api_key)
+    return EndpointListener(
+        settings.urls,
+        model=model,
+        api_key=settings.api_key,
+        timeouts=settings.timeouts,
+        routing=settings.routing,
+    )
 
 
 async def _served_name(settings: ListenerSettings) -> str | None:
@@ -158,6 +168,8 @@ async def _sglang(settings: ListenerSettings) -> SGLangWhisper:
             generation_config=files.generation_config,
             model=await _served_name(settings),
             api_key=settings.api_key,
+            timeouts=settings.timeouts,
+            routing=settings.routing,
         )
     except MissingTokens as error:
         raise UnbraidError(

@@ -51,7 +51,7 @@ class LlamaCppServer(Server):
 
     async def describe(self) -> tuple[str, int | None]:
         """The context is that of one slot: the server shares its own among them."""
-        props = await self.address.get("/props") or {}
+        props = await self.address.get("/props", self.check_timeout) or {}
         return str(props.get("model_alias") or props.get("model_path") or ""), _context(props)
 
     async def tokenize(self, text: str) -> list[int]:

@@ -38,9 +38,11 @@ from ...errors import UnbraidError
 from ..base import (
     Audio,
     Engine,
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineTimeout,
     Finish,
     Generation,
     Load,
@@ -54,7 +56,8 @@ from .replay import Ending, Script, Step
 
 VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
-    kind.__name__: kind for kind in (EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
+    kind.__name__: kind
+    for kind in (EngineBusy, EngineDown, EngineTimeout, EngineFailed, PromptTooLong, Unsupported, EngineError)
 }
 _MORE = {"status", "retry_after", "field"}
 """Attributes that errors may have besides their message."""

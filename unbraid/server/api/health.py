@@ -19,7 +19,7 @@ async def health(service: Service, request: Request) -> Response:
 
 async def ready(service: Service, request: Request) -> Response:
     """The engines take requests."""
-    if service.draining:
+    if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
     try:
         for served in service.models:

@@ -14,6 +14,8 @@ from ...engines import Engine
 from ...engines.remote_models import ask, remote_tokenizer
 from ...engines.replay.recording import read_recording
 from ...engines.replay.replay import ReplayEngine
+from ...engines.routing import RetryRules, Routing
+from ...engines.timeouts import Timeouts
 from ...errors import UnbraidError
 from ...models import DEFAULT
 from ...templates import encoder, from_source
@@ -85,7 +87,20 @@ async def _remote(kind: str, urls: Sequence[str], settings: Settings) -> tuple[E
         vocabulary=_vocabulary(files),
         context=settings.context,
         api_key=settings.engine_api_key,
+        timeouts=timeouts_of(settings),
+        routing=routing_of(settings),
     ), files
+
+
+def timeouts_of(settings: Settings) -> Timeouts:
+    """How long servers behind this one may take."""
+    first, piece = settings.upstream_timeout
+    return Timeouts(connect=settings.upstream_connect_timeout, first=first, piece=piece)
+
+
+def routing_of(settings: Settings) -> Routing:
+    """How requests are spread over them."""
+    return Routing(retries=RetryRules(most=settings.upstream_retries))
 
 
 async def _remote_files(kind: str, url: str, settings: Settings) -> TokenizerFiles:

@@ -36,7 +36,7 @@ from ..storage.seal import Seal
 from ..storage.store import Store
 from ..vocoder import load_vocoder
 from .default_format import default_format
-from .engine import load_engine
+from .engine import load_engine, routing_of, timeouts_of
 
 if TYPE_CHECKING:
     from ...speech.transcriber import Transcriber
@@ -122,6 +122,8 @@ async def _transcriber(settings: Settings) -> Transcriber | None:
             urls=urls,
             api_key=settings.transcription_api_key,
             threads=settings.threads,
+            timeouts=timeouts_of(settings),
+            routing=routing_of(settings),
             flag_prefix="--transcription-",
         )
     )

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Load, Piece, Sampling, Unsupported
-from ...engines.routing import Routing
+from ...engines.routing import Replica, Routing
 from ...engines.server import ServerOptions
 from ..audio.wav import as_wav
 from ..listening import ListenEnd, ListenRequest
@@ -43,6 +43,11 @@ class EndpointListener:
     @property
     def load(self) -> Load:
         return self._servers.load
+
+    @property
+    def replicas(self) -> Sequence[Replica]:
+        """The servers, and how they are."""
+        return self._servers.replicas
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""

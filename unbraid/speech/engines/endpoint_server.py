@@ -17,6 +17,7 @@ from ...engines.http import Form
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers
+from ...engines.timeouts import PieceClock
 from ..options import Task
 from .endpoint_adapter import code_of
 
@@ -65,12 +66,14 @@ class _TranscriptionServer(Server):
             return {**fields, "response_format": "verbose_json", "timestamp_granularities[]": "segment"}
         return {**fields, "response_format": "json", "stream": "true"}
 
-    def messages(self, request: Generation, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | None, None]:
+    def messages(
+        self, request: Generation, body: dict[str, Any], clock: PieceClock
+    ) -> AsyncGenerator[dict[str, Any] | None, None]:
         assert isinstance(request, TranscriptionUpload)
         [recording] = request.audio
         path = "/v1/audio/translations" if request.task == "translate" else "/v1/audio/transcriptions"
         fields = {name: str(value) for name, value in body.items()}
-        return self.address.stream(path, Form(fields, recording.data, f"recording.{recording.format}"))
+        return self.address.stream(path, Form(fields, recording.data, f"recording.{recording.format}"), clock)
 
     def reader(self, request: Generation, body: Mapping[str, Any]) -> _TranscriptionReader:
         assert isinstance(request, TranscriptionUpload)

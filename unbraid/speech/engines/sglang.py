@@ -20,7 +20,7 @@ from ...constraints.dialects.token_sets import TokenSets
 from ...constraints.language import Language, Rule, TextExcept, Token, one_token
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
-from ...engines.routing import Routing
+from ...engines.routing import Replica, Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
 from ...schema.regular import Repeat, Text, all_but, maybe, sequence
@@ -76,6 +76,11 @@ class SGLangWhisper:
     @property
     def load(self) -> Load:
         return self._servers.load
+
+    @property
+    def replicas(self) -> Sequence[Replica]:
+        """The servers, and how they are."""
+        return self._servers.replicas
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""

@@ -11,8 +11,8 @@ from unbraid.engines import Engine, EngineDown, EngineError, EngineFailed, Finis
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import Routed, Routing
 
-from ..support.in_loop import collect, in_loop
-from ..support.waiting import until
+from ...support.in_loop import collect, in_loop
+from ...support.waiting import until
 
 GOOD = script("abc")
 REQUEST = Generation(prompt=(1, 2))
@@ -91,7 +91,7 @@ async def test_a_request_that_is_wrong_is_wrong_everywhere() -> None:
     with pytest.raises(Unsupported):
         await collect(one.generate(REQUEST))
     assert played(wrong, good) == [1, 0]
-    assert not one.replicas[0].suspect
+    assert not one.replicas[0].failed_checks
     await one.close()
 
 
@@ -101,19 +101,19 @@ async def test_down_and_back_again() -> None:
     one = routed(*engines, routing=Routing(check_interval=0.02, failures=2))
     await one.check()
     engines[0].down = True
-    await until(lambda: one.replicas[0].failures >= 2)
+    await until(lambda: one.replicas[0].failed_checks >= 2)
     await one_after_another(one, 3)
     assert played(*engines) == [0, 3]
     await one.check()  # one is enough
     engines[1].down = True
-    await until(lambda: one.replicas[1].failures >= 2)
+    await until(lambda: one.replicas[1].failed_checks >= 2)
     with pytest.raises(EngineDown, match="all 2 engines are down") as raised:
         await collect(one.generate(REQUEST))
     assert raised.value.retry_after == 0.02
     with pytest.raises(EngineDown):
         await one.check()
     engines[0].down = engines[1].down = False
-    await until(lambda: not any(replica.failures for replica in one.replicas))
+    await until(lambda: not any(replica.failed_checks for replica in one.replicas))
     await one_after_another(one, 2)
     assert played(*engines) == [1, 4]
     await one.close()
@@ -125,10 +125,10 @@ async def test_a_failure_is_looked_into_at_once() -> None:
     one = routed(flaky, good)  # the next check would be in a minute
     flaky.down = True
     await collect(one.generate(REQUEST))
-    await until(lambda: one.replicas[0].failures == 1)
+    await until(lambda: one.replicas[0].failed_checks == 1)
     flaky.down = False
     one.replicas[0].look.set()
-    await until(lambda: not one.replicas[0].suspect)
+    await until(lambda: not one.replicas[0].failed_checks)
     await one.close()
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 

@@ -1,0 +1,44 @@
+"""The retry budget: all retries together are at most a share of the recent requests, and a few besides.
+
+Without it, replicas that fail because they have too much to do get each request several times. Requests and retries
+count less the older they are, both at the same rate, so there are no windows with edges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .rules import RetryRules
+
+
+class RetryBudget:
+    """Counts requests and retries."""
+
+    def __init__(self, rules: RetryRules, clock: Callable[[], float]) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._at = clock()
+        self._requests = 0.0
+        self._retries = 0.0
+
+    def request(self) -> None:
+        """There is a new request."""
+        self._age()
+        self._requests += 1.0
+
+    def retry(self) -> bool:
+        """Whether a request may be tried again. If so, it counts as done."""
+        self._age()
+        if self._retries + 1.0 > self._rules.minimum + self._rules.share * self._requests:
+            return False
+        self._retries += 1.0
+        return True
+
+    def _age(self) -> None:
+        now = self._clock()
+        if now > self._at:
+            left = math.exp((self._at - now) / self._rules.window)
+            self._requests *= left
+            self._retries *= left
+            self._at = now
