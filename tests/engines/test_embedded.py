@@ -22,6 +22,7 @@ from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.language import Json, Language, one_token
 from unbraid.engines import (
     Audio,
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -554,7 +555,7 @@ def test_cancelling_ends_the_work_also_of_what_waits(engine: EmbeddedEngine) -> 
     async def main() -> None:
         tasks = [asyncio.create_task(_endless(engine)) for _ in range(PARALLEL + QUEUE)]
         await until(lambda: engine.load == Load(PARALLEL, QUEUE))
-        with pytest.raises(EngineDown, match="running and waiting already"):
+        with pytest.raises(EngineBusy, match="running and waiting already"):
             await collect(engine, chat(engine, "Hello"), max_tokens=1)
         tasks[-1].cancel()  # it has not begun, and makes room at once
         await asyncio.wait(tasks[-1:])

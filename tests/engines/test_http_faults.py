@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from unbraid.engines import (
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -70,7 +71,9 @@ async def test_a_server_that_goes_silent(kind: str) -> None:
         (403, "not for you", EngineError),
         (404, "no such model", EngineError),
         (500, "CUDA error", EngineFailed),
-        (429, "later", EngineDown),
+        (429, "later", EngineBusy),
+        (503, "The request queue is full.", EngineBusy),
+        (503, "The engine is currently busy and cannot accept new requests.", EngineBusy),
         (503, "later", EngineDown),
     ],
 )

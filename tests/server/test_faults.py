@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from unbraid.engines import EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
+from unbraid.engines import EngineBusy, EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
+from unbraid.engines.refusals import refusal
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 
 from ..support import patient_http
@@ -63,7 +64,8 @@ def refused(response: httpx.Response, status: int) -> dict[str, Any]:
     assert set(error) == {"message", "type", "param", "code"}
     assert isinstance(error["message"], str)
     assert error["message"]
-    assert error["type"] == ("invalid_request_error" if status < 500 else "server_error")
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    assert error["type"] == ("rate_limit_error" if status == 429 else kind)
     return dict(error)
 
 
@@ -252,6 +254,8 @@ def test_a_key_that_is_missing_or_wrong(playing: Playing, headers: dict[str, str
     ("error", "status", "code"),
     [
         (EngineDown("it is down", retry_after=7.2), 503, "engine_down"),
+        (EngineBusy("its queue is full", retry_after=7.2), 503, "engine_busy"),
+        (refusal(429, "slow down", 7.2), 429, "rate_limit_exceeded"),
         (EngineFailed("it broke"), 502, "engine_failed"),
         (EngineError("it says 401"), 502, "engine_failed"),
         (PromptTooLong("a prompt of 9 tokens does not fit"), 400, "context_length_exceeded"),
@@ -268,7 +272,7 @@ def test_failing_before_the_first_token(
     found = refused(response, status)
     assert found["code"] == code
     assert found["message"] == str(error)
-    assert response.headers.get("retry-after") == ("7" if status == 503 else None)
+    assert response.headers.get("retry-after") == ("7" if status in (429, 503) else None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbraid.engines.base import EngineDown, EngineFailed, Load, TokenLogprob, Unsupported
+from unbraid.engines.base import EngineBusy, EngineDown, EngineFailed, Load, TokenLogprob, Unsupported
 from unbraid.speech.decoding.alignment import Attention
 from unbraid.speech.decoding.base import Step
 from unbraid.speech.decoding.worker import ListeningWorker, ListenJob
@@ -139,7 +139,7 @@ async def test_a_full_queue_and_a_closed_one() -> None:
     second = asyncio.create_task(collect_until_error(worker.listen(asked(), Counting(1))))
     await until(lambda: worker.load.waiting == 1)
     _, error = await collect_until_error(worker.listen(asked(), Counting(1)))
-    assert isinstance(error, EngineDown)
+    assert isinstance(error, EngineBusy)
     assert "1 chunks waiting" in str(error)
     closing = asyncio.create_task(worker.close())
     await asyncio.sleep(0)  # it begins

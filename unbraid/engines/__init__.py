@@ -14,6 +14,7 @@ from __future__ import annotations
 from .base import (
     Audio,
     Engine,
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -30,6 +31,7 @@ from .base import (
 __all__ = [
     "Audio",
     "Engine",
+    "EngineBusy",
     "EngineDown",
     "EngineError",
     "EngineFailed",

@@ -163,6 +163,11 @@ class EngineDown(EngineError):
         self.retry_after = retry_after
 
 
+class EngineBusy(EngineDown):
+    """The engine is well, and has as many requests as it takes: its queue is full. Its `status` is 429 where a server
+    refused with that."""
+
+
 class EngineFailed(EngineError):
     """The engine failed in the middle of an output."""
 

@@ -1,18 +1,19 @@
 """What an engine's refusal means: a status and a text turned into one of the errors of `engines.base`.
 
-Servers differ in their statuses and in where their errors keep the text. That a prompt is too long, most of them say in
-words alone, so the words are looked at; they are theirs, not ours.
+Servers differ in their statuses and in where their errors keep the text. That a prompt is too long, or that a queue is
+full, most of them say in words alone, so the words are looked at; they are theirs, not ours.
 """
 
 from __future__ import annotations
 
 import re
 
-from .base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Unsupported
+from .base import EngineBusy, EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Unsupported
 
 _TOO_LONG = re.compile(
     r"context[ _](length|size|window)|max_model_len|maximum model length|longer than the model|prompt is too long", re.I
 )
+_FULL = re.compile(r"queue is full|currently busy|backlog limit|too many requests|overloaded", re.I)
 
 _CONTEXT_SIZE = re.compile(
     r"(?:context[ _](?:length|size|window)|max_model_len|maximum model length)[^\d]{0,40}(\d+)", re.I
@@ -28,7 +29,8 @@ def refusal(status: int, message: str, retry_after: float | None = None) -> Engi
     """The error for what a server said. Its `status` is the server's."""
     found: EngineError
     if status in (429, 502, 503, 504):
-        found = EngineDown(message, 1.0 if retry_after is None else retry_after)
+        kind = EngineBusy if status == 429 or _FULL.search(message) else EngineDown
+        found = kind(message, 1.0 if retry_after is None else retry_after)
     elif status >= 500:
         found = EngineFailed(message)
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):

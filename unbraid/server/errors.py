@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..constraints import InvalidSchema
-from ..engines import EngineDown, EngineError, PromptTooLong, Unsupported
+from ..engines import EngineBusy, EngineDown, EngineError, PromptTooLong, Unsupported
 from ..errors import UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
 
 _log = logging.getLogger(__name__)
+_TYPES = {429: "rate_limit_error"}
+"""What the error object calls statuses that are neither the request's fault nor the server's."""
 _ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
 
 
@@ -43,7 +45,7 @@ class ApiError(Exception):
         self._headers = headers or {}
 
     def body(self) -> dict[str, Any]:
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:
@@ -59,6 +61,11 @@ def as_api_error(error: Exception) -> ApiError:
     param = error.field if isinstance(error, UnbraidError) else None
     if isinstance(error, EngineError):
         message = _ADDRESS.sub("the engine", message)
+    if isinstance(error, EngineBusy):
+        _log.warning("the engine has no room for a request: %s", error)
+        # As vLLM and SGLang answer where their own queue is full. A limit that an engine has set stays one.
+        status, code = (429, "rate_limit_exceeded") if error.status == 429 else (503, "engine_busy")
+        return ApiError(status, message, code=code, retry_after=error.retry_after)
     if isinstance(error, EngineDown):
         _log.warning("the engine is down: %s", error)
         return ApiError(503, message, code="engine_down", retry_after=error.retry_after)

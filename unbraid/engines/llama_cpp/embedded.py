@@ -33,6 +33,7 @@ from weakref import WeakSet
 
 from ...models import DEFAULT, KNOWN, Gguf, GgufVocabulary, ModelFiles, resolve
 from ..base import (
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -226,7 +227,7 @@ class EmbeddedEngine:
             if not self._jobs:
                 self._last_sign = time.monotonic()
             if len(self._jobs) >= self._most:
-                raise EngineDown(f"{self._name} has {self._most} requests running and waiting already: try again later")
+                raise EngineBusy(f"{self._name} has {self._most} requests running and waiting already: try again later")
             self._jobs.add(job)
             job.future = self._pool.submit(self._run, job, request, prompt, limit)
         job.future.add_done_callback(lambda _: self._jobs.discard(job))

@@ -38,6 +38,7 @@ from ...errors import UnbraidError
 from ..base import (
     Audio,
     Engine,
+    EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
@@ -54,7 +55,7 @@ from .replay import Ending, Script, Step
 
 VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
-    kind.__name__: kind for kind in (EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
+    kind.__name__: kind for kind in (EngineBusy, EngineDown, EngineFailed, PromptTooLong, Unsupported, EngineError)
 }
 _MORE = {"status", "retry_after", "field"}
 """Attributes that errors may have besides their message."""

@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from ..base import EngineDown, EngineError, EngineFailed, Load, Unsupported
+from ..base import EngineBusy, EngineDown, EngineError, EngineFailed, Load, Unsupported
 from ..refusals import refusal
 
 
@@ -126,7 +126,7 @@ def _as_error(error: Exception, begun: bool) -> EngineError:
         if isinstance(cause, (ours.VLLMClientError, ValueError, TypeError)):
             return refusal(400, message)
         if isinstance(cause, ours.GracefulHTTPError):
-            return EngineDown(message)
+            return EngineBusy(message)
         if isinstance(cause, engine.EngineDeadError):
             return EngineDown(f"vLLM has broken down, as its log says: {message}", 60.0)
     return EngineFailed(message)

@@ -17,7 +17,7 @@ from contextlib import aclosing
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
+from ...engines.base import EngineBusy, EngineDown, EngineFailed, Load, Piece, TokenLogprob, Unsupported
 from ...engines.jobs import Job
 from ..audio.decode import RATE
 from ..listening import ListenEnd, ListenRequest, Opening
@@ -109,7 +109,7 @@ class ListeningWorker:
         if self._closed:
             raise EngineDown("the engine was closed", retry_after=60.0)
         if self.load.waiting >= self._queue_size:
-            raise EngineDown(f"{self._model} has {self._queue_size} chunks waiting: try again later")
+            raise EngineBusy(f"{self._model} has {self._queue_size} chunks waiting: try again later")
         job = ListenJob(request, decoding)
         self._arriving.put(job)
         first = True
