@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,10 +16,11 @@ from typing import Any
 
 import httpx
 
-from .base import EngineDown, EngineError, EngineFailed
+from .base import EngineDown, EngineError, EngineFailed, outgoing_headers
 from .refusals import error_text, refusal
 from .sse import EventReader
 
+_log = logging.getLogger(__name__)
 _LINGER = 1.0
 """Seconds that a server may take to close its answer after the last message."""
 
@@ -110,7 +112,8 @@ class Address:
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, Form):
             sent = {"data": dict(body.fields), "files": {"file": (body.name, body.file)}}
-        request = self._client.build_request(method, path, **sent, timeout=waits)
+        headers = outgoing_headers.get()(self.url)
+        request = self._client.build_request(method, path, **sent, timeout=waits, headers=headers)
         try:
             return await self._client.send(request, stream=True)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
@@ -125,7 +128,8 @@ class Address:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise EngineFailed(f"{self.url} sent what is no JSON object: {data[:200]}")
+            _log.debug("%s sent what is no JSON object: %.200s", self.url, data)
+            raise EngineFailed(f"{self.url} sent what is no JSON object")
         return found
 
     def _check_status(self, response: httpx.Response) -> None:

@@ -10,6 +10,7 @@ context of the model are asked for once (`describe`), when they are first needed
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -32,6 +33,7 @@ from .reader import Reader
 from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
 
+_log = logging.getLogger(__name__)
 Message = dict[str, Any]
 """One JSON object of a server's answer."""
 
@@ -163,7 +165,8 @@ class Server(ABC):
         try:
             return reader.read(message)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise EngineFailed(f"{self.address.url} sent what cannot be read: {str(message)[:200]}") from error
+            _log.debug("%s sent what cannot be read: %.200s", self.address.url, message)
+            raise EngineFailed(f"{self.address.url} sent what cannot be read") from error
 
     async def check(self) -> None:
         try:

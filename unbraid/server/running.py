@@ -7,7 +7,6 @@ is told so, has a moment to write it, and ends.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -19,21 +18,18 @@ from ..version import __version__
 from .app import create_app
 from .http import expire_all
 from .loading.service import load
+from .observing.logs import logging_as
+from .observing.spans import Tracer
 from .service import Service
 from .settings import Settings
 
-_log = logging.getLogger(__name__)
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 
 
 def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    if settings.log_level == "info":  # these two log every request
-        for name in ("httpx", "uvicorn.error"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+    with logging_as(settings.log_format, settings.log_level), asyncio.Runner(loop_factory=_fast_loop()) as runner:
         return runner.run(_serve(settings))
 
 
@@ -47,14 +43,22 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+def _tracer() -> Tracer:
+    """OpenTelemetry's, which is imported only where it is wanted."""
+    from .observing.otel import tracer
+
+    return tracer()
+
+
 async def _serve(settings: Settings) -> int:
+    tracer = _tracer() if settings.otel else None
     service = await load(settings)
     config = uvicorn.Config(
-        create_app(service, settings.allow_origin),
+        create_app(service, settings.allow_origin, tracer),
         host=settings.host,
         port=settings.port,
         log_config=None,
-        access_log=settings.log_level == "debug",
+        access_log=False,
         timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
         backlog=4096,
     )
