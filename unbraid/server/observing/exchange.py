@@ -148,7 +148,7 @@ def note_end(reason: str) -> None:
 
 @asynccontextmanager
 async def engine_call(engine: Engine, generation: Generation, counts: Counts) -> AsyncGenerator[None, None]:
-    """What is done inside is one output of `engine`. It has a span of its own, which requests to servers are part of."""
+    """What is done inside is one output of `engine`. It has a span, which requests to servers are part of."""
     exchange = _current.get()
     if exchange is None:
         yield
