@@ -116,6 +116,7 @@ def _task(asked: ChatRequest) -> ChatTask:
         add_generation_prompt=asked.add_generation_prompt is not False,
         continue_final_message=bool(asked.continue_final_message),
         speak=bool(asked.tts_output),
+        must_speak="audio" in (asked.modalities or ()),
         template_kwargs=template_kwargs(_effort(asked), asked.chat_template_kwargs),
         separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
         calls_in_reasoning=asked.calls_in_reasoning,

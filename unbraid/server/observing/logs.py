@@ -25,8 +25,8 @@ FIELDS = "unbraid_fields"
 """The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""
 _CHATTY = ("httpx", "uvicorn.error")
 """Loggers that tell of each request at info, of which we tell ourselves."""
-_CHATTIEST = ("httpcore", "python_multipart")
-"""Loggers that tell of each chunk at debug."""
+_CHATTIEST = ("httpcore", "python_multipart", "uvicorn.access")
+"""Loggers that tell of each chunk at debug, or the same as our access lines."""
 
 
 @contextmanager
