@@ -70,7 +70,7 @@ class Service:
         # Threads of its own, so that long plans do not keep other work waiting.
         self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
-        self.metrics = Metrics(lambda: {served.names[0]: served.engine.load for served in self.models})
+        self.metrics = Metrics(lambda: {served.names[0]: served.engine for served in self.models})
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a thread for plans."""

@@ -131,7 +131,7 @@ def engine_attributes(engine: Engine, generation: Generation) -> tuple[str, bool
     }
     if engine.model:
         found["gen_ai.request.model"] = engine.model
-    return f"text_completion {engine.model}".strip(), hasattr(engine, "replicas"), found
+    return f"text_completion {engine.model}".strip(), bool(getattr(engine, "replicas", ())), found
 
 
 def server_attributes(url: str) -> Attributes:
