@@ -185,9 +185,8 @@ def test_what_the_log_says_of_speech(
     assert [each.getMessage() for each in said] == lines
     assert {each.levelname for each in said} <= {"INFO"}
     prompt = engine.requests[-1].prompt
-    opened = prompt.count(
-        "<tts_start>" if isinstance(prompt, str) else vocabulary(step_audio_2()).token_id("<tts_start>")
-    )
+    marker: Any = "<tts_start>" if isinstance(prompt, str) else vocabulary(step_audio_2()).token_id("<tts_start>")
+    opened = prompt.count(marker)
     assert opened == bool(lines)
 
 

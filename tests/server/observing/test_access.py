@@ -78,7 +78,14 @@ def test_complete(watched: Watched, log: Log, path: str, stream: bool) -> None:
 
 
 def test_what_was_asked_for(watched: Watched, log: Log) -> None:
-    chosen = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3, "top_k": 5, "presence_penalty": 0.25}
+    chosen: dict[str, Any] = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 7,
+        "seed": 3,
+        "top_k": 5,
+        "presence_penalty": 0.25,
+    }
     id, _ = watched.ask(**chosen, n=3)
     span, calls = watched.spans(id)
     for name, value in chosen.items():

@@ -3,8 +3,8 @@
 Every reply gets the id of its request here, whoever wrote it: a handler, the router that knows no such path, the rules
 on origins. At the end there is one access line, one count, and the end of the span.
 
-Nothing here may cost anything for each chunk of a stream. So a handler's reply does not go through `Head`, which looks
-at each message for the one that has the headers: `reply` adds the header itself, and uses the server's own `send`.
+Nothing here may cost anything for each chunk of a stream. So a handler's reply does not go through `Sending`, which
+looks at each message for the one that has the headers: `reply` adds the header itself, and uses the server's `send`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .exchange import Exchange, begin
 from .logs import FIELDS
 from .metrics import Metrics
 from .request_ids import HEADER, request_id
-from .spans import Attributes, Tracer, tell
+from .request_spans import tell
+from .spans import Attributes, Tracer
 from .trace_context import PARENT, STATE, trace_context
 
 EXCHANGE = "unbraid.exchange"
@@ -46,7 +47,7 @@ class Observing:
         begin(exchange)
         self._metrics.in_flight.inc()
         try:
-            await self._app(scope, receive, Head(exchange, send))
+            await self._app(scope, receive, Sending(exchange, send))
         except OSError:  # the connection broke while something was sent
             exchange.left = True
             raise
@@ -85,7 +86,7 @@ class Observing:
         tell(exchange)
 
 
-class Head:
+class Sending:
     """Sends a reply, with the id of its request among the headers."""
 
     def __init__(self, exchange: Exchange, send: Send) -> None:
@@ -107,7 +108,7 @@ async def reply(response: Response, scope: Scope, receive: Receive, send: Send) 
     exchange.sent = response.status_code
     length = response.headers.get("content-length")
     exchange.size = None if length is None else int(length)
-    await response(scope, receive, send.send if isinstance(send, Head) else send)
+    await response(scope, receive, send.send if isinstance(send, Sending) else send)
 
 
 def _known(scope: Scope, exchange: Exchange) -> Attributes:
