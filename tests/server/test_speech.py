@@ -156,11 +156,71 @@ def test_a_call_that_cannot_be_made_is_not_spoken(
     assert content.endswith("</tool_call>")
 
 
-def test_a_vocabulary_without_the_token() -> None:
+OLDER_WAY = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "<tts_start>Well", "eot": False},
+]
+APPENDED = "TTS output enabled: appended <tts_start> token"
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"),
+    [
+        ({}, [APPENDED, "[TTS] is_tts_output: True, from_request: True"]),
+        ({"messages": OLDER_WAY, "tts_output": False}, ["[TTS] is_tts_output: True, from_request: False"]),
+        ({"messages": OLDER_WAY}, ["[TTS] is_tts_output: True, from_request: True"]),
+        ({"tts_output": False}, []),
+    ],
+)
+def test_what_the_log_says_of_speech(
+    server: tuple[RunningServer, ReplayEngine],
+    caplog: pytest.LogCaptureFixture,
+    asked: dict[str, Any],
+    lines: list[str],
+) -> None:
+    running, engine = server
+    with caplog.at_level("INFO"):
+        assert ask(running, **asked).status_code == 200
+    said = [each for each in caplog.records if "tts" in each.getMessage().lower()]
+    assert [each.getMessage() for each in said] == lines
+    assert {each.levelname for each in said} <= {"INFO"}
+    prompt = engine.requests[-1].prompt
+    marker: Any = "<tts_start>" if isinstance(prompt, str) else vocabulary(step_audio_2()).token_id("<tts_start>")
+    opened = prompt.count(marker)
+    assert opened == bool(lines)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("by", ["ids", "text"])
+@pytest.mark.parametrize("older", [False, True])
+def test_a_model_that_cannot_speak_answers_in_text(
+    caplog: pytest.LogCaptureFixture, by: str, stream: bool, older: bool
+) -> None:
+    tokenizer = qwen3_huggingface() if by == "ids" else None
+    output = encode(tokenizer, "no<|im_end|>") if tokenizer is not None else "no"
+    engine = ReplayEngine([script(output)], vocabulary=None if tokenizer is None else vocabulary(tokenizer))
+    asked = {"messages": OLDER_WAY, "tts_output": False} if older else {}
+    with serving(service_of(engine, "hermes", tokenizer=tokenizer)) as running, caplog.at_level("INFO"):
+        response = ask(running, stream=stream, **asked)
+    message = folded(chunks_of(response))[0] if stream else response.json()["choices"][0]["message"]
+    assert message["content"] == "no"
+    assert "tts_content" not in message
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING" and "spoken" in each.msg]
+    assert warning.startswith("the reply is not spoken: tts_output: ")
+    assert f"[TTS] is_tts_output: False, from_request: {not older}" in caplog.text
+    assert APPENDED not in caplog.text
+    (request,) = engine.requests
+    prompt = request.prompt
+    text = prompt if isinstance(prompt, str) or tokenizer is None else tokenizer.decode(list(prompt))
+    assert "tts_start" not in str(text)
+    assert not older or str(text).endswith("Well")
+
+
+def test_a_request_may_insist_on_speech() -> None:
     tokenizer = qwen3_huggingface()
     engine = ReplayEngine([script("no")], vocabulary=vocabulary(tokenizer))
     with serving(service_of(engine, "hermes", tokenizer=tokenizer)) as running:
-        response = ask(running)
+        response = ask(running, modalities=["text", "audio"])
     assert response.status_code == 400
     assert "'<tts_start>'" in response.json()["error"]["message"]
     assert response.json()["error"]["param"] == "tts_output"

@@ -93,7 +93,7 @@ def test_a_server_that_only_chats_imports_nothing_of_speech() -> None:
     """Nor do the other commands."""
     code = (
         "import sys; from unbraid.cli import main; main(['formats']); import unbraid.server.app; "
-        "import unbraid.server.loading.service; import unbraid.server.running; "
+        "import unbraid.server.loading.service; import unbraid.server.running.run; "
         "print([name for name in sys.modules if name.startswith('unbraid.speech')], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from unbraid.engines.replay.replay import script
-from unbraid.server.workers.totals import Totals
+from unbraid.server.running.totals import Totals
 
 from ..support import patient_http
 from ..support.serve_process import Process, record, serve

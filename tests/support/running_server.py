@@ -16,6 +16,7 @@ from unbraid.core.grammar import Format
 from unbraid.engines import Engine
 from unbraid.server.app import create_app
 from unbraid.server.model import Model, Served
+from unbraid.server.observing.spans import Tracer
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
@@ -27,10 +28,10 @@ _OF_MODEL = {field.name for field in fields(Model)}
 class RunningServer:
     """A server that runs. `service` may be changed while it does."""
 
-    def __init__(self, service: Service, origins: tuple[str, ...] = ()) -> None:
+    def __init__(self, service: Service, origins: tuple[str, ...] = (), tracer: Tracer | None = None) -> None:
         self.service = service
         self._server = uvicorn.Server(
-            uvicorn.Config(create_app(service, origins), port=0, log_config=None, timeout_graceful_shutdown=2)
+            uvicorn.Config(create_app(service, origins, tracer), port=0, log_config=None, timeout_graceful_shutdown=2)
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 

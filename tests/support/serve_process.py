@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -21,7 +21,7 @@ from unbraid.engines.replay.recording import Recorder
 from unbraid.engines.replay.replay import ReplayEngine, Script
 
 from . import patient_http
-from .in_loop import collect, in_loop
+from .in_loop import collect_until_error, in_loop
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
 
@@ -41,11 +41,16 @@ class Process:
         self.log: list[str] = []
         assert self.popen.stdout is not None
         assert self.popen.stderr is not None
-        threading.Thread(target=self.log.extend, args=(self.popen.stderr,), daemon=True).start()
+        self.log_ended = threading.Event()
+        threading.Thread(target=self._read_log, args=(self.popen.stderr,), daemon=True).start()
         self.line = self.popen.stdout.readline()
         found = re.search(r"http://\S+", self.line)
         assert found, f"it did not get ready: {''.join(self.log)}"
         self.url = found[0]
+
+    def _read_log(self, stream: IO[str]) -> None:
+        self.log.extend(stream)
+        self.log_ended.set()
 
     def chat(self, **more: Any) -> httpx.Response:
         return patient_http.post(f"{self.url}/chat/completions", json={"messages": HELLO, **more})
@@ -76,7 +81,7 @@ def record(path: Path, *scripts: Script, delay: float = 0.0) -> str:
     async def write() -> None:
         engine = Recorder(ReplayEngine(scripts, model="recorded"), path)
         for _ in scripts:
-            await collect(engine.generate(Generation(prompt="")))
+            await collect_until_error(engine.generate(Generation(prompt="")))
         await engine.close()
 
     write()

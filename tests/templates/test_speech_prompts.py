@@ -69,6 +69,23 @@ def test_a_model_that_cannot_speak() -> None:
     assert PromptBuilder(built_in("step-audio-2")).build(conversation(), tts_output=True).text.endswith("<tts_start>")
 
 
+def test_silence_may_be_allowed() -> None:
+    prompt = qwen3_builder().build(conversation(), tts_output=True, allow_silence=True)
+    assert prompt.ids == qwen3_builder().build(conversation()).ids
+    assert not prompt.spoken
+    assert "<tts_start>" in prompt.silence
+    spoken = step().build(conversation(), tts_output=True, allow_silence=True)
+    assert (spoken.spoken, spoken.speech_marker, spoken.silence) == (True, "<tts_start>", "")
+
+
+def test_speech_that_is_asked_for_twice_is_opened_once() -> None:
+    older = [*conversation()[:2], {"role": "assistant", "content": "<tts_start>Well", "eot": False}]
+    both, one = step().build(older, tts_output=True), step().build(older)
+    assert both.ids == one.ids
+    assert both.spoken
+    assert both.speech_marker == ""
+
+
 def test_a_message_is_gone_on_with() -> None:
     messages = [*conversation()[:2], {"role": "assistant", "content": "Once <|EOT|> upon"}]
     prompt = step().build(messages, continue_final_message=True)

@@ -18,7 +18,7 @@ def configure(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
     try:
-        from ..server.running import run as serve
+        from ..server.running.run import run as serve
     except ImportError as error:
         raise UnbraidError(f"the server is not installed ({error}): pip install 'unbraid[server]'") from error
     return serve(settings)

@@ -11,13 +11,18 @@ one that blocks a thread, from `engines.jobs`; both read what the engine says wi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
+
+outgoing_headers: ContextVar[Callable[[str], Mapping[str, str]]] = ContextVar("unbraid.headers", default=lambda _: {})
+"""Gives further headers for a request to the server with this URL, such as the id of what it is part of. Whoever calls
+an engine sets it, in the task that calls. Engines that are no servers have no use for it."""
 
 FinishReason = Literal["stop", "length", "abort"]
 

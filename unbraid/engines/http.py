@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,12 +18,13 @@ from typing import Any
 
 import httpx
 
-from .base import EngineDown, EngineError, EngineFailed, EngineTimeout
+from .base import EngineDown, EngineError, EngineFailed, EngineTimeout, outgoing_headers
 from .refusals import error_text, refusal
 from .sse import EventReader
 from .timeouts import PieceClock, Timeouts
 
 _TIMEOUTS = Timeouts()
+_log = logging.getLogger(__name__)
 _LINGER = 1.0
 """Seconds that a server may take to close its answer after the last message."""
 
@@ -130,7 +132,8 @@ class Address:
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, Form):
             sent = {"data": dict(body.fields), "files": {"file": (body.name, body.file)}}
-        request = self._client.build_request(method, path, **sent)
+        headers = outgoing_headers.get()(self.url)
+        request = self._client.build_request(method, path, **sent, headers=headers)
         connected = False
 
         async def trace(event: str, info: Mapping[str, Any]) -> None:
@@ -156,7 +159,8 @@ class Address:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise EngineFailed(f"{self.url} sent what is no JSON object: {data[:200]}")
+            _log.debug("%s sent what is no JSON object: %.200s", self.url, data)
+            raise EngineFailed(f"{self.url} sent what is no JSON object")
         return found
 
     def _check_status(self, response: httpx.Response) -> None:

@@ -10,6 +10,7 @@ context of the model are asked for once (`describe`), when they are first needed
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -33,6 +34,7 @@ from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
 from .timeouts import PieceClock, Timeouts
 
+_log = logging.getLogger(__name__)
 Message = dict[str, Any]
 """One JSON object of a server's answer."""
 
@@ -169,7 +171,8 @@ class Server(ABC):
         try:
             return reader.read(message)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise EngineFailed(f"{self.address.url} sent what cannot be read: {str(message)[:200]}") from error
+            _log.debug("%s sent what cannot be read: %.200s", self.address.url, message)
+            raise EngineFailed(f"{self.address.url} sent what cannot be read") from error
 
     async def check(self) -> None:
         try:

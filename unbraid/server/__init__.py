@@ -14,7 +14,8 @@
     turn.py             to `Update`s: what the engine writes, taken apart, for each choice
     api/<dialect>.py    to a reply; `api/sse.py` writes those that are streamed
 
-    app.py  errors.py  http.py  metrics.py              routes and keys, errors, connections, Prometheus
+    app.py  errors.py  http.py                          routes and keys, errors, connections
+    observing/                                          logs, request ids, traces, metrics
     settings.py  loading/  running.py                   settings, what they make, and running it
     service.py  model.py                                what they make: the service, and each of its models
     audio_input.py  vocoder.py                          recordings in messages, speech in replies

@@ -1,7 +1,7 @@
 """The ASGI application: routes, API keys, and errors as replies.
 
 To add a route, write its handler in `server.api` and name it in `_ROUTES`. A handler takes the service and the request,
-and returns a response or raises; `Endpoint` counts it, checks the key and turns errors into the dialect's error object
+and returns a response or raises; `Endpoint` checks the key and turns errors into the dialect's error object
 (OpenAI's, unless `_error_writer` knows the request for another dialect's).
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -36,6 +35,9 @@ from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
 from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
+from .observing.middleware import EXCHANGE, Observing, reply
+from .observing.request_ids import HEADER as REQUEST_ID
+from .observing.spans import Tracer
 from .service import Service
 from .turns.enforcing import HEADER
 
@@ -69,8 +71,8 @@ _ERRORS: dict[str, Callable[[ApiError], Response]] = {"/v1/messages": anthropic_
 """What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 
-def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
-    """The application. It closes the engine when it ends."""
+def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer | None = None) -> Starlette:
+    """The application. It closes the engine when it ends. `tracer` makes spans of its requests."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -81,6 +83,8 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
             await service.transcriber.listener.close()
         if service.store is not None:
             service.store.close()
+        if tracer is not None:
+            await asyncio.to_thread(tracer.close)
 
     async def refuse(request: Request, error: Exception) -> Response:
         """No such route, or not with this method."""
@@ -90,22 +94,32 @@ def create_app(service: Service, origins: tuple[str, ...] = ()) -> Starlette:
         told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
         return _error_writer(request)(told)
 
+    async def crash(request: Request, error: Exception) -> Response:
+        """What went wrong outside of the handlers."""
+        response = _error_writer(request)(as_api_error(error))
+        response.headers[REQUEST_ID] = request.scope[EXCHANGE].id
+        return response
+
     cors = Middleware(
-        CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=[HEADER]
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=[HEADER, REQUEST_ID],
     )
     return Starlette(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in _ROUTES
         ],
-        middleware=[cors] if origins else [],
-        exception_handlers={HTTPException: refuse},
+        middleware=[Middleware(Observing, service.metrics, tracer), *([cors] if origins else [])],
+        exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )
 
 
 class Endpoint:
-    """One route. Counts and times what goes through it, and turns errors into answers."""
+    """One route. Checks the key, and turns errors into answers."""
 
     def __init__(self, service: Service, path: str, handler: Handler, public: bool) -> None:
         self._service = service
@@ -114,18 +128,12 @@ class Endpoint:
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        metrics = self._service.metrics
-        begun = time.perf_counter()
-        metrics.in_flight.inc()
+        exchange = scope[EXCHANGE]
+        exchange.route = self._path
         try:
-            response = await self._respond(Request(scope, receive, send))
-            metrics.requests.labels(self._path, str(response.status_code)).inc()
-            await response(scope, receive, send)
+            await reply(await self._respond(Request(scope, receive, send)), scope, receive, send)
         except ClientLeft:
-            metrics.aborted.labels(self._path).inc()
-        finally:
-            metrics.in_flight.dec()
-            metrics.duration.labels(self._path).observe(time.perf_counter() - begun)
+            exchange.left = True
 
     async def _respond(self, request: Request) -> Response:
         try:

@@ -1,8 +1,8 @@
 """Errors for clients: every exception as OpenAI's error object, with the HTTP status that fits.
 
 `param` is the field that the client should change. It comes with the error (`UnbraidError.field`). What is nobody's
-fault but ours is logged, and not told. Messages of engines may hold addresses, their own or those of other servers;
-they are blotted out.
+fault but ours is logged, and not told; what may quote a prompt is logged at debug alone. Messages of engines may hold
+addresses, their own or those of other servers; they are blotted out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..constraints import InvalidSchema
 from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
 from ..errors import UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
+from .observing.exchange import note_error
 
 _log = logging.getLogger(__name__)
 _TYPES = {429: "rate_limit_error"}
@@ -54,7 +55,13 @@ class ApiError(Exception):
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Any exception as what the client is told."""
+    """Any exception as what the client is told. That it was told is noted, for logs and metrics."""
+    told = _as_api_error(error)
+    note_error(told.status, told.code)
+    return told
+
+
+def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     message = str(error)
@@ -80,7 +87,8 @@ def as_api_error(error: Exception) -> ApiError:
         _log.error("the engine failed: %s", error)
         return ApiError(502, message, code="engine_failed")
     if isinstance(error, TemplateBroken):  # it was tried when the server started: the messages must be at fault
-        _log.warning("the chat template fails with the messages of a request: %s", message)
+        _log.warning("the chat template fails with the messages of a request")
+        _log.debug("the chat template says: %s", message)
         return ApiError(400, message, param="messages", code="template_failed")
     if isinstance(error, RecursionError):
         return ApiError(400, "the request nests too deeply to be read: simplify it")

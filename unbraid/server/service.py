@@ -10,14 +10,16 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from ..constraints import Unenforced
 from .errors import ApiError
-from .metrics import Metrics
 from .model import Served
+from .observing.exchange import note_model
+from .observing.metrics import Metrics
 from .storage.seal import Seal
 from .storage.store import Store
 
@@ -72,15 +74,17 @@ class Service:
         # Threads of its own, so that long plans do not keep other work waiting.
         self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
-        self.metrics = Metrics(lambda: {served.names[0]: served.engine.load for served in self.models})
+        self.metrics = Metrics(lambda: {served.names[0]: served.engine for served in self.models})
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a thread for plans."""
-        return await asyncio.get_running_loop().run_in_executor(self._planners, partial(work, *args, **kwargs))
+        call = partial(copy_context().run, work, *args, **kwargs)  # what is logged there is about this request
+        return await asyncio.get_running_loop().run_in_executor(self._planners, call)
 
     async def stored(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a thread for the store: a file that is locked must not hold up anything else."""
-        return await asyncio.get_running_loop().run_in_executor(self._archivists, partial(work, *args, **kwargs))
+        call = partial(copy_context().run, work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._archivists, call)
 
     async def end_background(self) -> None:
         """Give what runs with nobody waiting its time to end, then end it. It is stored that it was cut off."""
@@ -106,10 +110,9 @@ class Service:
 
     def served(self, name: str | None) -> Served:
         """The model of that name. Raises `ApiError` for one that is not served."""
-        if name is None:
-            return self.models[0]
         for served in self.models:
-            if name in served.names:
+            if name is None or name in served.names:
+                note_model(name or served.names[0])
                 return served
         known = ", ".join(map(repr, self.names))
         are = "it is" if len(self.names) == 1 else "there are"
@@ -119,6 +122,7 @@ class Service:
     def check_listener(self, name: str | None) -> str:
         """The name of the model that transcribes, for the reply. Raises `ApiError` for one that does not."""
         if name is None or name in self.listener_names:
+            note_model(name or self.listener_names[0])
             return name or self.listener_names[0]
         served = ", ".join(map(repr, self.listener_names))
         message = f"the model {name!r} does not transcribe here; it is {served}"

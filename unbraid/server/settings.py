@@ -201,6 +201,15 @@ class Settings:
         kind="choice",
         choices=("debug", "info", "warning", "error"),
     )
+    log_format: Literal["text", "json"] = _setting(
+        "what a log line looks like", group="server", default="text", kind="choice", choices=("text", "json")
+    )
+    otel: bool = _setting(
+        "send OpenTelemetry spans, where the variables OTEL_… say; needs unbraid[otel]",
+        group="server",
+        default=False,
+        kind="switch",
+    )
     models: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Where there are several models: the name and the own settings of each."""
 

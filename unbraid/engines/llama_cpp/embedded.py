@@ -283,7 +283,8 @@ class _Request(Job[Piece, Finish]):
         except EngineError as error:
             self.end(error)
         except Exception as error:  # llama.cpp would swallow it
-            self.end(EngineFailed(f"llama.cpp's answer is not understood ({error!r}): {said[:200]!r}"))
+            _log.debug("llama.cpp's answer is not understood: %.200r", said)
+            self.end(EngineFailed(f"llama.cpp's answer is not understood: {type(error).__name__}"))
         return self.aborted or self.ended
 
     def abort(self) -> None:

@@ -88,6 +88,12 @@ class Recorder:
     def load(self) -> Load:
         return self._engine.load
 
+    @property
+    def replicas(self) -> Sequence[object]:
+        """Those of the engine, if it has any."""
+        found: Sequence[object] = getattr(self._engine, "replicas", ())
+        return found
+
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         number = next(self._numbers)
         self._write({"request": number, **_write_request(request)})

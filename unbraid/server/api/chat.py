@@ -21,6 +21,7 @@ from ...engines import TokenLogprob
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..model import Model
+from ..observing.exchange import note_reply
 from ..service import Service
 from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
@@ -62,6 +63,7 @@ async def chat(service: Service, request: Request) -> Response:
     asked = await read_request(request, ChatRequest, service.max_body)
     served = service.served(asked.model)
     head = Head(asked.model or served.names[0])
+    note_reply(head.id)
     plan = await while_connected(request.receive, service.planned(_plan, served.current(), asked))
     usage = Usage()
     custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
@@ -114,6 +116,7 @@ def _task(asked: ChatRequest) -> ChatTask:
         add_generation_prompt=asked.add_generation_prompt is not False,
         continue_final_message=bool(asked.continue_final_message),
         speak=bool(asked.tts_output),
+        must_speak="audio" in (asked.modalities or ()),
         template_kwargs=template_kwargs(_effort(asked), asked.chat_template_kwargs),
         separate_reasoning=asked.separate_reasoning is not False and asked.include_reasoning is not False,
         calls_in_reasoning=asked.calls_in_reasoning,

@@ -19,8 +19,9 @@ from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
 from ..errors import ApiError
 from ..http import json_response, while_connected
-from ..metrics import Metrics
 from ..model import Model, Served
+from ..observing.exchange import note_reply
+from ..observing.metrics import Metrics
 from ..service import Service
 from ..turns.enforcing import enforced, unenforced_header
 from ..turns.plan import choices, sampling
@@ -50,6 +51,7 @@ async def completions(service: Service, request: Request) -> Response:
     served = service.served(asked.model)
     model = served.current()
     head = Head(asked.model or served.names[0], "cmpl")
+    note_reply(head.id)
     plan = await while_connected(request.receive, service.planned(_plan, model, asked))
     service.log_unenforced(plan.unenforced)
     turns = _turns(plan, served, service.metrics, arrived)

@@ -56,6 +56,7 @@ def _tokenize(model: Model, asked: TokenizeRequest) -> dict[str, Any]:
                 add_generation_prompt=asked.add_generation_prompt is not False,
                 continue_final_message=bool(asked.continue_final_message),
                 tts_output=bool(asked.tts_output),
+                allow_silence=True,
                 template_kwargs=asked.chat_template_kwargs,
             )
             .ids

@@ -24,6 +24,7 @@ from ..errors import ApiError
 from ..model import Model, Served
 from ..service import Service
 from .enforcing import enforced, left_free
+from .speaking import SILENT, Speaking
 from .task import ChatTask
 from .thinking import Budget, RawPrompt
 from .turn import Turn, Usage
@@ -50,12 +51,14 @@ class Plan:
     tools: Tools
     unenforced: tuple[Unenforced, ...] = ()
     """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
+    speaking: Speaking = SILENT
 
     def turns(
         self, service: Service, served: Served, usage: Usage, arrived: float, *, keep_message: bool
     ) -> list[Turn]:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
         service.log_unenforced(self.unenforced)
+        self.speaking.log()
         constrained = "response_format" if self.task.response_format else "tools"
         names = {"constraint": constrained, "audio": "messages", **self.task.names}
         return [
@@ -116,9 +119,9 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     model.check_count(task.choices, "n")
     model.check_ids(task.needs_ids)
     tools = Tools(task.tools)
-    given = prompt_of(model, task)
+    given, speaking = _prompt(model, task)
     # Where no marker says that the model speaks, the request does.
-    format = model.format if task.speak else model.format.silent()
+    format = model.format if task.speak and speaking.spoken else model.format.silent()
     made, unenforced = _constraint(model, format, task, tools, given)
     asked = Generation(
         prompt=given,
@@ -131,11 +134,15 @@ def _plan(model: Model, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, choices(asked, task.choices), format, called, unenforced)
+    return Plan(task, choices(asked, task.choices), format, called, unenforced, speaking)
 
 
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
     """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
+    return _prompt(model, task)[0]
+
+
+def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
     build = partial(
         model.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,
@@ -143,6 +150,7 @@ def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
         add_generation_prompt=task.add_generation_prompt,
         continue_final_message=task.continue_final_message,
         tts_output=task.speak,
+        allow_silence=not task.must_speak,
         template_kwargs=task.template_kwargs,
         check_tools=False,
     )
@@ -154,7 +162,8 @@ def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
             reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
             prompt = fitting(build, task.messages, context - reply)
     given = prompt.text if prompt.ids is None else prompt.ids
-    return _without_thinking(model, given) if task.thinking_budget == 0 else given
+    given = _without_thinking(model, given) if task.thinking_budget == 0 else given
+    return given, Speaking.of(task.speak, prompt)
 
 
 def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int | None:

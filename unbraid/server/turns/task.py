@@ -32,6 +32,8 @@ class ChatTask:
     continue_final_message: bool = False
     speak: bool = False
     """Whether the model is to speak, where it can."""
+    must_speak: bool = False
+    """Whether a model that cannot speak is an error."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     separate_reasoning: bool = True
     calls_in_reasoning: bool | None = None

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from ...core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
 from ...parsing import Parser
-from ..metrics import Metrics
 from ..model import Served
+from ..observing.exchange import engine_call, note_end
+from ..observing.metrics import Metrics
 from ..vocoder import Voice
 from .thinking import Budget, bounded
 
@@ -140,7 +141,10 @@ class Turn:
         parser = self.parser
         ids: tuple[int, ...] = ()
         try:
-            async with aclosing(self._outputs()) as outputs:
+            async with (
+                engine_call(self.served.engine, self.generation, self.usage),
+                aclosing(self._outputs()) as outputs,
+            ):
                 async for output in outputs:
                     if isinstance(output, Finish):
                         update = await self._end(output, clock)
@@ -210,6 +214,7 @@ class Turn:
             update.end = "length"
         else:
             update.end = "tool_calls" if self._called else "stop"
+        note_end(update.end)
         return update
 
     def _without_blank(self, events: list[Event], blank: list[Event]) -> list[Event]:

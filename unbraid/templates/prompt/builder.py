@@ -39,6 +39,20 @@ class Prompt:
     """None if the builder has no tokenizer. The text alone does not say which control tokens are real."""
     notes: tuple[str, ...] = ()
     """What was changed because the template does not support it."""
+    spoken: bool = False
+    """Whether it makes the model speak."""
+    speech_marker: str = ""
+    """What was appended for that."""
+    silence: str = ""
+    """Why it does not make the model speak, where that was asked for."""
+
+
+@dataclass(slots=True)
+class _Speech:
+    """What has become of the wish for speech, while a prompt is built."""
+
+    spoken: bool = False
+    silence: str = ""
 
 
 class PromptBuilder:
@@ -100,6 +114,7 @@ class PromptBuilder:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         tts_output: bool = False,
+        allow_silence: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
         check_tools: bool = True,
     ) -> Prompt:
@@ -107,7 +122,8 @@ class PromptBuilder:
 
         continue_final_message: the model continues the last message, which must be the assistant's. `"eot": false` in
             that message means the same.
-        tts_output: the model is to speak.
+        tts_output: the model is to speak. Raises if it cannot.
+        allow_silence: a model that cannot speak answers without; `Prompt.silence` says why.
         template_kwargs: further variables of the template. They cannot override those that are set here.
         check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
         """
@@ -116,9 +132,10 @@ class PromptBuilder:
         if definitions and check_tools:
             Tools(definitions)  # raises InvalidTools
         found = self._reader.read(messages)
+        speech = _Speech()
         if continue_final_message or _asks_to_continue(messages):
             continue_final_message = True
-            found[-1]["content"] = self._as_prefill(found[-1]["content"])
+            found[-1]["content"] = self._as_prefill(found[-1]["content"], speech, allow_silence)
         variables: dict[str, Any] = {
             **sanitize(dict(template_kwargs or {})),
             "documents": sanitize(list(documents)) if documents else None,
@@ -127,12 +144,14 @@ class PromptBuilder:
         capabilities = prepared.capabilities
         found, variables["tools"], notes = self._polyfilled(found, definitions, capabilities)
         text = prepared.render([capabilities.adapt(each) for each in found], variables, continue_final_message)
-        if tts_output:
-            text += self._speech_start()
+        appends = tts_output and not speech.spoken
+        if appends:
+            text += self._speech_start(speech, allow_silence)
         if self._longest is not None and len(text) > self._longest:
             raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
-        return Prompt(unmark(text), ids, tuple(notes))
+        marker = self._speech_open if appends and speech.spoken else ""
+        return Prompt(unmark(text), ids, tuple(notes), speech.spoken, marker, speech.silence)
 
     def _polyfilled(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, supported: TemplateCapabilities
@@ -176,9 +195,20 @@ class PromptBuilder:
         speech = self.format.speech if self.format is not None else None
         return speech.open if speech is not None else "<tts_start>"
 
-    def _speech_start(self) -> str:
+    def _speech_start(self, speech: _Speech, allow_silence: bool) -> str:
         """The marker that makes the model speak, as a token. Where there is none, the template or the system message
-        has said so."""
+        has said so. A model that cannot speak raises, or gets no marker; what has become of it is noted in `speech`."""
+        try:
+            start = self._speech_token()
+        except (PromptError, MissingTokens) as error:
+            if not allow_silence:
+                raise
+            speech.silence = str(error)
+            return ""
+        speech.spoken = True
+        return start
+
+    def _speech_token(self) -> str:
         open = self._speech_open
         if not open:
             return ""
@@ -190,13 +220,13 @@ class PromptBuilder:
             raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}", field="tts_output")
         return MARK + open
 
-    def _as_prefill(self, content: str) -> str:
+    def _as_prefill(self, content: str, speech: _Speech, allow_silence: bool) -> str:
         """The content of a message that the model continues. The format's markers in it are tokens, as if the model had
         written them. `<tts_start>` at its beginning is the older way to ask for speech."""
         open = self._speech_open
         if not open or not content.startswith(open):
             return self._markers.mark(content)
-        return self._speech_start() + self._markers.mark(content.removeprefix(open))
+        return self._speech_start(speech, allow_silence) + self._markers.mark(content.removeprefix(open))
 
     @cached_property
     def _markers(self) -> ControlTokens:

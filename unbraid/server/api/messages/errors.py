@@ -6,7 +6,6 @@ Anthropic's error object has no place for the name of a field, so the message is
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import msgspec
@@ -14,10 +13,11 @@ from starlette.responses import Response
 
 from ...errors import ApiError, as_api_error
 from ...http import json_response
+from ...observing.exchange import current_id
 from ..sse import Framing
 
 REQUEST_ID = "request-id"
-"""The header that names a request."""
+"""The header that names a request, as `x-request-id` does for others: with the same id."""
 _TOO_LONG = "prompt is too long"
 _DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
 """What clients read that go on in another way without a field."""
@@ -34,10 +34,6 @@ _TYPES = {
 }
 
 
-def new_request_id() -> str:
-    return f"req_{secrets.token_hex(12)}"
-
-
 def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
     kind = _TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     message = error.message
@@ -51,7 +47,7 @@ def error_body(error: ApiError, request_id: str) -> dict[str, Any]:
 
 def anthropic_error(error: ApiError) -> Response:
     """The reply for an error."""
-    request_id = new_request_id()
+    request_id = current_id()
     return json_response(error_body(error, request_id), error.status, {**error.headers(), REQUEST_ID: request_id})
 
 

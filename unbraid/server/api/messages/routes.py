@@ -13,6 +13,7 @@ from ....core.tools import Tools
 from ...errors import ApiError
 from ...http import client_of, json_response, while_connected
 from ...model import Model
+from ...observing.exchange import current_id, note_reply
 from ...service import Service
 from ...storage.seal import Seal
 from ...turns.enforcing import unenforced_header
@@ -20,7 +21,7 @@ from ...turns.plan import Plan, plan_chat, prompt_of
 from ...turns.turn import Update, Usage
 from ..bodies import read_request
 from ..sse import events_of, stream
-from .errors import REQUEST_ID, framing, new_request_id
+from .errors import REQUEST_ID, framing
 from .reply import MessageEvents, MessageHead, whole_reply
 from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, own_words, prompt_task, task_of
 
@@ -40,7 +41,8 @@ async def messages(service: Service, request: Request) -> Response:
         clipped=generation.max_tokens != asked.max_tokens,
         omit_thinking=omits_thinking(asked),
     )
-    request_id = new_request_id()
+    note_reply(head.id)
+    request_id = current_id()
     headers = {REQUEST_ID: request_id, **unenforced_header(plan.unenforced)}
     usage = Usage()
     (turn,) = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
@@ -56,7 +58,7 @@ async def count_tokens(service: Service, request: Request) -> Response:
     model = service.served(asked.model).current()
     work = service.planned(_count, model, service.seal, client_of(request), asked)
     count = await while_connected(request.receive, work)
-    return json_response({"input_tokens": count}, headers={REQUEST_ID: new_request_id()})
+    return json_response({"input_tokens": count}, headers={REQUEST_ID: current_id()})
 
 
 def _plan(model: Model, seal: Seal, client: str, asked: MessagesRequest) -> Plan:

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from ...errors import ApiError, as_api_error
 from ...http import SHUTDOWN, client_of, json_response, while_connected
 from ...model import Model, Served
+from ...observing.exchange import note_reply
 from ...service import Service
 from ...storage.seal import Seal
 from ...storage.store import BEAT, RUNNING, Store, StoredResponse
@@ -69,6 +70,7 @@ async def create(service: Service, request: Request) -> Response:
         summarized=asked.summarized,
         with_logprobs=asked.includes(LOGPROBS),
     )
+    note_reply(writer.response["id"])
     run = _Run(service, asked, writer, turn)
     headers = unenforced_header(plan.unenforced)
     if body.background:
@@ -242,7 +244,8 @@ class _Run:
 
     def failed(self, error: Exception) -> bytes:
         """What the stream ends with, where it fails outside of `events`: because the server has to end."""
-        return self._farewell or self._writer.fail(as_api_error(error))
+        told = as_api_error(error)
+        return self._farewell or self._writer.fail(told)
 
     def _cut_off(self) -> None:
         """The client has left or cancelled, or the server has to end."""

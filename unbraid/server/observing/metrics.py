@@ -1,4 +1,7 @@
-"""Metrics for Prometheus: requests, tokens, latencies, diagnostics, load."""
+"""Metrics for Prometheus: requests, tokens, latencies, diagnostics, load.
+
+`docs/operating.md` lists them all, with the same words; a test holds the two together.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..engines import Load
+from ...engines import Engine
+from .replica_metrics import ReplicaMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -18,12 +22,12 @@ class Metrics:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, loads: Callable[[], Mapping[str, Load]]) -> None:
-        """`loads` gives the load of each model's engine."""
+    def __init__(self, engines: Callable[[], Mapping[str, Engine]]) -> None:
+        """`engines` gives the engine of each model."""
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "unbraid_requests",
-            "Requests, by what they asked for and the status.",
+            "Requests, by route and by the status that they ended with.",
             ("route", "status"),
             registry=registry,
         )
@@ -55,7 +59,8 @@ class Metrics:
             "unbraid_parse_diagnostics", "What was wrong with outputs.", ("format", "kind"), registry=registry
         )
         self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
-        registry.register(_EngineLoads(loads))
+        registry.register(_EngineLoads(engines))
+        registry.register(ReplicaMetrics(engines))
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""
@@ -65,13 +70,14 @@ class Metrics:
 class _EngineLoads(Collector):
     """What the engines have to do now."""
 
-    def __init__(self, loads: Callable[[], Mapping[str, Load]]) -> None:
-        self._loads = loads
+    def __init__(self, engines: Callable[[], Mapping[str, Engine]]) -> None:
+        self._engines = engines
 
     def collect(self) -> Iterable[Metric]:
         running = GaugeMetricFamily("unbraid_engine_running", "Outputs that the engine works on.", labels=("model",))
         waiting = GaugeMetricFamily("unbraid_engine_waiting", "Outputs that wait for the engine.", labels=("model",))
-        for model, load in self._loads().items():
+        for model, engine in self._engines().items():
+            load = engine.load
             running.add_metric([model], load.running)
             waiting.add_metric([model], load.waiting)
         return running, waiting

@@ -1,0 +1,130 @@
+"""Log lines: one event a line, as text or as JSON, with its time, its level and the id of its request.
+
+All loggers write through one handler, on the root logger: unbraid's, uvicorn's, those of libraries, and Python's
+warnings. So no line has another shape. A message cannot break out of its line: what is not printable in it is escaped,
+line ends first of all. Only a traceback has lines of its own in text, which are indented so that none of them looks
+like an event; in JSON it is a field.
+
+At info no prompt and no output is logged, by anyone. A text that may quote one is logged at debug.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, TextIO
+
+from .exchange import current
+
+Format = Literal["text", "json"]
+FIELDS = "unbraid_fields"
+"""The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""
+_CHATTY = ("httpx", "uvicorn.error")
+"""Loggers that tell of each request at info, of which we tell ourselves."""
+_CHATTIEST = ("httpcore", "python_multipart", "uvicorn.access")
+"""Loggers that tell of each chunk at debug, or the same as our access lines."""
+
+
+@contextmanager
+def logging_as(format: Format, level: str, stream: TextIO | None = None) -> Iterator[None]:
+    """Log to `stream` (stderr) for a while, and leave the loggers as they were."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.addFilter(_about_request)
+    wanted = logging.getLevelNamesMapping()[level.upper()]
+    quiet = (*_CHATTIEST, *_CHATTY) if wanted >= logging.INFO else _CHATTIEST
+    levels = {"": wanted, **dict.fromkeys(quiet, max(wanted, logging.WARNING))}
+    loggers = {name: logging.getLogger(name) for name in levels}
+    before = {name: logger.level for name, logger in loggers.items()}
+    for name, logger in loggers.items():
+        logger.setLevel(levels[name])
+    logging.getLogger().addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+        for name, logger in loggers.items():
+            logger.setLevel(before[name])
+
+
+def _about_request(record: logging.LogRecord) -> bool:
+    """Add the request that the event belongs to, here: the handler runs where the event happens."""
+    exchange = current()
+    if exchange is not None:
+        record.request_id, record.trace_id = exchange.id, exchange.trace_id
+    return True
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO unbraid.server.app [req_…] what happened`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        about = getattr(record, "request_id", None)
+        words = [_time(record), record.levelname, record.name, *([f"[{about}]"] if about else []), _message(record)]
+        line = printable(" ".join(words))
+        trace = _traceback(self, record)
+        return line + "".join(f"\n    {printable(each)}" for each in trace.splitlines())
+
+
+class JsonLines(logging.Formatter):
+    """An object a line, in ASCII."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+        }
+        for name in ("request_id", "trace_id"):
+            if getattr(record, name, None):
+                found[name] = getattr(record, name)
+        fields: Mapping[str, Any] = getattr(record, FIELDS, {})
+        found |= {name: value for name, value in fields.items() if name not in found}
+        trace = _traceback(self, record)
+        if trace:
+            found["exception"] = trace
+        return json.dumps(found, default=str)
+
+
+def printable(text: str) -> str:
+    """The text, with escapes for what is not printable: line ends, control characters, what turns the direction of text
+    around, halves of characters."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message. One whose arguments do not fit it is logged all the same."""
+    try:
+        return _whole(record.getMessage())
+    except (TypeError, ValueError, KeyError):
+        return _whole(f"{record.msg} {record.args!r}")
+
+
+def _whole(text: str) -> str:
+    """The text, with escapes for halves of characters, which not every reader of JSON takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(formatter.formatException(record.exc_info))
+    elif record.exc_text:
+        parts.append(record.exc_text)
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return _whole("\n".join(parts))

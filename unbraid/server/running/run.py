@@ -1,0 +1,89 @@
+"""`unbraid serve`: opens the port, loads the service, and serves until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+
+import uvicorn
+
+from ...version import __version__
+from ..app import create_app
+from ..loading.service import load
+from ..observing.logs import logging_as
+from ..observing.spans import Tracer
+from ..settings import Settings
+from .graceful import GracefulServer
+from .port import open_port
+from .supervisor import Supervisor
+from .worker import Link
+
+_GRACE = 2.0
+"""Seconds that streams have to say that they were cut off."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal ends it."""
+    with logging_as(settings.log_format, settings.log_level), open_port(settings.host, settings.port) as sock:
+        if settings.workers > 1:
+            return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock))
+        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+            return runner.run(_serve(settings, sock))
+
+
+def _announce(sock: socket.socket, models: str) -> None:
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"unbraid {__version__}: {models} ready at http://{shown}:{port}/v1", flush=True)
+
+
+def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
+    """What a worker does."""
+    with (
+        logging_as(settings.log_format, settings.log_level),
+        sock,
+        asyncio.Runner(loop_factory=_fast_loop()) as runner,
+    ):
+        sys.exit(runner.run(_serve(settings, sock, pipe, secret)))
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself; ours is started before,
+    because the engine is made in it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _tracer() -> Tracer:
+    """OpenTelemetry's, which is imported only where it is wanted."""
+    from ..observing.otel import tracer
+
+    return tracer()
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, pipe: Connection | None = None, secret: bytes | None = None
+) -> int:
+    tracer = _tracer() if settings.otel else None
+    service = await load(settings, secret)
+    link = None if pipe is None else Link(pipe, service.metrics.text)
+    if link is not None:
+        service.metrics_of_all = link.metrics_of_all
+    config = uvicorn.Config(
+        create_app(service, settings.allow_origin, tracer),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
+        backlog=4096,
+    )
+    announce = partial(_announce, sock) if link is None else link.ready
+    server = GracefulServer(config, service, announce, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
+    await server.serve([sock])
+    return 0 if server.started else 1
