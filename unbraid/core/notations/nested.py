@@ -8,10 +8,9 @@ what went out before stays. A comma waits for what follows it: it may have been 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from .. import diagnostics
-from ..limits import Limits
 from ..machine.machine import Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
@@ -29,20 +28,17 @@ class ArgumentFrame(ValueFrame):
     """An array or an object, as JSON."""
 
     kind = "argument"
-    saved: ClassVar[tuple[str, ...]] = (*ValueFrame.saved, "ahead")
-    __slots__ = ("ahead",)
-
-    def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
-        super().__init__(limits, role, markers)
-        self.ahead = 0
-        """How much has been scanned and not taken: a comma, and the whitespace after it."""
+    commas_wait = True
+    __slots__ = ()
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
             return self._follow_brackets(machine)
         scanner, buffer, start = self.scanner, machine.buffer, machine.position
         end = self._scan(machine, start + self.ahead)
-        comma = self._last_comma(machine, start, end)
+        comma = start + self._comma_at(buffer[start:end])
+        if end - comma > machine.limits.name:
+            comma = end
         if comma > start:
             machine.take(comma - start, ARGUMENTS)
         self.ahead = end - comma
@@ -56,14 +52,6 @@ class ArgumentFrame(ValueFrame):
             machine.take(self.ahead, ARGUMENTS)
             self.ahead = 0
         return self._go_on(machine)
-
-    def _last_comma(self, machine: Machine, start: int, end: int) -> int:
-        """Where the comma stands that all up to `end` ends with; `end` where there is none."""
-        if not self.scanner.needs_item:
-            return end
-        text = machine.buffer[start:end].rstrip(" \t\n\r")
-        comma = start + len(text) - 1
-        return comma if text.endswith(",") and end - comma <= machine.limits.name else end
 
     def _broken(self, machine: Machine) -> bool:
         scanner, rest = self.scanner, machine.buffer[machine.position :]

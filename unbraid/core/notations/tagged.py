@@ -23,7 +23,7 @@ from ...schema.kinds import ANY_KIND, STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import FastPath, Frame, Machine, Malformed
 from ..machine.markers import HEADER_END, Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
@@ -469,10 +469,11 @@ class TaggedValueFrame(Frame):
         self._finish(machine, None)
         return True
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.state != _STRING or not machine.call.accepted or not self.watched.absent(text):
-            return None
-        return machine.pass_arguments(text, escape(text))
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return self._pass if self.state == _STRING and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> Event | None:
+        return machine.pass_arguments(text, escape(text)) if self.watched.absent(text) else None
 
     def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
