@@ -99,7 +99,8 @@ class Parser:
                 if self._fold is not None:
                     self._fold.add_one(event)
                 return [event]
-        return self._kept(machine.feed(text))
+        events = machine.feed(text)
+        return events if self._fold is None else self._kept(events)
 
     def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
         """Parse the next token ids. Needs a `tokenizer`."""
@@ -117,7 +118,8 @@ class Parser:
                 if self._fold is not None:
                     self._fold.add_one(event)
                 return [event]
-        return self._kept(machine.feed_tokens(ids))
+        events = machine.feed_tokens(ids)
+        return events if self._fold is None else self._kept(events)
 
     def feed_codes(self, codes: Iterable[int]) -> list[Event]:
         """Take audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,

@@ -184,7 +184,8 @@ class ScopeFrame(Frame):
         return None if self.tail or self.orphan_closer else self._pass
 
     def _pass(self, machine: Machine, text: str) -> Event | None:
-        if not self.rule.all_markers.absent(text):
+        markers = self.rule.all_markers
+        if markers.begins(text) is not None and not markers.absent(text):
             return None
         start = machine.offset
         machine.offset = end = start + len(text)

@@ -19,16 +19,17 @@ _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT_ITEM, _NEXT_MEMBER = range(
 # Inside something.
 _STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(7, 14)
 
+_VALUE_STARTS = {'"': _STRING, **dict.fromkeys("-0123456789tfn", _SCALAR)}
 _MOVES = (
-    {'"': _STRING},
-    {'"': _STRING},
+    _VALUE_STARTS,
+    _VALUE_STARTS,
     {'"': _NAME},
     {'"': _NAME},
     {":": _VALUE},
     {",": _VALUE},
     {",": _KEY},
 )
-"""What most characters do where something may come next: the state after them. `_structure` knows the others."""
+"""What a character does where something may come next: the state after it. Brackets do more (`_bracket`)."""
 _SPACE = frozenset(" \t\n\r")
 _whitespace = re.compile(r"[ \t\n\r]*").match
 # Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
@@ -46,7 +47,6 @@ _in_string: Callable[[str, int], re.Match[str] | None] = _compile_in_string
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')
-_SCALAR_STARTS = frozenset("-0123456789tfn")
 
 Missing = Literal["", "value", "item"]
 """A value; or an item of what is open, which may also have been at its end."""
@@ -122,6 +122,8 @@ class JsonScanner:
                 if following is not None:
                     self._state = following
                     position += 1
+                    if following == _SCALAR:
+                        self._scalar = char
                 elif char in _SPACE:
                     position = _whitespace(text, position).end()  # type: ignore[union-attr]
                 elif char in self._wary and state in _VALUES and not self.paused:
@@ -129,19 +131,19 @@ class JsonScanner:
                     return position
                 else:
                     self.paused = False
-                    if not self._structure(char):
+                    if not self._bracket(char):
                         return position
-                    if self._state != _SCALAR:
-                        position += 1
+                    position += 1
             elif state == _NAME:
                 position = self._name(text, position)
             elif state == _SCALAR:
                 stop = _scalar(text, position).end()  # type: ignore[union-attr]
-                room = self._limits.number - len(self._scalar)
-                if stop - position > room:
-                    self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
-                    return position + room
-                self._scalar += text[position:stop]
+                if stop > position:
+                    room = self._limits.number - len(self._scalar)
+                    if stop - position > room:
+                        self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
+                        return position + room
+                    self._scalar += text[position:stop]
                 if stop == size or not self._end_scalar():
                     return stop
                 position = stop
@@ -222,8 +224,8 @@ class JsonScanner:
         elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:
             self.keys.append(key)
 
-    def _structure(self, char: str) -> bool:
-        """A character outside strings and scalars. False where it does not belong there."""
+    def _bracket(self, char: str) -> bool:
+        """A bracket outside strings. False where it does not belong there, and for all that is none."""
         state = self._state
         if char == "{" or char == "[":
             if state not in _VALUES:
@@ -237,8 +239,6 @@ class JsonScanner:
         elif state in _ENDS.get(char, ()):
             self.open = self.open[:-1]
             self._state = self._after_value()
-        elif char in _SCALAR_STARTS and state in _VALUES:
-            self._state, self._scalar = _SCALAR, ""
         else:
             return self._unexpected(char)
         return True

@@ -473,7 +473,10 @@ class TaggedValueFrame(Frame):
         return self._pass if self.state == _STRING and machine.call.accepted else None
 
     def _pass(self, machine: Machine, text: str) -> Event | None:
-        return machine.pass_arguments(text, escape(text)) if self.watched.absent(text) else None
+        watched = self.watched
+        if watched.begins(text) is not None and not watched.absent(text):
+            return None
+        return machine.pass_arguments(text, escape(text))
 
     def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
