@@ -58,9 +58,9 @@ class Malformed(Exception):
         self.message = message
 
 
-FastPath = Callable[["Machine", str], Event | None]
-"""Takes a whole delta: the one event that all of it makes, while the stack stays as it is. None where it is not as
-simple as that. Then nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can."""
+FastPath = Callable[["Machine", str], list[Event] | None]
+"""Takes a whole delta: the events that it makes, while the stack stays as it is. None where that is not so simple. Then
+nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can."""
 
 
 class Frame(ABC):
@@ -208,14 +208,14 @@ class Machine:
         self.offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
-    def pass_arguments(self, text: str, fragment: str) -> Event:
+    def pass_arguments(self, text: str, fragment: str) -> list[Event]:
         """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
         start = self.offset
         self.offset = end = start + len(text)
         call = self.call
         if self.keep_raw:
             call.raw.append(text)
-        return ToolCallArguments(call.index, fragment, start, end)
+        return [ToolCallArguments(call.index, fragment, start, end)]
 
     def take_name(self, size: int) -> None:
         """Take the call's name; of size 0 where it stands in the prompt."""

@@ -183,13 +183,13 @@ class ScopeFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return None if self.tail or self.orphan_closer else self._pass
 
-    def _pass(self, machine: Machine, text: str) -> Event | None:
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         markers = self.rule.all_markers
         if markers.begins(text) is not None and not markers.absent(text):
             return None
         start = machine.offset
         machine.offset = end = start + len(text)
-        return machine.text_event(text, start, end)
+        return [machine.text_event(text, start, end)]
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:

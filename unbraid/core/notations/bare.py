@@ -179,7 +179,7 @@ class BareArgumentsFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return self._pass if self.state == _STRING and machine.call.accepted else None
 
-    def _pass(self, machine: Machine, text: str) -> Event | None:
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         return machine.pass_arguments(text, escape(text)) if self.quotes.absent(text) else None
 
     def _write(self, machine: Machine, size: int, value: str) -> None:

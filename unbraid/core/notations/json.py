@@ -58,8 +58,6 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
-    commas_wait: ClassVar[bool] = False
-    """Whether a comma waits for what follows it."""
     saved: ClassVar[tuple[str, ...]] = ("ahead", "depth", "escaped", "lenient", "quoted", "role", "scanner")
     __slots__ = (*saved, "markers")
 
@@ -72,7 +70,7 @@ class ValueFrame(Frame):
         self.quoted = False
         self.escaped = False
         self.ahead = 0
-        """How much of what comes has been scanned: no character is looked at twice."""
+        """How much of what was not taken has been scanned: no character is looked at twice."""
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
@@ -100,13 +98,6 @@ class ValueFrame(Frame):
                 end = scanner.scan(machine.buffer, end)
         return end
 
-    def _comma_at(self, text: str) -> int:
-        """Where the comma stands that all of `text`, which was scanned, ends with; its length where there is none."""
-        if not self.scanner.needs_item:
-            return len(text)
-        rest = text.rstrip(" \t\n\r")
-        return len(rest) - 1 if rest.endswith(",") else len(text)
-
     def _go_on(self, machine: Machine) -> bool:
         """What follows from what was scanned. As `step` says whether there is something to do."""
         scanner = self.scanner
@@ -123,10 +114,10 @@ class ValueFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return self._pass if self.role == ARGUMENTS and not self.lenient and machine.call.accepted else None
 
-    def _pass(self, machine: Machine, text: str) -> Event | None:
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         scanner = self.scanner
         end = scanner.scan(text, 0)
-        if end == len(text) and not scanner.done and not (self.commas_wait and self._comma_at(text) < end):
+        if end == len(text) and not scanner.done:
             return machine.pass_arguments(text, text)
         self.ahead, scanner.paused = end, False
         return None

@@ -79,9 +79,9 @@ class JsonScanner:
         """The brackets that are open."""
         self._in_key = False
         self._key = ""
-        """As much as has come of a key,"""
+        """As much as has come of a key of the outermost object,"""
         self.keys: list[str] = []
-        """and the keys of the outermost object that came before, as they are spelled."""
+        """and those that came before, as they are spelled."""
         self.duplicate = ""
         """The first that came twice."""
         self._hex = 0
@@ -135,7 +135,23 @@ class JsonScanner:
                         return position
                     position += 1
             elif state == _NAME:
-                position = self._name(text, position)
+                stop = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                outermost = self.open == "{"
+                if outermost:
+                    self._more_of_key(text[position:stop])
+                if stop == size:
+                    return stop
+                position = stop + 1
+                if text[stop] == '"':
+                    self._state = _COLON
+                    if outermost:
+                        self._remember()
+                    continue
+                self._more_of_key(text[stop])
+                if text[stop] == "\\":
+                    self._state, self._in_key = _ESCAPE, True
+                else:
+                    self.flaw = "a control character stands unescaped in a string"
             elif state == _SCALAR:
                 stop = _scalar(text, position).end()  # type: ignore[union-attr]
                 if stop > position:
@@ -193,32 +209,13 @@ class JsonScanner:
         self.paused = False
         self._break(diagnostics.MALFORMED_JSON, message)
 
-    def _name(self, text: str, position: int) -> int:
-        """Go through more of a key; the position after what was read."""
-        end = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
-        if end == len(text):
-            self._more_of_key(text[position:])
-            return end
-        if text[end] == '"':
-            self._more_of_key(text[position:end])
-            self._state = _COLON
-            if self.open == "{":
-                self._remember()
-            self._key = ""
-            return end + 1
-        self._more_of_key(text[position : end + 1])
-        if text[end] == "\\":
-            self._state, self._in_key = _ESCAPE, True
-        else:
-            self.flaw = "a control character stands unescaped in a string"
-        return end + 1
-
     def _more_of_key(self, text: str) -> None:
-        self._key = (self._key + text)[: self._limits.name + 1]
+        if self.open == "{":
+            self._key = (self._key + text)[: self._limits.name + 1]
 
     def _remember(self) -> None:
         """A key of the outermost object is whole."""
-        key = self._key
+        key, self._key = self._key, ""
         if key in self.keys:
             self.duplicate = self.duplicate or f"'{key}'"
         elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from .. import diagnostics
+from ..events import Event
 from ..machine.machine import Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
@@ -21,6 +22,8 @@ from .python import ITEM, VALUE, PythonArgumentsFrame
 
 ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""
+_MAY_WAIT = ", \t\n\r"
+"""What text ends with whose end may wait: a comma, and whitespace after it."""
 _CLOSERS = {"[": "]", "{": "}"}
 
 
@@ -28,7 +31,6 @@ class ArgumentFrame(ValueFrame):
     """An array or an object, as JSON."""
 
     kind = "argument"
-    commas_wait = True
     __slots__ = ()
 
     def step(self, machine: Machine) -> bool:
@@ -36,9 +38,7 @@ class ArgumentFrame(ValueFrame):
             return self._follow_brackets(machine)
         scanner, buffer, start = self.scanner, machine.buffer, machine.position
         end = self._scan(machine, start + self.ahead)
-        comma = start + self._comma_at(buffer[start:end])
-        if end - comma > machine.limits.name:
-            comma = end
+        comma = start + self._comma_at(machine, buffer[start:end])
         if comma > start:
             machine.take(comma - start, ARGUMENTS)
         self.ahead = end - comma
@@ -52,6 +52,27 @@ class ArgumentFrame(ValueFrame):
             machine.take(self.ahead, ARGUMENTS)
             self.ahead = 0
         return self._go_on(machine)
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        scanner, waiting = self.scanner, self.ahead
+        end = scanner.scan(text, 0)
+        if end < len(text) or scanner.done:
+            self.ahead, scanner.paused = waiting + end, False
+            return None
+        if not waiting and text[-1] not in _MAY_WAIT:
+            return machine.pass_arguments(text, text)
+        text = machine.buffer[machine.position :] + text
+        comma = self._comma_at(machine, text)
+        machine.buffer, machine.position, self.ahead = text, comma, len(text) - comma
+        return machine.pass_arguments(text[:comma], text[:comma]) if comma else []
+
+    def _comma_at(self, machine: Machine, text: str) -> int:
+        """Where the comma stands that all of `text`, which was scanned, ends with; its length where there is none, or
+        where it waits for too long."""
+        if text[-1:] not in _MAY_WAIT or not self.scanner.needs_item:
+            return len(text)
+        comma = len(text.rstrip(" \t\n\r")) - 1
+        return comma if text[comma] == "," and len(text) - comma <= machine.limits.name else len(text)
 
     def _broken(self, machine: Machine) -> bool:
         scanner, rest = self.scanner, machine.buffer[machine.position :]

@@ -151,7 +151,7 @@ class PythonArgumentsFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return self._pass if self.state == _STRING and not self.lenient and machine.call.accepted else None
 
-    def _pass(self, machine: Machine, text: str) -> Event | None:
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         return machine.pass_arguments(text, escape(text)) if _unescaped(text) else None
 
     def _close(self, machine: Machine) -> None:

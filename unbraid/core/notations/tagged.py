@@ -472,7 +472,7 @@ class TaggedValueFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return self._pass if self.state == _STRING and machine.call.accepted else None
 
-    def _pass(self, machine: Machine, text: str) -> Event | None:
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         watched = self.watched
         if watched.begins(text) is not None and not watched.absent(text):
             return None
