@@ -90,34 +90,36 @@ class Parser:
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
         machine = self._machine
+        events = None
         if machine.fast_path is not None and text:
             try:
-                event = machine.fast_path(machine, text)
-            except TypeError:  # not text: the machine says so
-                event = None
-            if event is not None:
-                if self._fold is not None:
-                    self._fold.add_one(event)
-                return [event]
-        return self._kept(machine.feed(text))
+                events = machine.fast_path(machine, text)
+            except TypeError:
+                events = None  # not text: the machine says so
+        if events is None:
+            events = machine.feed(text)
+        if self._fold is not None:
+            self._fold.add(events)
+        return events
 
     def feed_tokens(self, ids: Iterable[int]) -> list[Event]:
         """Parse the next token ids. Needs a `tokenizer`."""
         machine = self._machine
+        events = None
         if machine.fast_tokens is not None:
             texts = machine.texts
             try:
                 text = texts[ids[0]] if len(ids) == 1 else "".join([texts[token] for token in ids])  # type: ignore[index, arg-type]
-                event = machine.fast_tokens(machine, text) if text else None
-            except (KeyError, TypeError):  # a marker, a piece of a character, or no sequence
-                event = None
-            if event is not None:
-                if machine.tally is not None:
-                    machine.tally.passed(len(ids), len(text), machine.strand)  # type: ignore[arg-type]
-                if self._fold is not None:
-                    self._fold.add_one(event)
-                return [event]
-        return self._kept(machine.feed_tokens(ids))
+                events = machine.fast_tokens(machine, text) if text else None
+            except (KeyError, TypeError):
+                events = None  # a marker, a piece of a character, or no sequence
+            if events is not None and machine.tally is not None:
+                machine.tally.passed(len(ids), len(text), machine.strand)  # type: ignore[arg-type]
+        if events is None:
+            events = machine.feed_tokens(ids)
+        if self._fold is not None:
+            self._fold.add(events)
+        return events
 
     def feed_codes(self, codes: Iterable[int]) -> list[Event]:
         """Take audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,

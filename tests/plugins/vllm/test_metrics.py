@@ -11,7 +11,7 @@ from .server import TOOLS, ResponsesRequest, chat
 
 prometheus = pytest.importorskip("prometheus_client")
 metrics: Any = importlib.import_module("vllm.parser.metrics")
-delta_counter: Any = importlib.import_module("unbraid.plugins.vllm.combined_parser").delta_counter
+delta_metrics: Any = importlib.import_module("unbraid.plugins.vllm.delta_metrics")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def requests() -> list[Any]:
 @pytest.mark.parametrize("kind", range(3))
 def test_a_delta_is_counted_as_vllm_counts_it(counter: Any, called: bool, kind: int) -> None:
     request = requests()[kind]
-    delta_counter(request, called)()
+    delta_metrics.delta_counter(request, called)(1)
     ours = counts(counter)
     assert list(ours.values()) == [1]
     metrics.record_tool_parser_invocation(is_tool_called=called, is_streaming=True, request=request)
@@ -50,7 +50,7 @@ def test_a_delta_is_counted_as_vllm_counts_it(counter: Any, called: bool, kind: 
 
 def test_without_metrics_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_tool_call_parser_invocations", None)
-    delta_counter(chat(), True)()
+    delta_metrics.delta_counter(chat(), True)(1)
 
 
 def test_other_labels_are_left_to_vllm(counter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,5 +61,5 @@ def test_other_labels_are_left_to_vllm(counter: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(metrics, "_tool_call_parser_invocations", prometheus.Counter("other", "", registry=None))
     monkeypatch.setattr(metrics, "record_tool_parser_invocation", record)
-    delta_counter(chat(), True)()
+    delta_metrics.delta_counter(chat(), True)(1)
     assert asked == [True]

@@ -10,7 +10,7 @@ are found in the text. That is decided by the first input, and cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...errors import UnbraidError
 from .. import diagnostics
@@ -24,7 +24,7 @@ from ..limits import Limits
 from ..tally import Tally
 from ..tools import Tools
 from ..vocabulary import Vocabulary
-from .machine import Machine
+from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost
 
@@ -73,9 +73,9 @@ class Driver(Machine):
         self._put_back = ""
         """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
-        self.fast_path: Callable[[Machine, str], Event | None] | None = None
+        self.fast_path: FastPath | None = None
         """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
-        self.fast_tokens: Callable[[Machine, str], Event | None] | None = None
+        self.fast_tokens: FastPath | None = None
         """The same, where ids are fed: it takes their text."""
         self.texts: Mapping[int, str] = {}
         """The text of the tokens that may go this way."""
@@ -302,6 +302,6 @@ class Driver(Machine):
             return
         if self.detokenizer is not None:
             if self.started and self.detokenizer.clean and not self.gaps:
-                self.fast_tokens = self.stack[-1].fast_path
+                self.fast_tokens = self.stack[-1].fast_path(self)
         elif self._program.code_search is None:
-            self.fast_path = self.stack[-1].fast_path
+            self.fast_path = self.stack[-1].fast_path(self)

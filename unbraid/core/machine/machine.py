@@ -58,6 +58,11 @@ class Malformed(Exception):
         self.message = message
 
 
+FastPath = Callable[["Machine", str], list[Event] | None]
+"""Takes a whole delta: the events that it makes, while the stack stays as it is. None where that is not so simple. Then
+nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can."""
+
+
 class Frame(ABC):
     """One state on the stack."""
 
@@ -77,9 +82,8 @@ class Frame(ABC):
     def step(self, machine: Machine) -> bool:
         """Do what can be done with the buffer. False when more input is needed; then nothing may have changed."""
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        """The one event that all of `text` makes, where it is plain and this frame does not change. Otherwise None,
-        with nothing done. A short cut for what most deltas are; `step` must come to the same."""
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        """A short cut for what most deltas are, in the state that this frame is in now; None where there is none."""
         return None
 
     @property
@@ -204,12 +208,14 @@ class Machine:
         self.offset = end = begin + size
         self._emit(role, text, text if value is None else value, begin, end)
 
-    def pass_arguments(self, text: str, fragment: str) -> Event:
-        """Take a delta that is all arguments, past the buffer: what `Frame.fast_path` is for."""
-        start, self.offset = self.offset, self.offset + len(text)
+    def pass_arguments(self, text: str, fragment: str) -> list[Event]:
+        """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
+        start = self.offset
+        self.offset = end = start + len(text)
+        call = self.call
         if self.keep_raw:
-            self.call.raw.append(text)
-        return ToolCallArguments(self.call.index, fragment, start, self.offset)
+            call.raw.append(text)
+        return [ToolCallArguments(call.index, fragment, start, end)]
 
     def take_name(self, size: int) -> None:
         """Take the call's name; of size 0 where it stands in the prompt."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 
 from .. import diagnostics
 from ..events import Event
-from .machine import Frame, Machine
+from .machine import FastPath, Frame, Machine
 from .markers import Marker, Markers
 from .pending_call import KEPT, MARKUP, TEXT
 from .words import space_end
@@ -180,11 +180,16 @@ class ScopeFrame(Frame):
         self.tail = seen[strays.safe_end(seen, at) :]
         return found
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.tail or self.orphan_closer or not self.rule.all_markers.absent(text):
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return None if self.tail or self.orphan_closer else self._pass
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        markers = self.rule.all_markers
+        if markers.begins(text) is not None and not markers.absent(text):
             return None
-        start, machine.offset = machine.offset, machine.offset + len(text)
-        return machine.text_event(text, start, machine.offset)
+        start = machine.offset
+        machine.offset = end = start + len(text)
+        return [machine.text_event(text, start, end)]
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:

@@ -22,7 +22,7 @@ from .driver import Driver
 from .machine import Frame
 from .pending_call import PendingCall
 
-_VERSION = 4
+_VERSION = 5
 _STATE = (
     *("trail", "offset", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
     *("marks", "code_tail", "started", "finished"),

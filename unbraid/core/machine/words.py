@@ -10,13 +10,17 @@ from ..lazily import lazily
 
 
 def run_of(pattern: str) -> Callable[[str, int], int]:
-    """Where the longest run of `pattern` that begins at a position ends. The pattern must match nothing, too."""
+    """Where the longest run of `pattern` that begins at a position ends. The pattern must match nothing, too. It is
+    compiled when first used, as in `lazily`, which would cost a call more."""
+    match: Callable[[str, int], re.Match[str] | None] | None = None
 
-    def make() -> Callable[[str, int], int]:
-        match = re.compile(pattern).match
-        return lambda text, at: match(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
+    def end(text: str, at: int) -> int:
+        nonlocal match
+        if match is None:
+            match = re.compile(pattern).match
+        return match(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
 
-    return lazily(make)
+    return end
 
 
 _between_words = lazily(lambda: re.compile(r"""\s+|(?<=[>\[])(?=<)|(?<=\w\])(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
@@ -68,6 +72,9 @@ def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | 
     """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
     the text ends before that can be told."""
     for word in words:
+        if text.startswith(word, at):
+            at += len(word)
+            continue
         begin = space_end(text, at)
         rest = text[begin : begin + len(word)]
         if begin - at > most or not word.startswith(rest):

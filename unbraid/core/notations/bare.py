@@ -18,7 +18,7 @@ from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import Frame, Machine
+from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Marker, Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
@@ -176,10 +176,11 @@ class BareArgumentsFrame(Frame):
             return self._quoted(machine)
         return self._more_text(machine) if self.state == _TEXT else self._to_marker(machine)
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.state != _STRING or not machine.call.accepted or not self.quotes.absent(text):
-            return None
-        return machine.pass_arguments(text, escape(text))
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return self._pass if self.state == _STRING and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        return machine.pass_arguments(text, escape(text)) if self.quotes.absent(text) else None
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
         machine.take(size, ARGUMENTS, self.lead + value)

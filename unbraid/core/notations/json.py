@@ -17,7 +17,7 @@ from .. import diagnostics
 from ..events import Event
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import FastPath, Frame, Machine, Malformed
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
@@ -58,8 +58,8 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
-    saved: ClassVar[tuple[str, ...]] = ("depth", "escaped", "lenient", "quoted", "role", "scanner")
-    __slots__ = ("depth", "escaped", "lenient", "markers", "quoted", "role", "scanner")
+    saved: ClassVar[tuple[str, ...]] = ("ahead", "depth", "escaped", "lenient", "quoted", "role", "scanner")
+    __slots__ = (*saved, "markers")
 
     def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
         self.scanner = JsonScanner(limits, markers.like_json)
@@ -69,12 +69,15 @@ class ValueFrame(Frame):
         self.depth = 0
         self.quoted = False
         self.escaped = False
+        self.ahead = 0
+        """How much of what was not taken has been scanned: no character is looked at twice."""
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
             return self._follow_brackets(machine)
         start = machine.position
-        end = self._scan(machine, start)
+        end = self._scan(machine, start + self.ahead)
+        self.ahead = 0
         if end > start:
             machine.take(end - start, self.role)
         return self._go_on(machine)
@@ -108,10 +111,16 @@ class ValueFrame(Frame):
             return False
         return True
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.lenient or self.role != ARGUMENTS or not machine.call.accepted or not self.scanner.pass_string(text):
-            return None
-        return machine.pass_arguments(text, text)
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return self._pass if self.role == ARGUMENTS and not self.lenient and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        scanner = self.scanner
+        end = scanner.scan(text, 0)
+        if end == len(text) and not scanner.done:
+            return machine.pass_arguments(text, text)
+        self.ahead, scanner.paused = end, False
+        return None
 
     @property
     def in_string(self) -> bool:

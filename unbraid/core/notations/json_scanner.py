@@ -15,10 +15,22 @@ from .. import diagnostics
 from ..limits import Limits
 
 # What may come next.
-_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT = range(6)
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT_ITEM, _NEXT_MEMBER = range(7)
 # Inside something.
-_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(6, 13)
+_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(7, 14)
 
+_VALUE_STARTS = {'"': _STRING, **dict.fromkeys("-0123456789tfn", _SCALAR)}
+_MOVES = (
+    _VALUE_STARTS,
+    _VALUE_STARTS,
+    {'"': _NAME},
+    {'"': _NAME},
+    {":": _VALUE},
+    {",": _VALUE},
+    {",": _KEY},
+)
+"""What a character does where something may come next: the state after it. Brackets do more (`_bracket`)."""
+_SPACE = frozenset(" \t\n\r")
 _whitespace = re.compile(r"[ \t\n\r]*").match
 # Characters and short escapes inside a string. Written as ranges and possessively, which `re` runs fastest.
 _CHARS = r"[ !#-\[\]-\U0010ffff]*+"
@@ -35,10 +47,13 @@ _in_string: Callable[[str, int], re.Match[str] | None] = _compile_in_string
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
 _ESCAPES = frozenset('"\\/bfnrt')
-_SCALAR_STARTS = frozenset("-0123456789tfn")
 
 Missing = Literal["", "value", "item"]
 """A value; or an item of what is open, which may also have been at its end."""
+_VALUES = (_VALUE, _FIRST_ITEM)
+_ENDS = {"]": (_FIRST_ITEM, _NEXT_ITEM), "}": (_FIRST_KEY, _NEXT_MEMBER)}
+"""Where a bracket closes what is open."""
+_EXPECTED = ("a value", "a value", "a key", "a key", "':'", "',' or the end of '['", "',' or the end of '{'")
 _MISSING: dict[int, Missing] = {_VALUE: "value", _FIRST_ITEM: "item", _FIRST_KEY: "item", _KEY: "item"}
 
 
@@ -64,9 +79,9 @@ class JsonScanner:
         """The brackets that are open."""
         self._in_key = False
         self._key = ""
-        """As much as has come of a key,"""
+        """As much as has come of a key of the outermost object,"""
         self.keys: list[str] = []
-        """and the keys of the outermost object that came before, as they are spelled."""
+        """and those that came before, as they are spelled."""
         self.duplicate = ""
         """The first that came twice."""
         self._hex = 0
@@ -98,33 +113,56 @@ class JsonScanner:
                 if char == '"':
                     self._state = self._after_value()
                 elif char == "\\":
-                    self._state = _ESCAPE
+                    self._state, self._in_key = _ESCAPE, False
                 else:
                     self.flaw = "a control character stands unescaped in a string"
-            elif state <= _NEXT:
-                position = _whitespace(text, position).end()  # type: ignore[union-attr]
-                if position == size:
-                    break
-                if text[position] in self._wary and state in (_VALUE, _FIRST_ITEM) and not self.paused:
+            elif state <= _NEXT_MEMBER:
+                char = text[position]
+                following = _MOVES[state].get(char)
+                if following is not None:
+                    self._state = following
+                    position += 1
+                    if following == _SCALAR:
+                        self._scalar = char
+                elif char in _SPACE:
+                    position = _whitespace(text, position).end()  # type: ignore[union-attr]
+                elif char in self._wary and state in _VALUES and not self.paused:
                     self.paused = True
                     return position
-                self.paused = False
-                if not self._structure(text[position]):
-                    return position
-                if self._state != _SCALAR:
+                else:
+                    self.paused = False
+                    if not self._bracket(char):
+                        return position
                     position += 1
+            elif state == _NAME:
+                stop = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
+                outermost = self.open == "{"
+                if outermost:
+                    self._more_of_key(text[position:stop])
+                if stop == size:
+                    return stop
+                position = stop + 1
+                if text[stop] == '"':
+                    self._state = _COLON
+                    if outermost:
+                        self._remember()
+                    continue
+                self._more_of_key(text[stop])
+                if text[stop] == "\\":
+                    self._state, self._in_key = _ESCAPE, True
+                else:
+                    self.flaw = "a control character stands unescaped in a string"
             elif state == _SCALAR:
                 stop = _scalar(text, position).end()  # type: ignore[union-attr]
-                room = self._limits.number - len(self._scalar)
-                if stop - position > room:
-                    self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
-                    return position + room
-                self._scalar += text[position:stop]
+                if stop > position:
+                    room = self._limits.number - len(self._scalar)
+                    if stop - position > room:
+                        self._break(diagnostics.TOO_LONG, f"a number has more than {self._limits.number} characters")
+                        return position + room
+                    self._scalar += text[position:stop]
                 if stop == size or not self._end_scalar():
                     return stop
                 position = stop
-            elif state == _NAME:
-                position = self._name(text, position)
             elif state == _ESCAPE:
                 char = text[position]
                 position += 1
@@ -164,105 +202,50 @@ class JsonScanner:
 
     def forgive_comma(self) -> None:
         """It broke where a closing bracket came after a comma: go on as if there were no comma."""
-        self._state, self.error, self.message, self.missing = _NEXT, "", "", ""
+        self._state, self.error, self.message, self.missing = self._after_value(), "", "", ""
 
     def fail(self, message: str) -> None:
         """The value cannot go on here, for a reason that is not in the text of it."""
         self.paused = False
         self._break(diagnostics.MALFORMED_JSON, message)
 
-    def pass_string(self, text: str) -> bool:
-        """`scan`, for text that stands all inside the string that is open now. False, and nothing done, for other."""
-        if self._state == _STRING:
-            end = _in_string(text, 0).end()  # type: ignore[union-attr]  # an empty match always exists
-        elif self._state == _ESCAPE and text[0] in _ESCAPES and not self._in_key:
-            end = _in_string(text, 1).end()  # type: ignore[union-attr]
-        else:
-            return False
-        if end == len(text):
-            self._state = _STRING
-        elif end == len(text) - 1 and text[end] == "\\":
-            self._state = _ESCAPE
-        else:
-            return False
-        return True
-
-    def _name(self, text: str, position: int) -> int:
-        """Go through more of a key; the position after what was read."""
-        end = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
-        if end == len(text):
-            self._more_of_key(text[position:])
-            return end
-        if text[end] == '"':
-            self._more_of_key(text[position:end])
-            self._state = _COLON
-            if self.open == "{":
-                self._remember()
-            self._key = ""
-            return end + 1
-        self._more_of_key(text[position : end + 1])
-        if text[end] == "\\":
-            self._state = _ESCAPE
-        else:
-            self.flaw = "a control character stands unescaped in a string"
-        return end + 1
-
     def _more_of_key(self, text: str) -> None:
-        self._key = (self._key + text)[: self._limits.name + 1]
+        if self.open == "{":
+            self._key = (self._key + text)[: self._limits.name + 1]
 
     def _remember(self) -> None:
         """A key of the outermost object is whole."""
-        key = self._key
+        key, self._key = self._key, ""
         if key in self.keys:
             self.duplicate = self.duplicate or f"'{key}'"
         elif len(key) <= self._limits.name and len(self.keys) < self._limits.arguments:
             self.keys.append(key)
 
-    def _structure(self, char: str) -> bool:
-        """A character outside strings and scalars. False where it does not belong there."""
+    def _bracket(self, char: str) -> bool:
+        """A bracket outside strings. False where it does not belong there, and for all that is none."""
         state = self._state
-        if state == _NEXT:
-            inside = self.open[-1]
-            if char == ",":
-                self._state = _KEY if inside == "{" else _VALUE
-            elif (char == "}" and inside == "{") or (char == "]" and inside == "["):
-                self.open = self.open[:-1]
-                self._state = self._after_value()
-            else:
-                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ',' or the end of '{inside}' should be")
-        elif state == _COLON:
-            if char != ":":
-                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where ':' should be")
-            self._state = _VALUE
-        elif state in (_KEY, _FIRST_KEY):
-            if char == '"':
-                self._state, self._in_key = _NAME, True
-            elif char == "}" and state == _FIRST_KEY:
-                self.open = self.open[:-1]
-                self._state = self._after_value()
-            else:
-                return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a key should be")
-        elif char == '"':
-            self._state, self._in_key = _STRING, False
-        elif char == "{" or char == "[":
+        if char == "{" or char == "[":
+            if state not in _VALUES:
+                return self._unexpected(char)
             if len(self.open) >= self._limits.depth:
                 return self._break(diagnostics.TOO_DEEP, f"arguments nest deeper than {self._limits.depth}")
             if not self.open:
                 self.is_object = char == "{"
             self.open += char
             self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
-        elif char == "]" and state == _FIRST_ITEM:
+        elif state in _ENDS.get(char, ()):
             self.open = self.open[:-1]
             self._state = self._after_value()
-        elif char in _SCALAR_STARTS:
-            self._state, self._scalar = _SCALAR, ""
         else:
-            return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where a value should be")
+            return self._unexpected(char)
         return True
+
+    def _unexpected(self, char: str) -> bool:
+        return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where {_EXPECTED[self._state]} should be")
 
     def _after_value(self) -> int:
         self.done = not self.open
-        return _DONE if self.done else _NEXT
+        return _DONE if self.done else _NEXT_MEMBER if self.open[-1] == "{" else _NEXT_ITEM
 
     def _end_scalar(self) -> bool:
         if not _is_scalar(self._scalar):

@@ -8,10 +8,10 @@ what went out before stays. A comma waits for what follows it: it may have been 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from .. import diagnostics
-from ..limits import Limits
+from ..events import Event
 from ..machine.machine import Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
@@ -22,6 +22,8 @@ from .python import ITEM, VALUE, PythonArgumentsFrame
 
 ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""
+_MAY_WAIT = ", \t\n\r"
+"""What text ends with whose end may wait: a comma, and whitespace after it."""
 _CLOSERS = {"[": "]", "{": "}"}
 
 
@@ -29,20 +31,14 @@ class ArgumentFrame(ValueFrame):
     """An array or an object, as JSON."""
 
     kind = "argument"
-    saved: ClassVar[tuple[str, ...]] = (*ValueFrame.saved, "ahead")
-    __slots__ = ("ahead",)
-
-    def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
-        super().__init__(limits, role, markers)
-        self.ahead = 0
-        """How much has been scanned and not taken: a comma, and the whitespace after it."""
+    __slots__ = ()
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
             return self._follow_brackets(machine)
         scanner, buffer, start = self.scanner, machine.buffer, machine.position
         end = self._scan(machine, start + self.ahead)
-        comma = self._last_comma(machine, start, end)
+        comma = start + self._comma_at(machine, buffer[start:end])
         if comma > start:
             machine.take(comma - start, ARGUMENTS)
         self.ahead = end - comma
@@ -57,13 +53,26 @@ class ArgumentFrame(ValueFrame):
             self.ahead = 0
         return self._go_on(machine)
 
-    def _last_comma(self, machine: Machine, start: int, end: int) -> int:
-        """Where the comma stands that all up to `end` ends with; `end` where there is none."""
-        if not self.scanner.needs_item:
-            return end
-        text = machine.buffer[start:end].rstrip(" \t\n\r")
-        comma = start + len(text) - 1
-        return comma if text.endswith(",") and end - comma <= machine.limits.name else end
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        scanner, waiting = self.scanner, self.ahead
+        end = scanner.scan(text, 0)
+        if end < len(text) or scanner.done:
+            self.ahead, scanner.paused = waiting + end, False
+            return None
+        if not waiting and text[-1] not in _MAY_WAIT:
+            return machine.pass_arguments(text, text)
+        text = machine.buffer[machine.position :] + text
+        comma = self._comma_at(machine, text)
+        machine.buffer, machine.position, self.ahead = text, comma, len(text) - comma
+        return machine.pass_arguments(text[:comma], text[:comma]) if comma else []
+
+    def _comma_at(self, machine: Machine, text: str) -> int:
+        """Where the comma stands that all of `text`, which was scanned, ends with; its length where there is none, or
+        where it waits for too long."""
+        if text[-1:] not in _MAY_WAIT or not self.scanner.needs_item:
+            return len(text)
+        comma = len(text.rstrip(" \t\n\r")) - 1
+        return comma if text[comma] == "," and len(text) - comma <= machine.limits.name else len(text)
 
     def _broken(self, machine: Machine) -> bool:
         scanner, rest = self.scanner, machine.buffer[machine.position :]

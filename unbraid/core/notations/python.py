@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, cast
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import Frame, Machine
+from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
@@ -148,10 +148,11 @@ class PythonArgumentsFrame(Frame):
             return self._value(machine, char)
         return True
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.state != _STRING or self.lenient or not machine.call.accepted or not _unescaped(text):
-            return None
-        return machine.pass_arguments(text, escape(text))
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return self._pass if self.state == _STRING and not self.lenient and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        return machine.pass_arguments(text, escape(text)) if _unescaped(text) else None
 
     def _close(self, machine: Machine) -> None:
         if self.open == _CALL:

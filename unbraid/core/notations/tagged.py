@@ -23,7 +23,7 @@ from ...schema.kinds import ANY_KIND, STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..events import Event
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import FastPath, Frame, Machine, Malformed
 from ..machine.markers import HEADER_END, Marker, Markers, split_whitespace
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
@@ -469,8 +469,12 @@ class TaggedValueFrame(Frame):
         self._finish(machine, None)
         return True
 
-    def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.state != _STRING or not machine.call.accepted or not self.watched.absent(text):
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return self._pass if self.state == _STRING and machine.call.accepted else None
+
+    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
+        watched = self.watched
+        if watched.begins(text) is not None and not watched.absent(text):
             return None
         return machine.pass_arguments(text, escape(text))
 

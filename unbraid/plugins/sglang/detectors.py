@@ -20,6 +20,7 @@ from sglang.srt.parser.reasoning_parser import BaseReasoningFormatDetector
 from sglang.srt.parser.reasoning_parser import StreamingParseResult as ReasoningResult
 
 from ...constraints import constraint
+from ...core.events import Content, ToolCallArguments
 from ...core.grammar import Format
 from ...core.message import Message, ToolCall
 from ...core.render import render
@@ -46,7 +47,6 @@ def _of_arguments(call: int, text: str) -> Any:
     return StreamingParseResult(normal_text="", calls=[ToolCallItem(tool_index=call, parameters=text)])
 
 
-# Most deltas are one piece of a text or of arguments. They are made without validation.
 _text = quick(_of_text, "a text")
 _arguments = quick(_of_arguments, 7, "a text")
 
@@ -89,7 +89,19 @@ class ToolParsing:
         stream = self._stream
         if stream is None:
             stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
-        return self._result(*stream.feed(new_text))
+        events = stream.parse(new_text)
+        if len(events) == 1:
+            # What most deltas are: the next piece of the content or of arguments. They are made without validation.
+            event = events[0]
+            kind = type(event)
+            if kind is ToolCallArguments:
+                call, text = event.index, event.fragment  # type: ignore[union-attr]
+                self.current_tool_id = call
+                stream.calls[call].pieces.append(text)
+                return _arguments(call, text)
+            if kind is Content:
+                return _text(event.text)  # type: ignore[union-attr]
+        return self._result(*stream.sort(events))
 
     def finish(self, tools: list[Any]) -> Any:
         """What was held back at the end of the stream."""
@@ -101,10 +113,7 @@ class ToolParsing:
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
         if not pieces:
             return _text(content)
-        call, name, text = pieces[-1]
-        self.current_tool_id = call
-        if len(pieces) == 1 and name is None and not content:
-            return _arguments(call, text)
+        self.current_tool_id = pieces[-1][0]
         items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
         return StreamingParseResult(normal_text=content, calls=items)
 

@@ -6,7 +6,7 @@ SGLang first separates reasoning from the rest, then calls from the content, bot
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -17,9 +17,11 @@ from ...core.tools import Tools
 from ...errors import InvalidTools
 from ...parsing import Parser, UnknownTools
 from ..blocks import Blocks
+from ..once import once_for_content
 
 
-def known_tools(definitions: Iterable[Any]) -> Tools:
+@once_for_content
+def known_tools(definitions: Sequence[Any]) -> Tools:
     """The request's tools. SGLang has accepted them, so a broken schema must not end the reply: it is dropped."""
     found: dict[str, dict[str, Any]] = {}
     for definition in definitions:
@@ -72,30 +74,22 @@ class ToolStream:
     """The calls of one response and the text around them. Reasoning and speech that were left in are text."""
 
     def __init__(self, format: Format, tools: Tools | None, unknown_tools: UnknownTools = "text") -> None:
-        self._parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
+        parser = Parser(format, tools=tools, unknown_tools=unknown_tools, keep_message=False)
+        self.parse = parser.feed
+        """The events of the next piece of text. They go to `sort` next."""
+        self._finish = parser.finish
         self.calls: list[StreamedCall] = []
 
     def feed(self, text: str) -> tuple[str, list[CallPiece]]:
         """The content and the pieces of calls in the next piece of text."""
-        return self._sort(self._parser.feed(text))
+        return self.sort(self.parse(text))
 
     def finish(self) -> tuple[str, list[CallPiece]]:
         """What was held back, at the end of the text."""
-        return self._sort(self._parser.finish())
+        return self.sort(self._finish())
 
-    def _sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
-        if not events:
-            return "", []
-        if len(events) == 1:
-            # What most deltas are: the next piece of the content or of arguments.
-            event = events[0]
-            kind = type(event)
-            if kind is ToolCallArguments:
-                index, fragment = event.index, event.fragment  # type: ignore[union-attr]
-                self.calls[index].pieces.append(fragment)
-                return "", [(index, None, fragment)]
-            if kind is Content:
-                return event.text, []  # type: ignore[union-attr]
+    def sort(self, events: list[Event]) -> tuple[str, list[CallPiece]]:
+        """The content and the pieces of calls in events, which are noted."""
         content: list[str] = []
         pieces: list[CallPiece] = []
         for event in events:

@@ -7,8 +7,8 @@ whether a marker was a token. If both are ours, or there is only one, a `Combine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import vllm.parser.metrics as _metrics
@@ -20,6 +20,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...formats import compose
 from ..choices import as_chosen
+from .delta_metrics import DeltaCounts
 from .deltas import as_delta, without_blank
 from .reasoning_tokens import ReasoningCounter
 from .request_constraints import constrain, show_markers, tools_of
@@ -40,8 +41,10 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         self._counter: ReasoningCounter | None = None
         self._reasoning: list[str] = []
         self._has_answer = False
-        self._count: dict[bool, Callable[[], None]] = {}
-        """What counts a delta in vLLM's metrics: without a call, and with one."""
+        self._counts: DeltaCounts | None = None
+        """What counts deltas in vLLM's metrics, if they are counted."""
+        self._as_is = False
+        """Whether deltas are sent as they are read."""
 
     def adjust_request(self, request: Any) -> Any:
         tokenizer = self.model_tokenizer
@@ -65,7 +68,7 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
     ) -> tuple[str | None, str | None, list[Any] | None]:
         reader = self._new_reader(request, whole=True)
         said = without_blank(as_delta(reader.whole(model_output, model_output_token_ids), self._format))
-        if self._counts(request):
+        if self._is_counted(request):
             called = said is not None and bool(said.tool_calls)
             _metrics.record_tool_parser_invocation(is_tool_called=called, is_streaming=False, request=request)
         if said is None:
@@ -91,13 +94,19 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
         if reader is None:
             self._prompt = prompt_token_ids or self._prompt
             reader = self._reader = self._new_reader(request)
-            if self._counts(request):
-                self._count = {called: delta_counter(request, called) for called in (False, True)}
+            self._counts = DeltaCounts(request) if self._is_counted(request) else None
+            self._as_is = request.include_reasoning and not request.chat_template_kwargs
         said = as_delta(reader.feed(delta_text, delta_token_ids, finished), self._format)
+        if self._counts is not None:
+            self._counts.add(said is not None and said.tool_calls)
+            if finished:
+                self._counts.flush()
+        return said if self._as_is else self._as_asked(said, request, finished)
+
+    def _as_asked(self, said: Any, request: Any, finished: bool) -> Any:
+        """The delta as the request wants it."""
         if request.chat_template_kwargs:
             said = self._answered(said, request, finished)
-        if self._count:
-            self._count[said is not None and bool(said.tool_calls)]()
         if said is None or request.include_reasoning:
             return said
         said.reasoning = None
@@ -140,35 +149,9 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             whole=whole,
         )
 
-    def _counts(self, request: Any) -> bool:
+    def _is_counted(self, request: Any) -> bool:
         """Whether vLLM's metrics count what is parsed."""
         return self._tool_parser is not None and request.tool_choice != "none"
-
-
-def delta_counter(request: Any, called: bool) -> Callable[[], None]:
-    """What counts a delta in vLLM's metrics. vLLM's own function looks up the labels for each, which takes longer than
-    all of the parsing. They are the same for a response, so they are looked up once."""
-    own = partial(_metrics.record_tool_parser_invocation, is_tool_called=called, is_streaming=True, request=request)
-    counter = getattr(_metrics, "_tool_call_parser_invocations", None)
-    if counter is None:
-        return own
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
-
-    try:
-        outcomes, types = _metrics.ToolCallOutcome, _metrics.RequestType
-        kind = types.RESPONSES if isinstance(request, ResponsesRequest) else types.OTHER
-        kind = types.CHAT_COMPLETIONS if isinstance(request, ChatCompletionRequest) else kind
-        found = counter.labels(
-            model_name=_metrics._model_name,
-            mode="streaming",
-            outcome=(outcomes.TOOL_CALL if called else outcomes.NO_TOOL_CALL).value,
-            request_type=kind.value,
-        )
-    except (AttributeError, ValueError):  # other labels than those of the versions that this is made for
-        return own
-    count: Callable[[], None] = found.inc
-    return count
 
 
 @lru_cache

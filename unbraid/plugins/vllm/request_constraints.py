@@ -20,6 +20,7 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines.vllm.server import Dialect, structured_outputs
 from ...errors import UnbraidError
+from ..once import once_for_content
 from .response_reader import marker_pieces, program_of, special_tokens, vocabulary_of
 from .versions import check_nesting, function_tools, refuse_without_functions
 
@@ -34,9 +35,14 @@ def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
     given = getattr(request, "tools", None)
     if given and request.tool_choice == "none":
         return Tools([])
-    tools = Tools([tool.model_dump() for tool in function_tools(given or own)])
+    tools = _read_tools(given or own)
     named = _named(request.tool_choice) if given else None
     return tools.only([named]) if named is not None and named in tools else tools
+
+
+@once_for_content
+def _read_tools(tools: Sequence[Any]) -> Tools:
+    return Tools([tool.model_dump() for tool in function_tools(tools)])
 
 
 def show_markers(request: Any, format: Format, tokenizer: Any) -> None:

@@ -6,9 +6,8 @@ tokenizers cannot be read. Then the text is parsed. vLLM is not imported here.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -83,6 +82,39 @@ def _texts(node: object) -> Iterator[str]:
                 yield from _texts(getattr(node, item.name))
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRoles:
+    """What the tokens of a tokenizer are to a format."""
+
+    format: Format
+    silent: frozenset[int]
+    """The special tokens that say nothing in it."""
+    ends: frozenset[int | None]
+    """Those that end the turn."""
+    markers: ReasoningMarkers | None
+    """The markers of the reasoning, if it has any and the vocabulary can be read."""
+
+
+_roles: WeakCache[dict[int, TokenRoles]] = WeakCache(lambda tokenizer: {})
+"""For each tokenizer, by the identity of the format: it is the same object for all responses."""
+
+
+def roles_of(format: Format, tokenizer: Any) -> TokenRoles:
+    """What the tokens are to a format; found once. Raises `MissingTokens` as `program_of` does."""
+    known = _roles(tokenizer)
+    roles = known.get(id(format))
+    if roles is None:
+        vocabulary, special = vocabulary_of(tokenizer), special_tokens(tokenizer)
+        program = program_of(format, vocabulary)
+        pieces = marker_pieces(format, vocabulary, special)
+        silent = special - program.token_placeholders.keys() - program.codes.keys() - pieces
+        ends = frozenset([getattr(tokenizer, "eos_token_id", None), *program.ends])
+        reasons = format.reasoning is not None and vocabulary is not None
+        markers = ReasoningMarkers(format, vocabulary) if reasons else None  # type: ignore[arg-type]  # it is not None
+        roles = known[id(format)] = TokenRoles(format, silent, ends, markers)
+    return roles
+
+
 def cuts_text(request: Any) -> bool:
     """Whether vLLM cuts a stop text off the output. It changes the text and leaves the ids."""
     return bool(getattr(request, "stop", None)) and not request.include_stop_str_in_output
@@ -101,9 +133,10 @@ def start_of_output(prompt: Sequence[int], format: Format, tokenizer: Any) -> st
         end = decoded(tokenizer, prompt[-PROMPT_END:])
     if format.reasoning is None:
         return end
-    markers = ReasoningMarkers(format, vocabulary or DecodedTokens(tokenizer))
-    if vocabulary is not None and not markers.spelled:
+    known = roles_of(format, tokenizer).markers
+    if known is not None and not known.spelled:
         return prompt
+    markers = known or ReasoningMarkers(format, DecodedTokens(tokenizer))
     if read_end(program_of(format, vocabulary), end).strands or markers.last(prompt)[0] != "open":
         return end
     return format.reasoning.open
@@ -140,15 +173,13 @@ class ResponseReader:
         reasoning. by_ids: False if the ids do not belong to the text. whole: True if the response is not streamed."""
         self._request = request
         self._vocabulary = vocabulary_of(tokenizer)
-        program = program_of(format, self._vocabulary)
-        self._special = special_tokens(tokenizer)
-        pieces = dict.fromkeys(marker_pieces(format, self._vocabulary, self._special))
-        self._meaningful = ChainMap[int, Any](program.token_placeholders, program.codes, pieces)
+        roles = roles_of(format, tokenizer)
+        self._silent = roles.silent
         self._stops = frozenset(getattr(request, "stop_token_ids", None) or ())
-        self._ends = self._stops | {getattr(tokenizer, "eos_token_id", None)} | frozenset(program.ends)
+        self._ends = self._stops | roles.ends
         """The ids that say that the model ended its turn. Without one of them it may have been cut off."""
-        self._shows_special = not getattr(request, "skip_special_tokens", True)
-        """If not, the ids are parsed that vLLM's text would show, and those that are markers or codes of the format."""
+        self._hidden = self._silent if getattr(request, "skip_special_tokens", True) else frozenset()
+        """The tokens that are not parsed: vLLM's text would not show them, and they say nothing in this format."""
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
         self._blocks = None if format.headers is None else Blocks(format)
@@ -170,8 +201,8 @@ class ResponseReader:
         if finished:
             return self._feed_last(text, ids)
         if self._by_ids:
-            if not self._shows_special and not self._special.isdisjoint(ids):
-                ids = [token for token in ids if token not in self._special or token in self._meaningful]
+            if not self._hidden.isdisjoint(ids):
+                ids = [token for token in ids if token not in self._hidden]
             events = self._parser.feed_tokens(ids)
         else:
             events = self._parser.feed(text) if text else []
@@ -181,7 +212,7 @@ class ResponseReader:
         ended = bool(ids) and ids[-1] in self._ends
         if ids and not self._request.include_stop_str_in_output:
             last = ids[-1]
-            if last in self._stops or (last in self._special and last not in self._meaningful):
+            if last in self._stops or last in self._silent:
                 ids = ids[:-1]
         events = self.feed(text, ids, False)
         last_ones = self._parser.finish(end_of_turn=ended)
