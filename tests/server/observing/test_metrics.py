@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from unbraid.engines import Engine
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.observing.metrics import Metrics
+from unbraid.server.workers.totals import Totals
 
 from ...support.places import ROOT
 
@@ -63,6 +64,17 @@ def test_one_that_is_named_twice_is_two() -> None:
 def test_an_engine_without_replicas_has_none() -> None:
     for engine in (ReplayEngine([script("Hi")]), Replicated(object())):
         assert "unbraid_replica_up{" not in text(m=engine)
+
+
+def test_replicas_of_several_workers() -> None:
+    """It is up where it is up for all, and as slow as for the slowest."""
+    totals = Totals()
+    for number, state, latency in ((1, "closed", 0.25), (2, "open", 0.5), (3, "closed", 0.125)):
+        one = FakeReplica("http://a", state, running=1, requests=2, latency=latency)
+        totals.tell(number, text(m=Replicated(one)))
+    lines = totals.text().splitlines()
+    for name, value in (("up", 0.0), ("running", 3.0), ("requests_total", 6.0), ("first_piece_seconds", 0.5)):
+        assert f'unbraid_replica_{name}{{model="m",replica="http://a"}} {value}' in lines
 
 
 def listed() -> dict[str, tuple[str, str]]:

@@ -10,11 +10,17 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from unbraid.engines.replay.replay import script
+from unbraid.engines.routing import Routing
 from unbraid.engines.sglang import SGLangEngine
 from unbraid.engines.vllm.server import VLLMEngine
 from unbraid.server.app import create_app
+from unbraid.server.observing.otel import OpenTelemetry
 from unbraid.server.observing.request_ids import request_id
 
 from ...support import patient_http
@@ -22,7 +28,7 @@ from ...support.byte_vocabulary import END, VOCABULARY
 from ...support.fake_servers import FakeSGLang, FakeVLLM
 from ...support.in_loop import in_loop
 from ...support.running_server import service_of
-from ...support.waiting import PATIENCE
+from ...support.waiting import PATIENCE, until
 from .conftest import HELLO, ORIGIN, ROUTES, Log, Watched
 
 MADE = re.compile(r"req_[0-9a-f]{24}")
@@ -92,11 +98,11 @@ def test_a_wrong_key_and_a_server_that_is_down(watched: Watched) -> None:
 
 
 def test_a_newline_in_a_path_stays_in_its_line(watched: Watched, log: Log) -> None:
-    forged = "%0A2026-01-01T00:00:00.000Z INFO unbraid.access forged%1b[31m"
+    forged = "%0A2026-01-01T00:00:00.000Z%20INFO%20unbraid.access%20forged%1b[31m"
     response = patient_http.get(f"{watched.server.url}/v1/models/{forged}", headers={"x-request-id": "forging"})
     assert response.status_code == 404
     line = log.access("forging")
-    assert line["path"].endswith("\n2026-01-01T00:00:00.000Z INFO unbraid.access forged\x1b[31m")
+    assert line["path"].lower() == f"/v1/models/{forged}".lower()
     assert all(isinstance(each, dict) for each in log.objects())
 
 
@@ -139,3 +145,45 @@ async def test_engines_get_the_id_and_the_trace(kind: str, stream: bool) -> None
     assert third["x-request-id"] == reply.headers["x-request-id"] != "with space"
     assert "traceparent" not in third
     assert "tracestate" not in third
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@in_loop
+async def test_the_spans_of_engines_are_children_of_ours(stream: bool) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with FakeVLLM([*b"Hi", END]) as server:
+        service = service_of(VLLMEngine([server.url], vocabulary=VOCABULARY), "qwen3")
+        transport = httpx.ASGITransport(create_app(service, tracer=OpenTelemetry(provider)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
+            headers = {"traceparent": TRACEPARENT, "tracestate": "a=1"}
+            await client.post("/v1/chat/completions", json={"messages": HELLO, "stream": stream}, headers=headers)
+        await service.models[0].engine.close()
+        (asked,) = [asked for asked in server.asked if asked.path == server.generates]
+        port = int(server.url.rpartition(":")[2])
+    call, request = exporter.get_finished_spans()
+    assert call.kind is SpanKind.CLIENT
+    assert call.parent is not None
+    assert call.parent.span_id == request.context.span_id
+    trace = TRACEPARENT.split("-")[1]
+    assert asked.headers["traceparent"] == f"00-{trace}-{call.context.span_id:016x}-01"
+    assert asked.headers["tracestate"] == "a=1"
+    found = dict(call.attributes or {})
+    assert (found["server.address"], found["server.port"]) == ("127.0.0.1", port)
+    assert found["gen_ai.provider.name"] == "vllm"
+    assert found["gen_ai.request.model"] == "fake"
+
+
+@in_loop
+async def test_checks_in_the_background_belong_to_no_request() -> None:
+    """They begin with the first request, and are not part of it."""
+    async with FakeVLLM([*b"Hi", END]) as server:
+        engine = VLLMEngine([server.url], vocabulary=VOCABULARY, routing=Routing(check_interval=0.01))
+        transport = httpx.ASGITransport(create_app(service_of(engine, "qwen3")))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
+            headers = {"x-request-id": "mine", "traceparent": TRACEPARENT}
+            await client.post("/v1/chat/completions", json={"messages": HELLO}, headers=headers)
+        await until(lambda: any(asked.path == "/health" for asked in server.asked))
+        await engine.close()
+        checks = [asked.headers for asked in server.asked if asked.path == "/health"]
+    assert not any("x-request-id" in headers or "traceparent" in headers for headers in checks)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from contextvars import Context
 from itertools import count
 
 from ...core.vocabulary import Vocabulary
@@ -169,7 +170,10 @@ class Routed:
     def _watch(self) -> None:
         """Start the checks, with the first use: a task needs a loop to run in."""
         if not self._watchers:
-            self._watchers = [asyncio.create_task(self._watch_one(replica)) for replica in self.replicas]
+            # In a context of their own: they go on, and are not part of the request that happens to be first.
+            self._watchers = [
+                asyncio.create_task(self._watch_one(replica), context=Context()) for replica in self.replicas
+            ]
 
     async def _watch_one(self, replica: Replica) -> None:
         while True:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -63,7 +64,7 @@ class Observing:
 
     def _exchange(self, scope: Scope) -> Exchange:
         headers = Headers(scope=scope)
-        method, path = scope["method"], scope["path"]
+        method, path = scope["method"], _path(scope)
         client = scope.get("client")
         exchange = Exchange(request_id(headers.get(HEADER)), method, path, client[0] if client else "")
         if self._tracer is not None:
@@ -109,6 +110,12 @@ async def reply(response: Response, scope: Scope, receive: Receive, send: Send) 
     length = response.headers.get("content-length")
     exchange.size = None if length is None else int(length)
     await response(scope, receive, send.send if isinstance(send, Sending) else send)
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent, with its escapes: so it is one word."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.partition(b"?")[0].decode("ascii", "backslashreplace")
 
 
 def _known(scope: Scope, exchange: Exchange) -> Attributes:

@@ -1,7 +1,8 @@
 """The metrics of several processes, added up.
 
-Counters, histograms and gauges alike are sums. A worker that ends takes its gauges with it and leaves its counters: a
-counter that falls would look like a restart of all. When a series began is the earliest of its beginnings.
+Counters, histograms and most gauges are sums. Of gauges that say whether something is up, the least counts; of those
+that say how long it took, the greatest. A worker that ends takes its gauges with it and leaves its counters: a counter
+that falls would look like a restart of all. When a series began is the earliest of its beginnings.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ class Totals:
         return [text_string_to_metric_families(text) for text in texts]
 
 
+def _both(family: Metric, name: str, one: float, other: float) -> float:
+    """The value of a series that two workers have."""
+    if name.endswith("_created") or (family.type == "gauge" and name.endswith("_up")):
+        return min(one, other)
+    return max(one, other) if family.type == "gauge" and name.endswith("_seconds") else one + other
+
+
 def _added(several: Iterable[Iterable[Metric]]) -> Mapping[str, Metric]:
     found: dict[str, Metric] = {}
     values: dict[Series, float] = {}
@@ -54,10 +62,8 @@ def _added(several: Iterable[Iterable[Metric]]) -> Mapping[str, Metric]:
                 if series not in values:
                     known.samples.append(sample)
                     values[series] = sample.value
-                elif sample.name.endswith("_created"):
-                    values[series] = min(values[series], sample.value)
                 else:
-                    values[series] += sample.value
+                    values[series] = _both(family, sample.name, values[series], sample.value)
     for family in found.values():
         family.samples = [
             sample._replace(value=values[sample.name, tuple(sorted(sample.labels.items()))])
