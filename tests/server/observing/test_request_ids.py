@@ -153,7 +153,7 @@ async def test_the_spans_of_engines_are_children_of_ours(stream: bool) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     async with FakeVLLM([*b"Hi", END]) as server:
-        service = service_of(VLLMEngine([server.url], vocabulary=VOCABULARY), "qwen3")
+        service = service_of(VLLMEngine([server.url], model="fake", vocabulary=VOCABULARY), "qwen3")
         transport = httpx.ASGITransport(create_app(service, tracer=OpenTelemetry(provider)))
         async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
             headers = {"traceparent": TRACEPARENT, "tracestate": "a=1"}
