@@ -69,12 +69,12 @@ def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, EngineError):
         message = _ADDRESS.sub("the engine", message)
     if isinstance(error, EngineBusy):
-        _log.warning("the engine has no room for a request: %s", error)
+        _log.warning("the engine has no room for a request: %.300s", error)
         # As vLLM and SGLang answer where their own queue is full. A limit that an engine has set stays one.
         status, code = (429, "rate_limit_exceeded") if error.status == 429 else (503, "engine_busy")
         return ApiError(status, message, code=code, retry_after=error.retry_after)
     if isinstance(error, EngineDown):
-        _log.warning("the engine is down: %s", error)
+        _log.warning("the engine is down: %.300s", error)
         return ApiError(503, message, code="engine_down", retry_after=error.retry_after)
     if isinstance(error, PromptTooLong | PromptTooLarge):
         return ApiError(400, message, param=param, code="context_length_exceeded")
@@ -84,7 +84,7 @@ def _as_api_error(error: Exception) -> ApiError:
         _log.error("the engine took too long: %s", error)
         return ApiError(504, message, code="engine_timeout")
     if isinstance(error, EngineError):
-        _log.error("the engine failed: %s", error)
+        _log.error("the engine failed: %.300s", error)
         return ApiError(502, message, code="engine_failed")
     if isinstance(error, TemplateBroken):  # it was tried when the server started: the messages must be at fault
         _log.warning("the chat template fails with the messages of a request")

@@ -234,3 +234,12 @@ def test_what_fails_outside_of_the_handlers(watched: Watched, log: Log) -> None:
     assert response.json()["error"]["code"] == "internal_error"
     assert log.access("broken")["status"] == 500
     assert "it is broken" in next(line for line in log.objects() if "exception" in line)["exception"]
+
+
+def test_an_address_that_a_proxy_passes_on_is_one_word(watched: Watched) -> None:
+    """Whoever is on this machine may say for whom it asks, in any words."""
+    with logged("text") as log:
+        forged = {"x-forwarded-for": '1.2.3.4 model="x" status=200', "x-request-id": "proxied"}
+        patient_http.get(f"{watched.server.url}/health", headers=forged)
+        wait_for(lambda: "[proxied]" in log.getvalue())
+    assert r'client="1.2.3.4 model=\"x\" status=200" bytes=15' in log.getvalue()

@@ -10,7 +10,9 @@ looks at each message for the one that has the headers: `reply` adds the header 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 from collections.abc import Awaitable, Mapping
 from urllib.parse import quote
 
@@ -29,7 +31,9 @@ from .trace_context import PARENT, STATE, trace_context
 EXCHANGE = "unbraid.exchange"
 """The key of a request's scope under which stands its exchange."""
 _access = logging.getLogger("unbraid.access")
-_LONGEST_PATH = 256
+_LONGEST = 256
+"""How many characters are told of what a client can make long."""
+_WORD = re.compile(r"[^\s\"=]+")
 
 
 class Observing:
@@ -81,7 +85,7 @@ class Observing:
             self._metrics.aborted.labels(route).inc()
         if _access.isEnabledFor(logging.INFO):
             fields = _fields(exchange, seconds)
-            told = " ".join(f"{name}={value}" for name, value in fields.items() if name not in _IN_WORDS)
+            told = " ".join(f"{name}={_word(value)}" for name, value in fields.items() if name not in _IN_WORDS)
             words = f"{exchange.method} {fields['path']} {exchange.status} {exchange.outcome} {fields['ms']:g}ms"
             _access.info("%s", f"{words} {told}".rstrip(), extra={FIELDS: fields})
         tell(exchange)
@@ -131,6 +135,12 @@ def _known(scope: Scope, exchange: Exchange) -> Attributes:
     return found if port is None else {**found, "server.port": port}
 
 
+def _word(value: object) -> str:
+    """A value as one word: in quotes, where it is not one. Names and addresses may hold anything."""
+    text = str(value)
+    return text if _WORD.fullmatch(text) else json.dumps(text)
+
+
 _IN_WORDS = ("method", "path", "status", "outcome", "ms")
 
 
@@ -138,13 +148,13 @@ def _fields(exchange: Exchange, seconds: float) -> Mapping[str, str | int | floa
     """What an access line says, and what is known of it alone."""
     found: dict[str, str | int | float | None] = {
         "method": exchange.method,
-        "path": exchange.path[:_LONGEST_PATH],
+        "path": exchange.path[:_LONGEST],
         "status": exchange.status,
         "outcome": exchange.outcome,
         "ms": round(seconds * 1000, 1),
         "sent": exchange.sent if exchange.sent != exchange.status else None,
         "error": exchange.error,
-        "client": exchange.client or None,
+        "client": exchange.client[:_LONGEST] or None,
         "model": exchange.model,
         "bytes": exchange.size,
     }
