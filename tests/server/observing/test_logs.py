@@ -7,6 +7,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -101,6 +102,27 @@ def test_warnings_of_python_are_lines_too() -> None:
     (line,) = log.objects()
     assert (line["level"], line["logger"]) == ("warning", "py.warnings")
     assert "something is old" in line["message"]
+
+
+def test_threads_that_fail_are_lines_too() -> None:
+    def broken() -> None:
+        raise RuntimeError("a thread is broken")
+
+    class Unfinished:
+        def __del__(self) -> None:
+            raise RuntimeError("this cannot be raised")
+
+    before = threading.excepthook, sys.unraisablehook
+    with logged() as log:
+        thread = threading.Thread(target=broken)
+        thread.start()
+        thread.join()
+        unfinished = Unfinished()
+        del unfinished
+    assert (threading.excepthook, sys.unraisablehook) == before
+    first, second = log.objects()
+    assert "a thread is broken" in first["exception"]
+    assert "this cannot be raised" in second["exception"]
 
 
 def test_the_loggers_are_left_as_they_were() -> None:

@@ -67,6 +67,17 @@ def test_text_lines(recording: str) -> None:
     assert all(line[:2] == "20" for line in lines)
 
 
+@pytest.mark.parametrize("more", [(), ("--workers", "2")])
+def test_settings_that_are_wrong_are_json_too(more: tuple[str, ...]) -> None:
+    flags = ["--port", "0", "--replay", "nowhere.jsonl", "--log-format", "json", *more]
+    command = [sys.executable, "-m", "unbraid", "serve", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == (1 if more else 2)
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    assert "nowhere.jsonl" in line["message"]
+    assert line["level"] == "error"
+
+
 def test_a_level_without_access_lines(recording: str) -> None:
     with serve("--replay", recording, "--format", "hermes", "--log-level", "error") as process:
         process.chat()

@@ -120,7 +120,10 @@ async def _remote_files(kind: str, url: str, settings: Settings) -> TokenizerFil
 
 
 def _replay(settings: Settings) -> tuple[Engine, TokenizerFiles]:
-    recording = read_recording(settings.replay or "")
+    try:
+        recording = read_recording(settings.replay or "")
+    except OSError as error:
+        raise UnbraidError(f"--replay {settings.replay} cannot be read: {error.strerror}") from error
     files = TokenizerFiles(None) if settings.tokenizer is None else load_tokenizer(settings.tokenizer)
     model = settings.model or recording.model
     engine = ReplayEngine(

@@ -1,9 +1,9 @@
 """Log lines: one event a line, as text or as JSON, with its time, its level and the id of its request.
 
-All loggers write through one handler, on the root logger: unbraid's, uvicorn's, those of libraries, and Python's
-warnings. So no line has another shape. A message cannot break out of its line: what is not printable in it is escaped,
-line ends first of all. Only a traceback has lines of its own in text, which are indented so that none of them looks
-like an event; in JSON it is a field.
+All loggers write through one handler, on the root logger: unbraid's, uvicorn's, those of libraries, Python's warnings,
+and what it says of threads that fail. So no line has another shape. A message cannot break out of its line: what is not
+printable in it is escaped, line ends first of all. Only a traceback has lines of its own in text, which are indented so
+that none of them looks like an event; in JSON it is a field.
 
 At info no prompt and no output is logged, by anyone. A text that may quote one is logged at debug.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Literal, TextIO
 
 from .exchange import current
 
+_log = logging.getLogger(__name__)
 Format = Literal["text", "json"]
 FIELDS = "unbraid_fields"
 """The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""
@@ -44,14 +46,31 @@ def logging_as(format: Format, level: str, stream: TextIO | None = None) -> Iter
         logger.setLevel(levels[name])
     logging.getLogger().addHandler(handler)
     logging.captureWarnings(True)
+    hooks = threading.excepthook, sys.unraisablehook
+    threading.excepthook, sys.unraisablehook = _thread_failed, _unraisable
     try:
         yield
     finally:
+        threading.excepthook, sys.unraisablehook = hooks
         logging.captureWarnings(False)
         logging.getLogger().removeHandler(handler)
         handler.close()
         for name, logger in loggers.items():
             logger.setLevel(before[name])
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """What Python would write in lines of its own."""
+    if failed.exc_value is not None:
+        raised = failed.exc_type, failed.exc_value, failed.exc_traceback
+        _log.error("a thread ended with an error", exc_info=raised)
+
+
+def _unraisable(failed: sys.UnraisableHookArgs) -> None:
+    """The same for what could not be raised where it happened."""
+    if failed.exc_value is not None:
+        raised = type(failed.exc_value), failed.exc_value, failed.exc_traceback
+        _log.error("%s", failed.err_msg or "an error could not be raised", exc_info=raised)
 
 
 def _about_request(record: logging.LogRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from multiprocessing.connection import Connection
 
 import uvicorn
 
+from ...errors import UnbraidError
 from ...version import __version__
 from ..app import create_app
 from ..loading.service import load
@@ -22,13 +24,29 @@ from .port import open_port
 from .supervisor import Supervisor
 from .worker import Link
 
+_log = logging.getLogger(__name__)
+_BAD_INPUT = 2
+"""The exit code for settings that nothing can be done with."""
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 
 
 def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
-    with logging_as(settings.log_format, settings.log_level), open_port(settings.host, settings.port) as sock:
+    if settings.otel:
+        _tracer().close()  # says at once what is missing
+    with logging_as(settings.log_format, settings.log_level):
+        try:
+            return _run(settings)
+        except UnbraidError as error:
+            if settings.log_format == "text":  # the command line says it
+                raise
+            _log.error("%s", error)
+            return _BAD_INPUT
+
+
+def _run(settings: Settings) -> int:
+    with open_port(settings.host, settings.port) as sock:
         if settings.workers > 1:
             return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock))
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
@@ -48,7 +66,12 @@ def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: byt
         sock,
         asyncio.Runner(loop_factory=_fast_loop()) as runner,
     ):
-        sys.exit(runner.run(_serve(settings, sock, pipe, secret)))
+        try:
+            code = runner.run(_serve(settings, sock, pipe, secret))
+        except UnbraidError as error:
+            _log.error("%s", error)
+            code = _BAD_INPUT
+        sys.exit(code)
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
