@@ -24,9 +24,10 @@ from unbraid.server.observing.otel import OpenTelemetry
 from unbraid.server.observing.request_ids import request_id
 
 from ...support import patient_http
-from ...support.byte_vocabulary import END, VOCABULARY
+from ...support.byte_vocabulary import END
 from ...support.fake_servers import FakeSGLang, FakeVLLM
 from ...support.in_loop import in_loop
+from ...support.real_tokenizers import qwen3_huggingface
 from ...support.running_server import service_of
 from ...support.waiting import PATIENCE, until
 from .conftest import HELLO, ORIGIN, ROUTES, Log, Watched
@@ -129,13 +130,13 @@ async def test_engines_get_the_id_and_the_trace(kind: str, stream: bool) -> None
     servers: dict[str, tuple[Any, Any]] = {"vllm": (FakeVLLM, VLLMEngine), "sglang": (FakeSGLang, SGLangEngine)}
     fake, engine = servers[kind]
     async with fake([*b"Hi", END]) as server:
-        service = service_of(engine([server.url], vocabulary=VOCABULARY), "qwen3")
+        service = service_of(engine([server.url]), "qwen3", tokenizer=qwen3_huggingface())
         app = create_app(service)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
             body = {"messages": HELLO, "n": 2, "stream": stream}
             sent = {"x-request-id": "mine", "traceparent": TRACEPARENT, "tracestate": "a=1"}
-            await client.post("/v1/chat/completions", json=body, headers=sent)
+            assert (await client.post("/v1/chat/completions", json=body, headers=sent)).status_code == 200
             malformed = {"x-request-id": "with space", "traceparent": "garbage", "tracestate": "a=1"}
             reply = await client.post("/v1/chat/completions", json={**body, "n": 1}, headers=malformed)
         await service.models[0].engine.close()
@@ -153,11 +154,12 @@ async def test_the_spans_of_engines_are_children_of_ours(stream: bool) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     async with FakeVLLM([*b"Hi", END]) as server:
-        service = service_of(VLLMEngine([server.url], model="fake", vocabulary=VOCABULARY), "qwen3")
+        service = service_of(VLLMEngine([server.url], model="fake"), "qwen3", tokenizer=qwen3_huggingface())
         transport = httpx.ASGITransport(create_app(service, tracer=OpenTelemetry(provider)))
         async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
             headers = {"traceparent": TRACEPARENT, "tracestate": "a=1"}
-            await client.post("/v1/chat/completions", json={"messages": HELLO, "stream": stream}, headers=headers)
+            body = {"messages": HELLO, "stream": stream}
+            assert (await client.post("/v1/chat/completions", json=body, headers=headers)).status_code == 200
         await service.models[0].engine.close()
         (asked,) = [asked for asked in server.asked if asked.path == server.generates]
         port = int(server.url.rpartition(":")[2])
@@ -178,7 +180,7 @@ async def test_the_spans_of_engines_are_children_of_ours(stream: bool) -> None:
 async def test_checks_in_the_background_belong_to_no_request() -> None:
     """They begin with the first request, and are not part of it."""
     async with FakeVLLM([*b"Hi", END]) as server:
-        engine = VLLMEngine([server.url], vocabulary=VOCABULARY, routing=Routing(check_interval=0.01))
+        engine = VLLMEngine([server.url], routing=Routing(check_interval=0.01))
         transport = httpx.ASGITransport(create_app(service_of(engine, "qwen3")))
         async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=PATIENCE) as client:
             headers = {"x-request-id": "mine", "traceparent": TRACEPARENT}
