@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from unbraid.engines import Engine
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.observing.metrics import Metrics
-from unbraid.server.workers.totals import Totals
+from unbraid.server.running.totals import Totals
 
 from ...support.places import ROOT
 
