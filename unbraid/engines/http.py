@@ -93,13 +93,11 @@ class Address:
         of the objects brought a piece."""
         with self._errors():
             try:
-                async with clock.limit():
-                    response = await self._send("POST", path, body)
+                response = await clock.wait(self._send("POST", path, body))
                 async with aclosing(response):
                     streams = not response.headers.get("content-type", "").startswith("application/json")
                     if response.status_code >= 400 or not streams:
-                        async with clock.limit():
-                            await response.aread()
+                        await clock.wait(response.aread())
                     self._check_status(response)
                     if not streams:
                         yield self._object(response.content.decode("utf-8", "replace"))
@@ -108,9 +106,9 @@ class Address:
                     events = EventReader()
                     chunks = response.aiter_bytes()
                     while True:
-                        async with clock.limit():
-                            chunk = await anext(chunks, None)
-                        if chunk is None:
+                        try:
+                            chunk = await clock.wait(anext(chunks))
+                        except StopAsyncIteration:
                             return
                         for data in events.feed(chunk):
                             if data != "[DONE]":
@@ -124,6 +122,8 @@ class Address:
                             return
             except TimeoutError as error:
                 raise self._silent(clock.seconds) from error
+            finally:
+                clock.close()
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | Form | None) -> httpx.Response:
         """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then

@@ -8,9 +8,13 @@ pieces does not count either: the clock of a piece starts when it is waited for.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ..errors import UnbraidError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +35,58 @@ class Timeouts:
 
 
 class PieceClock:
-    """The time that is left for the next piece of one output."""
+    """The time that is left for the next piece of one output.
 
-    __slots__ = ("_piece", "_time", "_until", "came", "seconds")
+    One timer runs for the whole output. A piece only sets `came`, and a wait only says who waits: when the timer goes
+    off, it looks whether the time is really up, and if not sets itself again.
+    """
+
+    __slots__ = ("_cancelled", "_loop", "_piece", "_timer", "_until", "_waiting", "came", "seconds")
 
     def __init__(self, timeouts: Timeouts) -> None:
-        self._time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
         self._piece = timeouts.piece
+        self._until = self._loop.time() + timeouts.first
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+        self._cancelled: int | None = None
+        """How often the task was cancelled before the timer did it."""
         self.seconds = timeouts.first
         """How long the piece that is waited for may take."""
-        self._until = self._time() + timeouts.first
         self.came = False
         """Set it when a piece has come: that is all that a piece costs."""
 
-    def limit(self) -> asyncio.Timeout:
-        """Bounds one wait for the server. Raises `TimeoutError` when the time for the piece is up."""
+    async def wait(self, work: Awaitable[T]) -> T:
+        """The result of `work`, which waits for the server. Raises `TimeoutError` when the time for the piece is up."""
         if self.came:
             self.came = False
             self.seconds = self._piece
-            self._until = self._time() + self._piece
-        return asyncio.timeout_at(self._until)
+            self._until = self._loop.time() + self._piece
+        if self._timer is None or self._timer.when() > self._until:
+            self._set()
+        task = self._waiting = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._cancelled is None or task is None or task.uncancel() > self._cancelled:
+                raise
+            raise TimeoutError from None
+        finally:
+            self._waiting = None
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self) -> None:
+        self.close()
+        self._timer = self._loop.call_at(self._until, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._until:
+            self._set()
+        elif self._waiting is not None:
+            self._cancelled = self._waiting.cancelling()
+            self._waiting.cancel()

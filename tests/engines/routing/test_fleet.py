@@ -119,6 +119,33 @@ async def test_a_client_that_leaves_says_nothing_bad() -> None:
     await fleet.routed.close()
 
 
+@in_loop
+async def test_one_that_answers_is_not_down_because_its_checks_are_late() -> None:
+    fleet = Fleet(1)
+    fleet.engines[0].healthy = False
+    for _ in range(5):
+        await fleet.routed.replicas[0].check()
+        fleet.clock.pass_time(1.0)
+        assert await fleet.ask() == ["stop"]
+        assert fleet.states == ["closed"]
+    await fleet.routed.close()
+
+
+@in_loop
+async def test_what_began_before_its_checks_failed_does_not_show_that_it_is_well() -> None:
+    """A server that ends finishes what it has, and takes nothing new."""
+    fleet = Fleet(1)
+    old = [fleet.routed.replicas[0].begin() for _ in range(3)]
+    fleet.engines[0].healthy = False
+    for one in old:
+        fleet.clock.pass_time(1.0)
+        await fleet.routed.replicas[0].check()
+        fleet.routed.replicas[0].first_piece(one, [])
+        fleet.routed.replicas[0].end(one, None)
+    assert fleet.states == ["down"]
+    await fleet.routed.close()
+
+
 # What is full
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -149,23 +148,6 @@ async def test_the_first_piece_and_the_others_have_their_own_time(kind: str, fau
                 await collect(one.generate(REQUEST))
             await until(lambda: server.gone == 1)
             await one.close()
-
-
-@in_loop
-async def test_only_a_piece_gives_more_time() -> None:
-    now = asyncio.get_running_loop().time
-    begun = now()
-    clock = PieceClock(Timeouts(first=50.0, piece=70.0))
-    first = clock.limit().when()
-    assert first is not None
-    assert begun + 50.0 <= first <= now() + 50.0
-    assert clock.limit().when() == first
-    clock.came = True
-    waited = now()
-    further = clock.limit().when()
-    assert further is not None
-    assert waited + 70.0 <= further <= now() + 70.0, "from when it is waited for"
-    assert clock.limit().when() == further
 
 
 @each_kind

@@ -36,7 +36,8 @@ class Replica:
         self.failures = 0
         """Requests that have failed by its fault so far."""
         self.failed_checks = 0
-        """Checks that failed since the last one that succeeded."""
+        """Checks that failed since the last one that succeeded, or since a request that began after the first of them
+        was answered: a server with much to do may be late with a check, and do its work all the same."""
         self.busy_until = 0.0
         """Until when it is full, as it said itself."""
         self.used = 0
@@ -47,6 +48,8 @@ class Replica:
         """Set to have it checked now."""
         self._routing = routing
         self._alone = alone
+        self._unwell = 0.0
+        """When the first of the failed checks failed."""
 
     @property
     def state(self) -> ReplicaState:
@@ -81,6 +84,8 @@ class Replica:
         seconds = now - one.began
         pieces.waiting.pop(one, None)
         pieces.add(seconds)
+        if self.failed_checks and one.began > self._unwell and not self.down:
+            self.failed_checks = 0
         if one is self.breaker.probe:
             limit = pieces.limit(other.first_pieces for other in others)
             if limit is not None and seconds > limit:
@@ -122,6 +127,8 @@ class Replica:
         try:
             await self.engine.check()
         except EngineError as error:
+            if not self.failed_checks:
+                self._unwell = self._routing.clock()
             self.failed_checks += 1
             if self.down and not was_down:
                 log.warning("%s is left out: %d checks failed: %s", self.name, self.failed_checks, one_line(error))
