@@ -47,8 +47,13 @@ def _of_arguments(call: int, text: str) -> Any:
     return StreamingParseResult(normal_text="", calls=[ToolCallItem(tool_index=call, parameters=text)])
 
 
+def _of_call(call: int, name: str, text: str) -> Any:
+    return StreamingParseResult(normal_text="", calls=[ToolCallItem(tool_index=call, name=name, parameters=text)])
+
+
 _text = quick(_of_text, "a text")
 _arguments = quick(_of_arguments, 7, "a text")
+_call = quick(_of_call, 7, "a name", "a text")
 
 
 class ToolParsing:
@@ -90,6 +95,8 @@ class ToolParsing:
         if stream is None:
             stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
         events = stream.parse(new_text)
+        if not events:
+            return _text("")
         if len(events) == 1:
             # What most deltas are: the next piece of the content or of arguments. They are made without validation.
             event = events[0]
@@ -113,7 +120,10 @@ class ToolParsing:
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
         if not pieces:
             return _text(content)
-        self.current_tool_id = pieces[-1][0]
+        call, name, text = pieces[-1]
+        self.current_tool_id = call
+        if len(pieces) == 1 and not content:
+            return _arguments(call, text) if name is None else _call(call, name, text)
         items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
         return StreamingParseResult(normal_text=content, calls=items)
 
