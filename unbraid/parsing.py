@@ -90,10 +90,10 @@ class Parser:
     def feed(self, text: str) -> list[Event]:
         """Parse the next piece of text, cut anywhere."""
         machine = self._machine
-        events = None
-        if machine.fast_path is not None and text:
+        fast, events = machine.fast_path, None
+        if fast is not None and text:
             try:
-                events = machine.fast_path(machine, text)
+                events = fast(machine, text)
             except TypeError:
                 events = None  # not text: the machine says so
         if events is None:

@@ -20,6 +20,7 @@ KEPT = 64
 LONGEST = 100_000
 """none of which is written in more characters."""
 
+_PLAIN = (dict, str, bool, type(None))
 Read = Callable[[Sequence[Any]], Tools]
 
 
@@ -45,7 +46,9 @@ def once_for_content(read: Read) -> Read:
 
 def _content(value: Any) -> Any:
     """All that there is in a tool: the values of models, by their names."""
-    state = getattr(value, "__dict__", None)
-    if state is None:
+    kind = type(value)
+    if kind is list:
+        return [_content(item) for item in value]
+    if kind in _PLAIN or (state := getattr(value, "__dict__", None)) is None:
         return value
-    return type(value), {name: _content(item) for name, item in state.items()}, getattr(value, "model_extra", None)
+    return kind, {name: _content(item) for name, item in state.items()}, getattr(value, "model_extra", None)

@@ -42,12 +42,24 @@ Pair = tuple[tuple[Marker, ...], tuple[Marker, ...]]
 
 def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Program:
     """Make `format` ready to run on text, or on the ids of one vocabulary. Done once for each pair."""
-    if isinstance(vocabulary, Hashable):
-        return _compiled(format, vocabulary)
-    return _compile(format, vocabulary)
+    key = id(format), id(vocabulary)
+    program = _latest.get(key)
+    if program is None and isinstance(vocabulary, Hashable):
+        program = _compiled(format, vocabulary)
+        if program.format is format and program.vocabulary is vocabulary:
+            if len(_latest) >= _KEPT:
+                _latest.clear()
+            _latest[key] = program
+    return program or _compile(format, vocabulary)
 
 
-@lru_cache(maxsize=256)
+_KEPT = 256
+_latest: dict[tuple[int, int], Program] = {}
+"""What was compiled, by identity: to hash a format takes as long as some deltas. A program holds its format and its
+vocabulary, so that nothing else can get their ids."""
+
+
+@lru_cache(maxsize=_KEPT)
 def _compiled(format: grammar.Format, vocabulary: Hashable) -> Program:
     return _compile(format, cast(Vocabulary | None, vocabulary))
 

@@ -48,6 +48,8 @@ class PromptEnd:
 
 def read_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """What `prompt` leaves open."""
+    if isinstance(prompt, str) and not prompt and program.headers is None:
+        return PromptEnd([])
     end = opened_at_end(program, prompt)
     if not end.strands and program.headers is None:  # a header has told it
         if isinstance(prompt, str):

@@ -61,6 +61,7 @@ class Markers:
         "begins",
         "find_or_sign",
         "like_json",
+        "signs",
     )
 
     def __init__(self, markers: Iterable[Marker]) -> None:
@@ -84,6 +85,8 @@ class Markers:
         self.begins = re.compile(f"[{begins}]" if begins else nothing).search
         """The nearest character that any of them begins with. Most text has none, and need not be looked at more
         closely (`absent`)."""
+        self.signs = re.compile(rf"""[{begins}"\\\x00-\x1f]""").search
+        """The same, or the nearest character that stands escaped in a JSON string."""
         prefixes = {_begun(s, n) for s in spellings for n in range(1, len(s))}
         ways = "|".join(sorted(prefixes, key=len, reverse=True))
         self._partial = re.compile(rf"(?:{ways})\Z" if prefixes else nothing).search

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self, cast
 from ...errors import UnbraidError
 from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
-from ..events import Event
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Marker, Markers
@@ -25,7 +24,7 @@ from ..machine.steps import ReadObject
 from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, ObjectWriter, Place
+from .base import CallNotation, ObjectWriter, Place, string_path
 from .json_text import Number, decode, escape, is_number, may_become_number, quote
 from .python_values import WORDS, string_as_json, string_run
 
@@ -177,10 +176,7 @@ class BareArgumentsFrame(Frame):
         return self._more_text(machine) if self.state == _TEXT else self._to_marker(machine)
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return self._pass if self.state == _STRING and machine.call.accepted else None
-
-    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        return machine.pass_arguments(text, escape(text)) if self.quotes.absent(text) else None
+        return string_path(self.quotes) if self.state == _STRING and machine.call.accepted else None
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
         machine.take(size, ARGUMENTS, self.lead + value)

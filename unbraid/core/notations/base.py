@@ -16,11 +16,13 @@ from typing import ClassVar
 
 from ...errors import UnbraidError
 from .. import diagnostics
+from ..events import Event
 from ..grammar import Notation
 from ..machine.calls import Step
-from ..machine.machine import Machine
+from ..machine.machine import FastPath, Machine
+from ..machine.markers import Markers
 from ..message import ToolCall
-from .json_text import members, quote
+from .json_text import escape, members, quote
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,6 +73,18 @@ class CallNotation(Notation, ABC):
                     "another; use letters, digits and `_`"
                 )
         return found
+
+
+def string_path(ends: Markers) -> FastPath:
+    """The fast path inside a string that is written as its bare characters, up to what ends it."""
+    signs, absent = ends.signs, ends.absent
+
+    def take(machine: Machine, text: str) -> list[Event] | None:
+        if signs(text) is None:
+            return machine.pass_arguments(text, text)
+        return machine.pass_arguments(text, escape(text)) if absent(text) else None
+
+    return take
 
 
 class ObjectWriter:

@@ -24,7 +24,7 @@ from ..machine.steps import ReadObject
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
-from .json_scanner import JsonScanner
+from .json_scanner import STRING, JsonScanner, signs
 from .json_text import plain_end, read_escape
 
 
@@ -116,6 +116,8 @@ class ValueFrame(Frame):
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         scanner = self.scanner
+        if scanner.state == STRING and signs(text) is None:
+            return machine.pass_arguments(text, text)
         end = scanner.scan(text, 0)
         if end == len(text) and not scanner.done:
             return machine.pass_arguments(text, text)

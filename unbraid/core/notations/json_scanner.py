@@ -17,9 +17,9 @@ from ..limits import Limits
 # What may come next.
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _NEXT_ITEM, _NEXT_MEMBER = range(7)
 # Inside something.
-_STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(7, 14)
+STRING, _ESCAPE, _HEX, _SCALAR, _DONE, _BROKEN, _NAME = range(7, 14)
 
-_VALUE_STARTS = {'"': _STRING, **dict.fromkeys("-0123456789tfn", _SCALAR)}
+_VALUE_STARTS = {'"': STRING, **dict.fromkeys("-0123456789tfn", _SCALAR)}
 _MOVES = (
     _VALUE_STARTS,
     _VALUE_STARTS,
@@ -43,6 +43,8 @@ def _compile_in_string(text: str, position: int) -> re.Match[str] | None:
     return _in_string(text, position)
 
 
+signs = re.compile(r'["\\\x00-\x1f]').search
+"""The nearest character that means something inside a string. Most text has none."""
 _in_string: Callable[[str, int], re.Match[str] | None] = _compile_in_string
 _scalar = re.compile(r"[-+.0-9A-Za-z]*").match
 _is_scalar = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z").match
@@ -62,7 +64,7 @@ class JsonScanner:
     be told (a raw line break in a string, an escape that JSON does not know), and the scan goes on."""
 
     saved = (
-        *("_hex", "_in_key", "_key", "_scalar", "_state", "_wary", "open"),
+        *("_hex", "_in_key", "_key", "_scalar", "_wary", "open", "state"),
         *("done", "duplicate", "keys", "error", "flaw", "is_object", "message", "missing", "paused"),
     )
     """All of its state but the limits."""
@@ -74,7 +76,7 @@ class JsonScanner:
         """Brackets to pause at: they may be something else than the value they seem to begin. To scan again from there
         is to say that they are not."""
         self.paused = False
-        self._state = _VALUE
+        self.state = _VALUE
         self.open = ""
         """The brackets that are open."""
         self._in_key = False
@@ -96,31 +98,31 @@ class JsonScanner:
 
     @property
     def in_string(self) -> bool:
-        return self._state in (_STRING, _NAME, _ESCAPE, _HEX)
+        return self.state in (STRING, _NAME, _ESCAPE, _HEX)
 
     def scan(self, text: str, position: int) -> int:
         """Go through `text` from `position`; the position after the value, after the text, of the error, or of a
         bracket at which it is `paused`."""
         size = len(text)
         while position < size:
-            state = self._state
-            if state == _STRING:
+            state = self.state
+            if state == STRING:
                 position = _in_string(text, position).end()  # type: ignore[union-attr]  # an empty match always exists
                 if position == size:
                     break
                 char = text[position]
                 position += 1
                 if char == '"':
-                    self._state = self._after_value()
+                    self.state = self._after_value()
                 elif char == "\\":
-                    self._state, self._in_key = _ESCAPE, False
+                    self.state, self._in_key = _ESCAPE, False
                 else:
                     self.flaw = "a control character stands unescaped in a string"
             elif state <= _NEXT_MEMBER:
                 char = text[position]
                 following = _MOVES[state].get(char)
                 if following is not None:
-                    self._state = following
+                    self.state = following
                     position += 1
                     if following == _SCALAR:
                         self._scalar = char
@@ -143,13 +145,13 @@ class JsonScanner:
                     return stop
                 position = stop + 1
                 if text[stop] == '"':
-                    self._state = _COLON
+                    self.state = _COLON
                     if outermost:
                         self._remember()
                     continue
                 self._more_of_key(text[stop])
                 if text[stop] == "\\":
-                    self._state, self._in_key = _ESCAPE, True
+                    self.state, self._in_key = _ESCAPE, True
                 else:
                     self.flaw = "a control character stands unescaped in a string"
             elif state == _SCALAR:
@@ -169,9 +171,9 @@ class JsonScanner:
                 if self._in_key:
                     self._more_of_key(char)
                 if char == "u":
-                    self._state, self._hex = _HEX, 4
+                    self.state, self._hex = _HEX, 4
                 else:
-                    self._state = _NAME if self._in_key else _STRING
+                    self.state = _NAME if self._in_key else STRING
                     if char not in _ESCAPES:
                         self.flaw = f"'\\{char}' is no escape in JSON"
             elif state == _HEX:
@@ -181,9 +183,9 @@ class JsonScanner:
                     position += 1
                     self._hex -= 1
                     if not self._hex:
-                        self._state = _NAME if self._in_key else _STRING
+                        self.state = _NAME if self._in_key else STRING
                 else:
-                    self._state = _NAME if self._in_key else _STRING
+                    self.state = _NAME if self._in_key else STRING
                     self.flaw = "'\\u' is not followed by four hexadecimal digits"
             else:
                 break
@@ -191,18 +193,18 @@ class JsonScanner:
 
     def finish(self) -> bool:
         """No more text comes: is the value whole? (Only the end of the text shows where a bare number ends.)"""
-        if self._state == _SCALAR:
+        if self.state == _SCALAR:
             self._end_scalar()
         return self.done
 
     @property
     def needs_item(self) -> bool:
         """Whether a value or a key must come next, or should have."""
-        return self._state in (_VALUE, _KEY) or bool(self.missing)
+        return self.state in (_VALUE, _KEY) or bool(self.missing)
 
     def forgive_comma(self) -> None:
         """It broke where a closing bracket came after a comma: go on as if there were no comma."""
-        self._state, self.error, self.message, self.missing = self._after_value(), "", "", ""
+        self.state, self.error, self.message, self.missing = self._after_value(), "", "", ""
 
     def fail(self, message: str) -> None:
         """The value cannot go on here, for a reason that is not in the text of it."""
@@ -223,7 +225,7 @@ class JsonScanner:
 
     def _bracket(self, char: str) -> bool:
         """A bracket outside strings. False where it does not belong there, and for all that is none."""
-        state = self._state
+        state = self.state
         if char == "{" or char == "[":
             if state not in _VALUES:
                 return self._unexpected(char)
@@ -232,16 +234,16 @@ class JsonScanner:
             if not self.open:
                 self.is_object = char == "{"
             self.open += char
-            self._state = _FIRST_KEY if char == "{" else _FIRST_ITEM
+            self.state = _FIRST_KEY if char == "{" else _FIRST_ITEM
         elif state in _ENDS.get(char, ()):
             self.open = self.open[:-1]
-            self._state = self._after_value()
+            self.state = self._after_value()
         else:
             return self._unexpected(char)
         return True
 
     def _unexpected(self, char: str) -> bool:
-        return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where {_EXPECTED[self._state]} should be")
+        return self._break(diagnostics.MALFORMED_JSON, f"'{char}' where {_EXPECTED[self.state]} should be")
 
     def _after_value(self) -> int:
         self.done = not self.open
@@ -251,10 +253,10 @@ class JsonScanner:
         if not _is_scalar(self._scalar):
             return self._break(diagnostics.MALFORMED_JSON, f"'{self._scalar[:40]}' is no JSON value")
         self._scalar = ""
-        self._state = self._after_value()
+        self.state = self._after_value()
         return True
 
     def _break(self, kind: str, message: str) -> bool:
-        self.missing = _MISSING.get(self._state, "")
-        self._state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
+        self.missing = _MISSING.get(self.state, "")
+        self.state, self.error, self.message, self._scalar = _BROKEN, kind, message, ""
         return False

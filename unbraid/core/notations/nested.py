@@ -16,7 +16,7 @@ from ..machine.machine import Machine
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from .json import QuotedArgumentsFrame, ValueFrame, unescape
-from .json_scanner import JsonScanner
+from .json_scanner import STRING, JsonScanner, signs
 from .json_text import plain_end
 from .python import ITEM, VALUE, PythonArgumentsFrame
 
@@ -55,6 +55,8 @@ class ArgumentFrame(ValueFrame):
 
     def _pass(self, machine: Machine, text: str) -> list[Event] | None:
         scanner, waiting = self.scanner, self.ahead
+        if scanner.state == STRING and signs(text) is None:
+            return machine.pass_arguments(text, text)
         end = scanner.scan(text, 0)
         if end < len(text) or scanner.done:
             self.ahead, scanner.paused = waiting + end, False

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Self, cast
 from ...errors import InvalidFormat
 from ...schema.kinds import ANY_KIND, STRING, kind_of, kinds_of
 from .. import diagnostics
-from ..events import Event
 from ..machine.calls import Step
 from ..machine.machine import FastPath, Frame, Machine, Malformed
 from ..machine.markers import HEADER_END, Marker, Markers, split_whitespace
@@ -40,7 +39,7 @@ from ..machine.words import (
 )
 from ..message import ToolCall
 from ..records import frozen
-from .base import CallNotation, ObjectWriter, Place
+from .base import CallNotation, ObjectWriter, Place, string_path
 from .json import ValueFrame
 from .json_scanner import JsonScanner
 from .json_text import escape, is_number, may_become_number, members
@@ -470,13 +469,7 @@ class TaggedValueFrame(Frame):
         return True
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        return self._pass if self.state == _STRING and machine.call.accepted else None
-
-    def _pass(self, machine: Machine, text: str) -> list[Event] | None:
-        watched = self.watched
-        if watched.begins(text) is not None and not watched.absent(text):
-            return None
-        return machine.pass_arguments(text, escape(text))
+        return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
 
     def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""

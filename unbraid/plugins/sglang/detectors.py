@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import cache
+from sys import getrefcount
 from typing import Any, ClassVar
 
 from sglang.srt.entrypoints.openai.protocol import Function, Tool
@@ -39,16 +40,45 @@ HAS_TAGS = hasattr(StructuralTag, "model_validate")
 """Whether xgrammar is installed. SGLang works without it."""
 
 
-def _of_text(text: str) -> Any:
-    return StreamingParseResult(normal_text=text, calls=[])
+def _of_result(text: str, calls: list[Any]) -> Any:
+    return StreamingParseResult(normal_text=text, calls=calls)
 
 
-def _of_arguments(call: int, text: str) -> Any:
-    return StreamingParseResult(normal_text="", calls=[ToolCallItem(tool_index=call, parameters=text)])
+def _of_piece(call: int, text: str) -> Any:
+    return ToolCallItem(tool_index=call, parameters=text)
 
 
-_text = quick(_of_text, "a text")
-_arguments = quick(_of_arguments, 7, "a text")
+_result = quick(_of_result, "a text", [])
+_piece = quick(_of_piece, 7, "a text")
+
+
+class Results:
+    """The results of the deltas of one response.
+
+    SGLang throws a result away as soon as it has read it. A result that nobody else holds is used again for the next
+    delta: to write its two values takes a third of the time that a new one takes.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = _result("", [])
+
+    def references(self) -> int:
+        return getrefcount(self._last)
+
+    def make(self, text: str, calls: list[Any]) -> Any:
+        if getrefcount(self._last) != _ALONE:
+            self._last = _result(text, calls)
+            return self._last
+        last = self._last
+        values = last.__dict__
+        values["normal_text"], values["calls"] = text, calls
+        return last
+
+
+_ALONE = Results().references() if _result is not _of_result else -1
+"""The count for a result that nobody else holds; none where nothing is known of how pydantic keeps its state."""
 
 
 class ToolParsing:
@@ -60,6 +90,7 @@ class ToolParsing:
     def __init__(self) -> None:
         self._stream: ToolStream | None = None
         self._over = False
+        self._results = Results()
         super().__init__()
 
     def has_tool_call(self, text: str) -> bool:
@@ -90,17 +121,19 @@ class ToolParsing:
         if stream is None:
             stream = self._stream = ToolStream(self.format, known_tools(tools), self._unknown_tools())
         events = stream.parse(new_text)
+        if not events:
+            return self._results.make("", [])
         if len(events) == 1:
-            # What most deltas are: the next piece of the content or of arguments. They are made without validation.
+            # What most deltas are: the next piece of the content or of arguments.
             event = events[0]
             kind = type(event)
             if kind is ToolCallArguments:
                 call, text = event.index, event.fragment  # type: ignore[union-attr]
                 self.current_tool_id = call
                 stream.calls[call].pieces.append(text)
-                return _arguments(call, text)
+                return self._results.make("", [_piece(call, text)])
             if kind is Content:
-                return _text(event.text)  # type: ignore[union-attr]
+                return self._results.make(event.text, [])  # type: ignore[union-attr]
         return self._result(*stream.sort(events))
 
     def finish(self, tools: list[Any]) -> Any:
@@ -111,11 +144,13 @@ class ToolParsing:
         return self._result(*self._stream.finish())
 
     def _result(self, content: str, pieces: list[CallPiece]) -> Any:
-        if not pieces:
-            return _text(content)
-        self.current_tool_id = pieces[-1][0]
-        items = [ToolCallItem(tool_index=call, name=name, parameters=text) for call, name, text in pieces]
-        return StreamingParseResult(normal_text=content, calls=items)
+        if pieces:
+            self.current_tool_id = pieces[-1][0]
+        items = [
+            _piece(call, text) if name is None else ToolCallItem(tool_index=call, name=name, parameters=text)
+            for call, name, text in pieces
+        ]
+        return self._results.make(content, items)
 
     # When a stream ends, the server compares these two and sends what the first has and the second lacks: nothing. They
     # are computed when asked for, which is once, at the end.
@@ -148,7 +183,7 @@ class ToolParsing:
     def _unknown_tools(self) -> UnknownTools:
         """What becomes of a call to a tool that the request does not have: what SGLang's own class does with it."""
         detector: Any = type(self)
-        forward = envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get() or _forwards(detector)
+        forward = _forwards(detector) or envs.SGLANG_FORWARD_UNKNOWN_TOOLS.get()
         return "emit" if forward else "text"
 
 

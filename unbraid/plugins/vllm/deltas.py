@@ -35,10 +35,16 @@ def _of_arguments(call: int, text: str) -> Any:
     return DeltaMessage(tool_calls=[DeltaToolCall(index=call, function=DeltaFunctionCall(arguments=text))])
 
 
+def _of_start(call: int, id: str, name: str, text: str) -> Any:
+    function = DeltaFunctionCall(name=name, arguments=text)
+    return DeltaMessage(tool_calls=[DeltaToolCall(index=call, id=id, type="function", function=function)])
+
+
 # Most deltas are one event: the next piece of a text or of arguments. They are made without validation.
 _content = quick(_of_content, "a text")
 _reasoning = quick(_of_reasoning, "a text")
 _arguments = quick(_of_arguments, 7, "a text")
+_start = quick(_of_start, 7, "an id", "a name", "a text")
 
 
 def as_delta(events: Sequence[Event], format: Format) -> Any:
@@ -86,7 +92,10 @@ def _joined(events: Iterable[Event], format: Format) -> Any:
     if content:
         said["content"] = "".join(content)
     if fragments:
-        said["tool_calls"] = [_call(index, starts.get(index), "".join(each)) for index, each in fragments.items()]
+        calls = [_call(index, starts.get(index), "".join(each)) for index, each in fragments.items()]
+        if len(calls) == 1 and not said:
+            return calls[0]
+        said["tool_calls"] = [call for message in calls for call in message.tool_calls]
     return DeltaMessage(**said) if said else None
 
 
@@ -98,10 +107,8 @@ def without_blank(said: Any) -> Any:
 
 
 def _call(index: int, start: ToolCallStart | None, arguments: str) -> Any:
-    if start is None:
-        return DeltaToolCall(index=index, function=DeltaFunctionCall(arguments=arguments))
-    function = DeltaFunctionCall(name=start.name, arguments=arguments)
-    return DeltaToolCall(index=index, id=start.id, type="function", function=function)
+    """A delta with one call, or what comes next of it."""
+    return _arguments(index, arguments) if start is None else _start(index, start.id, start.name, arguments)
 
 
 def _spelled(codes: tuple[int, ...], format: Format) -> str:
