@@ -19,6 +19,7 @@ from ..support.running_server import RunningServer, service_of, serving
 from ..support.waiting import PATIENCE, wait_for
 
 CHAT = "/v1/chat/completions"
+HEAD = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 
@@ -33,7 +34,8 @@ class Playing:
 
     def post(self, body: Any, path: str = CHAT, **more: Any) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return patient_http.post(self.server.url + path, content=content, **more)
+        headers = {"Content-Type": "application/json", **more.pop("headers", {})}
+        return patient_http.post(self.server.url + path, content=content, headers=headers, **more)
 
     def chat(self, **more: Any) -> httpx.Response:
         return self.post({"messages": HELLO, **more})
@@ -200,7 +202,7 @@ def test_a_body_that_is_announced_too_large(playing: Playing) -> None:
     """It is refused at once, and not waited for."""
     port = int(playing.server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
-        connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
+        connection.sendall(f"{HEAD}Content-Length: 1000000000\r\n\r\n".encode())
         assert connection.recv(12) == b"HTTP/1.1 413"
 
 
@@ -272,7 +274,7 @@ def test_failing_before_the_first_token(
     found = refused(response, status)
     assert found["code"] == code
     assert found["message"] == str(error)
-    assert response.headers.get("retry-after") == ("7" if status in (429, 503) else None)
+    assert response.headers.get("retry-after") == ("8" if status in (429, 503) else None)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +367,7 @@ def test_a_client_that_leaves(playing: Playing, stream: bool, pieces: int, n: in
     body = json.dumps({"messages": HELLO, "stream": stream, "n": n}).encode()
     port = int(playing.server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"{HEAD}Content-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         wait_for(lambda: len(playing.engine.requests) == before + n)
         if stream and pieces:
@@ -381,7 +383,7 @@ def test_a_client_that_leaves_inside_of_its_body(playing: Playing, caplog: pytes
     wait_for(lambda: metrics.in_flight._value.get() == 0)
     port = int(playing.server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
-        connection.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+        connection.sendall(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
         wait_for(lambda: metrics.in_flight._value.get() == 1)
     wait_for(lambda: aborted._value.get() == before + 1)
     assert "should not have happened" not in caplog.text

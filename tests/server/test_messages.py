@@ -538,7 +538,9 @@ def test_other_errors(api: Scripted) -> None:
     assert "there is no GET" in refused(wrong, 404, "not_found_error")
     threaded = post(api, thread={"id": "x"}).json()["error"]
     assert threaded["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-    response = patient_http.post(f"{api.server.url}/v1/messages", content=b"{")
+    response = patient_http.post(
+        f"{api.server.url}/v1/messages", content=b"{", headers={"Content-Type": "application/json"}
+    )
     assert "not JSON" in refused(response, 400)
     assert "max_tokens is missing" in refused(
         patient_http.post(f"{api.server.url}/v1/messages", json={"messages": HELLO}), 400

@@ -14,9 +14,11 @@ import uvicorn
 from unbraid import find
 from unbraid.core.grammar import Format
 from unbraid.engines import Engine
-from unbraid.server.app import create_app
+from unbraid.server.access.door import Access
+from unbraid.server.app import create_app, write_error
 from unbraid.server.model import Model, Served
 from unbraid.server.observing.spans import Tracer
+from unbraid.server.running.run import fast_loop
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
 
@@ -28,15 +30,25 @@ _OF_MODEL = {field.name for field in fields(Model)}
 class RunningServer:
     """A server that runs. `service` may be changed while it does."""
 
-    def __init__(self, service: Service, origins: tuple[str, ...] = (), tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        origins: tuple[str, ...] = (),
+        tracer: Tracer | None = None,
+        access: Access | None = None,
+        **settings: Any,
+    ) -> None:
         self.service = service
+        self.access = access or Access(write_error=write_error)
+        app = create_app(service, origins, tracer, **settings)
         self._server = uvicorn.Server(
-            uvicorn.Config(create_app(service, origins, tracer), port=0, log_config=None, timeout_graceful_shutdown=2)
+            uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=2, **self.access.uvicorn)
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,12 +70,18 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        return int(self._server.servers[0].sockets[0].getsockname()[1])
 
 
 @contextmanager
-def serving(service: Service, origins: tuple[str, ...] = ()) -> Iterator[RunningServer]:
-    server = RunningServer(service, origins)
+def serving(
+    service: Service, origins: tuple[str, ...] = (), access: Access | None = None, **settings: Any
+) -> Iterator[RunningServer]:
+    server = RunningServer(service, origins, None, access, **settings)
     server.start()
     try:
         yield server

@@ -44,7 +44,7 @@ class Process:
         self.log_ended = threading.Event()
         threading.Thread(target=self._read_log, args=(self.popen.stderr,), daemon=True).start()
         self.line = self.popen.stdout.readline()
-        found = re.search(r"http://\S+", self.line)
+        found = re.search(r"https?://\S+", self.line)
         assert found, f"it did not get ready: {''.join(self.log)}"
         self.url = found[0]
 

@@ -22,6 +22,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from .access.addresses import client_of_scope
+from .access.bodies import in_time
+from .access.gate import Gate
+from .access.metering import Meter
+from .access.rate_headers import anthropic_headers, openai_headers
 from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
@@ -34,7 +39,7 @@ from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
+from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, client_of, error_response
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
@@ -71,8 +76,20 @@ _ERRORS: dict[str, Callable[[ApiError], Response]] = {"/v1/messages": anthropic_
 """What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 
-def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer | None = None) -> Starlette:
-    """The application. It closes the engine when it ends. `tracer` makes spans of its requests."""
+_METER = "unbraid.meter"
+"""The key of a request's scope under which stands who pays for it."""
+
+
+def create_app(
+    service: Service,
+    origins: tuple[str, ...] = (),
+    tracer: Tracer | None = None,
+    *,
+    hosts: tuple[str, ...] = (),
+    check_host: bool = False,
+) -> Starlette:
+    """The application. It closes the engine when it ends. `tracer` makes spans of its requests. `origins`, `hosts` and
+    `check_host`: see `access.gate`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -100,6 +117,7 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
         response.headers[REQUEST_ID] = request.scope[EXCHANGE].id
         return response
 
+    gate = Middleware(Gate, write_error, check_host=check_host, hosts=hosts, origins=origins)
     cors = Middleware(
         CORSMiddleware,
         allow_origins=origins,
@@ -112,7 +130,7 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in _ROUTES
         ],
-        middleware=[Middleware(Observing, service.metrics, tracer), *([cors] if origins else [])],
+        middleware=[Middleware(Observing, service.metrics, tracer), gate, *([cors] if origins else [])],
         exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )
@@ -131,7 +149,11 @@ class Endpoint:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
         try:
-            await reply(await self._respond(Request(scope, receive, send)), scope, receive, send)
+            request = Request(scope, in_time(receive, self._service.body_seconds), send)
+            response = await self._respond(request)
+            if _METER in scope:
+                response.headers.update(_rate_headers(request, scope[_METER]))
+            await reply(response, scope, receive, send)
         except ClientLeft:
             exchange.left = True
 
@@ -157,6 +179,10 @@ class Endpoint:
                 message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
                 raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
             request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+        if service.rates:
+            client = client_of(request) or client_of_scope(request.scope, service.proxies)
+            request.scope[_METER] = meter = Meter(service.rates, client)
+            meter.ask()
 
 
 def _key(request: Request) -> str:
@@ -165,9 +191,19 @@ def _key(request: Request) -> str:
     return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
+def _rate_headers(request: Request, meter: Meter) -> dict[str, str]:
+    write = anthropic_headers if _error_writer(request) is anthropic_error else openai_headers
+    return write(meter.rates.standing(meter.client))
+
+
+def write_error(scope: Scope, error: ApiError) -> Response:
+    """An error in the dialect of a request, of which `path` and `headers` are known."""
+    return _error_writer(Request(scope))(as_api_error(error))
+
+
 def _error_writer(request: Request) -> Callable[[ApiError], Response]:
     """What writes an error in the dialect of a request."""
     if ANTHROPIC_VERSION in request.headers:
         return anthropic_error
-    path = request.url.path
+    path = request.scope["path"]
     return next((write for prefix, write in _ERRORS.items() if path.startswith(prefix)), error_response)

@@ -8,6 +8,7 @@ addresses, their own or those of other servers; they are blotted out.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +26,8 @@ _ADDRESS = re.compile(r"https?://[^\s,;)]*[^\s,;:.)]")
 
 
 class ApiError(Exception):
-    """An error with its HTTP status. `param` names the field that is to be changed."""
+    """An error with its HTTP status. `param` names the field that is to be changed; `kind` is what OpenAI's error
+    object calls its type, where the status does not say enough."""
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class ApiError(Exception):
         *,
         param: str | None = None,
         code: str | None = None,
+        kind: str | None = None,
         retry_after: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -42,15 +45,17 @@ class ApiError(Exception):
         self.message = message
         self.param = param
         self.code = code
+        self.kind = kind
         self.retry_after = retry_after
         self._headers = headers or {}
 
     def body(self) -> dict[str, Any]:
-        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        usual = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        kind = self.kind or usual
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:
-        waits = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        waits = {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
         return {**self._headers, **waits}
 
 

@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from ..constraints import Unenforced
+from .access.addresses import Network
+from .access.rates import Rates
 from .errors import ApiError
 from .model import Served
 from .observing.exchange import note_model
@@ -49,6 +51,12 @@ class Service:
     """The largest recording, in bytes."""
     max_audio_seconds: float = 4 * 3600.0
     api_keys: tuple[str, ...] = ()
+    rates: Rates = field(default_factory=Rates)
+    """Requests and tokens a minute for each client."""
+    proxies: tuple[Network, ...] = ()
+    """The proxies that are believed when they say who the client is."""
+    body_seconds: float = 30.0
+    """How long a body may pause."""
     max_body: int = 64_000_000
     seal: Seal = field(default_factory=Seal)
     """Seals what clients keep for us."""

@@ -33,8 +33,9 @@ def _setting(
     kind: Kind = "text",
     metavar: str | None = None,
     choices: Sequence[str] | None = None,
+    least: int = 0,
 ) -> Any:
-    told = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
+    told = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices, "least": least}
     if kind == "list":
         return field(default=(), metadata=told)
     return field(default=default, metadata=told)
@@ -111,7 +112,9 @@ class Settings:
     parallel: int = _setting("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")
     queue: int = _setting("requests that may wait (embedded)", group="engine", default=64, kind="number", metavar="N")
     threads: int | None = _setting("threads that compute (embedded)", group="engine", kind="number", metavar="N")
-    gpu_layers: int | None = _setting("layers on the GPU (embedded)", group="engine", kind="number", metavar="N")
+    gpu_layers: int | None = _setting(
+        "layers on the GPU (embedded)", group="engine", kind="number", metavar="N", least=-1
+    )
 
     format: str | None = _setting("what the model writes; see `unbraid formats`", group="format", metavar="NAME")
     reasoning_parser: str | None = _setting("the format of the reasoning", group="format", metavar="NAME")
@@ -165,6 +168,76 @@ class Settings:
     )
     allow_origin: tuple[str, ...] = _setting(
         "a site whose pages may call this server from a browser, or *", group="server", kind="list", metavar="ORIGIN"
+    )
+    allow_host: tuple[str, ...] = _setting(
+        "a name by which clients call this server, or *; on a loopback address, others than localhost are refused",
+        group="server",
+        kind="list",
+        metavar="NAME",
+    )
+    tls_cert: str | None = _setting("serve HTTPS with this certificate, in PEM", group="server", metavar="FILE")
+    tls_key: str | None = _setting("its key, where that is not in the same file", group="server", metavar="FILE")
+    tls_key_password: str | None = _setting("the password of that key", group="server", metavar="TEXT")
+    tls_client_ca: str | None = _setting(
+        "clients must show a certificate that this authority signed, in PEM", group="server", metavar="FILE"
+    )
+    requests_per_minute: int = _setting(
+        "requests a minute for each API key, or each address where there are no keys; 0: any number",
+        group="limits",
+        default=0,
+        kind="number",
+        metavar="N",
+    )
+    tokens_per_minute: int = _setting(
+        "tokens a minute, of prompts and replies, for each of the same; 0: any number",
+        group="limits",
+        default=0,
+        kind="number",
+        metavar="N",
+    )
+    connections: int = _setting(
+        "connections at once; 0: any number", group="limits", default=8192, kind="number", metavar="N"
+    )
+    client_connections: int = _setting(
+        "connections at once from one address; 0: any number, for servers behind a proxy",
+        group="limits",
+        default=2048,
+        kind="number",
+        metavar="N",
+    )
+    trusted_proxy: tuple[str, ...] = _setting(
+        "the address or network of a proxy, whose X-Forwarded-For is believed",
+        group="limits",
+        kind="list",
+        metavar="ADDRESS",
+    )
+    header_seconds: float = _setting(
+        "how long the headers of a request may take; 0: without end",
+        group="limits",
+        default=10.0,
+        kind="amount",
+        metavar="S",
+    )
+    body_seconds: float = _setting(
+        "how long a body may pause, and how soon it must come with 1000 bytes a second; 0: without end",
+        group="limits",
+        default=30.0,
+        kind="amount",
+        metavar="S",
+    )
+    keep_alive_seconds: float = _setting(
+        "how long a connection may wait for its next request; 0: without end",
+        group="limits",
+        default=75.0,
+        kind="amount",
+        metavar="S",
+    )
+    send_seconds: float = _setting(
+        "how long a client may read nothing of a reply; 0: without end",
+        group="limits",
+        default=60.0,
+        kind="amount",
+        metavar="S",
     )
     drain_seconds: float = _setting(
         "how long after SIGTERM requests are still taken, while /ready says no",
@@ -224,6 +297,7 @@ _GROUPS = {
     "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
     "format": "what it writes, and how that is answered",
     "server": "who may ask",
+    "limits": "how much, and how slowly",
 }
 _OF_A_MODEL = ("model", "engine", "format")
 """The groups of settings that each of several models may have for itself."""
@@ -396,9 +470,12 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
         return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
     if kind == "number":
         try:
-            return int(given)
+            found = int(given)
         except (TypeError, ValueError):
             raise UnbraidError(f"{where} must be a number, not {given!r}") from None
+        if found < told["least"]:
+            raise UnbraidError(f"{where} must be a number that is not below {told['least']}, not {given!r}")
+        return found
     if kind == "amount":
         return _amount(given, where)
     if kind == "amounts":

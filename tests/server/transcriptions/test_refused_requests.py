@@ -82,7 +82,7 @@ def test_no_form(speech: SpeechServer) -> None:
         httpx.post(url, data={"model": "whisper-1"}),
         httpx.post(url),
     ):
-        assert "multipart/form-data" in refused(response, 400)["message"]
+        assert "multipart/form-data" in refused(response, 415)["message"]
 
 
 def test_a_content_type_in_capitals(speech: SpeechServer, listener: ScriptedListener) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from ..access.content_types import check_json
 from ..errors import ApiError
 from ..http import read_body
 from .fields import Object
@@ -85,6 +86,7 @@ async def read_request(
     request: Request, kind: type[Body], most: int, undeclared: UndeclaredFields = OPENAI_FIELDS
 ) -> Body:
     """The body of a request, checked. Raises an `ApiError` that names the field."""
+    check_json(request)
     body = await read_body(request, most)
     small = len(body) < _LARGE
     return read(body, kind, undeclared) if small else await asyncio.to_thread(read, body, kind, undeclared)

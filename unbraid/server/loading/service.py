@@ -28,6 +28,8 @@ from ...templates import (
     encoder,
     load_templates,
 )
+from ..access.addresses import proxies_of
+from ..access.rates import Rates
 from ..audio_input import placeholder_hook
 from ..model import Model, Served
 from ..service import Service
@@ -62,6 +64,9 @@ async def load(settings: Settings, secret: bytes | None = None) -> Service:
         max_audio=settings.max_audio,
         max_audio_seconds=settings.max_audio_seconds,
         api_keys=settings.api_key,
+        rates=Rates(requests=settings.requests_per_minute, tokens=settings.tokens_per_minute),
+        proxies=proxies_of(settings.trusted_proxy),
+        body_seconds=settings.body_seconds,
         max_body=settings.max_body,
         store=store,
         seal=Seal(secret if store is None else store.secret()),

@@ -14,7 +14,9 @@ import uvicorn
 
 from ...errors import UnbraidError
 from ...version import __version__
-from ..app import create_app
+from ..access.door import access_of
+from ..access.gate import is_loopback, read_origins
+from ..app import create_app, write_error
 from ..loading.service import load
 from ..observing.logs import logging_as
 from ..observing.spans import Tracer
@@ -29,6 +31,8 @@ _BAD_INPUT = 2
 """The exit code for settings that nothing can be done with."""
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
+_LONG = 10**9
+"""Seconds for what has no limit."""
 
 
 def run(settings: Settings) -> int:
@@ -47,16 +51,18 @@ def run(settings: Settings) -> int:
 
 def _run(settings: Settings) -> int:
     with open_port(settings.host, settings.port) as sock:
+        access_of(settings, write_error)  # a certificate that is wrong is told before a model is loaded
+        scheme = "https" if settings.tls_cert else "http"
         if settings.workers > 1:
-            return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock))
-        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+            return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock, scheme))
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
             return runner.run(_serve(settings, sock))
 
 
-def _announce(sock: socket.socket, models: str) -> None:
+def _announce(sock: socket.socket, scheme: str, models: str) -> None:
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"unbraid {__version__}: {models} ready at http://{shown}:{port}/v1", flush=True)
+    print(f"unbraid {__version__}: {models} ready at {scheme}://{shown}:{port}/v1", flush=True)
 
 
 def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
@@ -64,7 +70,7 @@ def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: byt
     with (
         logging_as(settings.log_format, settings.log_level),
         sock,
-        asyncio.Runner(loop_factory=_fast_loop()) as runner,
+        asyncio.Runner(loop_factory=fast_loop()) as runner,
     ):
         try:
             code = runner.run(_serve(settings, sock, pipe, secret))
@@ -74,7 +80,7 @@ def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: byt
         sys.exit(code)
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself; ours is started before,
     because the engine is made in it."""
     try:
@@ -99,14 +105,20 @@ async def _serve(
     link = None if pipe is None else Link(pipe, service.metrics.text)
     if link is not None:
         service.metrics_of_all = link.metrics_of_all
+    access = access_of(settings, write_error)
+    origins = read_origins(settings.allow_origin)
+    app = create_app(service, origins, tracer, hosts=settings.allow_host, check_host=is_loopback(settings.host))
     config = uvicorn.Config(
-        create_app(service, settings.allow_origin, tracer),
+        app,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=round(settings.shutdown_seconds + _GRACE),
+        timeout_keep_alive=round(settings.keep_alive_seconds) or _LONG,
         backlog=4096,
+        **access.uvicorn,
     )
-    announce = partial(_announce, sock) if link is None else link.ready
+    scheme = "http" if access.tls is None else "https"
+    announce = partial(_announce, sock, scheme) if link is None else link.ready
     server = GracefulServer(config, service, announce, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
     await server.serve([sock])
     return 0 if server.started else 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ...core.events import Content, Diagnostic, Event, SpeechAudio, ToolCallEnd
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
 from ...parsing import Parser
+from ..access.metering import Meter
 from ..model import Served
 from ..observing.exchange import engine_call, note_end
 from ..observing.metrics import Metrics
@@ -170,8 +171,11 @@ class Turn:
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         engine = self.served.engine
         if self.budget is None:
-            return engine.generate(self.generation)
-        return bounded(engine, self.generation, self.parser, self.budget)
+            outputs = engine.generate(self.generation)
+        else:
+            outputs = bounded(engine, self.generation, self.parser, self.budget)
+        meter = Meter.current()
+        return outputs if meter is None else meter.count(self.generation, outputs)
 
     def _feed(self, text: str) -> list[Event]:
         """Feed text, where the engine gives no ids."""

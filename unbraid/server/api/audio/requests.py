@@ -17,6 +17,7 @@ from ....speech.errors import UnsupportedOption
 from ....speech.options import Task, TranscriptionOptions
 from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ....speech.transcriber import Transcriber
+from ...access.content_types import check_form
 from ...errors import ApiError
 from ...http import ClientLeft, until_shutdown
 from ...service import Service
@@ -65,8 +66,7 @@ async def read_request(
 
 
 async def _form(request: Request, most: int) -> FormData:
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise ApiError(400, "the body must be multipart/form-data, with the recording as `file`")
+    check_form(request)
     announced = request.headers.get("content-length", "")
     whole = most + _OTHER_FIELDS
     message = f"the form is larger than {whole} bytes: a recording may have {most}, and all else {_OTHER_FIELDS}"

@@ -1,0 +1,76 @@
+"""Which client an address stands for, and what a proxy says about it.
+
+A client is an IPv4 address, or the first 64 bits of an IPv6 address: that much every household has, so counting single
+addresses would count nothing. Link-local addresses all begin alike and are taken whole.
+
+`X-Forwarded-For` is believed only when the connection comes from a proxy that `--trusted-proxy` names, because anybody
+can write that header. It is read from its end: each proxy appends the address that it saw, so the last one that is not
+a trusted proxy is the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from starlette.types import Scope
+
+from ...errors import UnbraidError
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+_HOUSEHOLD = 64
+_FORWARDED = b"x-forwarded-for"
+
+
+def address_of(text: str) -> Address | None:
+    """An address. One of IPv4 that is written as IPv6 is one of IPv4."""
+    try:
+        found = ip_address(text.strip().removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return mapped or found
+
+
+def client_at(address: str) -> str:
+    """The client that an address stands for."""
+    found = address_of(address)
+    if not isinstance(found, IPv6Address) or found.is_link_local:
+        return str(found or address)
+    return str(IPv6Network((int(found), _HOUSEHOLD), strict=False))
+
+
+def proxies_of(given: Iterable[str]) -> tuple[Network, ...]:
+    """The networks of trusted proxies."""
+    try:
+        return tuple(ip_network(each.strip(), strict=False) for each in given)
+    except ValueError as error:
+        raise UnbraidError(f"--trusted-proxy takes an address or a network, such as 10.0.0.0/8: {error}") from error
+
+
+def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
+    found = address_of(address)
+    return found is not None and any(found in network for network in proxies)
+
+
+def client_of_scope(scope: Scope, proxies: Sequence[Network]) -> str:
+    """The client that sent a request."""
+    peer = (scope.get("client") or ("",))[0]
+    if not proxies or not is_trusted(peer, proxies):
+        return client_at(peer)
+    chain = b",".join(value for name, value in scope["headers"] if name == _FORWARDED).decode("latin-1")
+    for hop in reversed([hop.strip() for hop in chain.split(",")]):
+        address = _without_port(hop)
+        if address_of(address) is None:
+            break  # what stands before it was not written by a proxy of ours
+        if not is_trusted(address, proxies):
+            return client_at(address)
+    return client_at(peer)
+
+
+def _without_port(hop: str) -> str:
+    """Some proxies write `1.2.3.4:567` or `[::1]:567`."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop

@@ -1,0 +1,171 @@
+"""Where a connection is accepted: it gets a place or is turned away, then TLS, then HTTP.
+
+A connection counts from the moment it is accepted. uvicorn would do the TLS handshake before it tells anybody, so that
+connections in a handshake would be uncounted and wait for a minute; so TLS is started here.
+
+A connection that is turned away is told so, without TLS. With TLS it is closed: a handshake is just the work that
+whoever opens too many connections wants to be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.utils import get_remote_addr
+from uvicorn.server import ServerState
+
+from ..errors import ApiError
+from ..settings import Settings
+from .addresses import Network, client_at, is_trusted, proxies_of
+from .connections import Connections, Seat, affordable
+from .patience import Patience
+from .protocol import GuardedProtocol, say_goodbye
+from .raw_replies import ErrorWriter, raw_error
+from .tls import tls_context
+
+_log = logging.getLogger(__name__)
+_MOST_TOLD = 64
+"""How many that are turned away may read why at the same time. Others are cut off."""
+
+
+@dataclass(kw_only=True)
+class Access:
+    """What all connections of a server have in common. `protocol` is what uvicorn makes for each."""
+
+    write_error: ErrorWriter
+    patience: Patience = field(default_factory=Patience)
+    connections: Connections = field(default_factory=Connections)
+    proxies: Sequence[Network] = ()
+    """Proxies speak for many clients: their connections are counted in all, and not for each client."""
+    tls: ssl.SSLContext | None = None
+    told: set[Door] = field(default_factory=set)
+    """Those that were turned away and may still read why."""
+
+    def protocol(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Door:
+        return Door(self, config, server_state, app_state, _loop or asyncio.get_running_loop())
+
+    @property
+    def uvicorn(self) -> dict[str, Any]:
+        """What `uvicorn.Config` has to know. No WebSockets, which nobody would watch; and who the client is, is not for
+        headers to say that anybody can send (`addresses`)."""
+        return {"http": self.protocol, "ws": "none", "proxy_headers": False}
+
+
+def access_of(settings: Settings, write_error: ErrorWriter) -> Access:
+    """What the settings say about connections."""
+    return Access(
+        write_error=write_error,
+        patience=Patience(
+            headers=settings.header_seconds,
+            body=settings.body_seconds,
+            keep_alive=settings.keep_alive_seconds,
+            sending=settings.send_seconds,
+        ),
+        connections=Connections(affordable(settings.connections), settings.client_connections),
+        proxies=proxies_of(settings.trusted_proxy),
+        tls=tls_context(settings.tls_cert, settings.tls_key, settings.tls_key_password, settings.tls_client_ca),
+    )
+
+
+class Door(asyncio.Protocol):
+    """A connection before it speaks HTTP."""
+
+    def __init__(
+        self,
+        access: Access,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._access = access
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+        self._loop = loop
+        self._seat: Seat | None = None
+        self._handshake: asyncio.Task[None] | None = None
+        self._early: list[bytes] | None = None
+        """What comes in the moment between the handshake and HTTP. None where it is not wanted."""
+        self._lost = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        access = self._access
+        address = (get_remote_addr(transport) or ("",))[0]
+        client = None if is_trusted(address, access.proxies) else client_at(address)
+        try:
+            self._seat = access.connections.take(client, transport.abort)
+        except ApiError as error:
+            self._turn_away(transport, error)
+            return
+        if access.tls is None:
+            self._let_in(transport, self._seat)
+        else:
+            transport.pause_reading()  # until somebody listens
+            self._handshake = self._loop.create_task(self._start_tls(transport, self._seat, access.tls))
+
+    def _let_in(self, transport: asyncio.Transport, seat: Seat) -> GuardedProtocol:
+        access = self._access
+        protocol = GuardedProtocol(
+            self._config,
+            self._server_state,
+            self._app_state,
+            self._loop,
+            seat=seat,
+            patience=access.patience,
+            write_error=access.write_error,
+        )
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return protocol
+
+    async def _start_tls(self, transport: asyncio.Transport, seat: Seat, context: ssl.SSLContext) -> None:
+        limit = self._access.patience.headers or None
+        self._early = []
+        try:
+            found = await self._loop.start_tls(transport, self, context, server_side=True, ssl_handshake_timeout=limit)
+        except BaseException as error:
+            seat.leave()
+            transport.abort()
+            if not isinstance(error, OSError):  # TLS's own errors and timeouts are
+                raise
+            _log.debug("a TLS handshake failed: %s", error)
+            return
+        if self._lost or found is None:
+            seat.leave()
+            return
+        protocol = self._let_in(found, seat)
+        for data in self._early:
+            protocol.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._early is not None:
+            self._early.append(data)
+
+    def _turn_away(self, transport: asyncio.Transport, error: ApiError) -> None:
+        told = self._access.told
+        if self._access.tls is not None or len(told) >= _MOST_TOLD:
+            transport.abort()
+            return
+        told.add(self)
+        transport.write(raw_error(self._access.write_error, error))
+        self._loop.call_later(self._access.patience.farewell, transport.abort)
+        say_goodbye(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._access.told.discard(self)
+        if self._seat is not None:
+            self._seat.leave()

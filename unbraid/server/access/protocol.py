@@ -1,0 +1,289 @@
+"""HTTP on one connection: uvicorn's protocol, which ends what takes too long or too much.
+
+uvicorn waits without end for headers, for a client to read, and for one that was answered before it had sent its body;
+it takes headers of any size, and with several requests sent at once it no longer sees that the client has left. What
+is added here:
+
+- *Deadlines.* A connection has two times at which it is over (`_due`, `_read_by`), and one timer. The timer looks when
+  it fires whether one has come, and is set again otherwise; so a request that comes in one piece sets no timer at all.
+- *A size.* Headers have bounds, in bytes and in number.
+- *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
+  says `Connection: close`, and clients send it again. (No client in use does this.)
+
+This class relies on how uvicorn's is written: which attributes it has, and that the parser calls it. pyproject.toml
+bounds the versions; `tests/server/access` says what breaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from ..errors import ApiError
+from .connections import Seat
+from .patience import Patience
+from .raw_replies import ErrorWriter, raw_error
+
+_log = logging.getLogger(__name__)
+MOST_HEADER_BYTES = 65_536
+MOST_HEADERS = 128
+_FRAMING = (b"content-length", b"transfer-encoding")
+_WORTH = 16
+"""Bytes of a body in chunks that one byte of content may take."""
+_MOST_UNREAD = 65_536
+"""Bytes that a client may send on when nobody reads them any more."""
+_LOOK = 60.0
+"""A timer fires at least this often, because a connection that is to close may wait for a client to read."""
+
+
+class _Refused(Exception):
+    """Stops the parser."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection that was let in."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        seat: Seat,
+        patience: Patience,
+        write_error: ErrorWriter,
+    ) -> None:
+        super().__init__(config, server_state, app_state, loop)
+        self.url = b""
+        self._seat = seat
+        self._patience = patience
+        self._write_error = write_error
+        self._due = math.inf
+        """When what the connection waits for has to be there."""
+        self._read_by = math.inf
+        """When the client has to have read what was sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._size = 0
+        """Bytes of the headers so far. 0: no byte of a request has come."""
+        self._in_headers = True
+        """Whether headers are read or waited for."""
+        self._in_body = False
+        self._spent = 0
+        """Bytes that came for a body, less what they were good for: chunks have heads, and trailers behind them."""
+        self._body_only = False
+        """Whether the headers that the parser reads are known already."""
+        self._deaf = False
+        """Whether what comes is thrown away."""
+        self._unread = 0
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._seat.close = transport.abort
+        self._set_due(self._patience.for_headers())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._seat.leave()
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            self._unread += len(data)
+            if self._unread > _MOST_UNREAD:
+                self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        if self._in_headers:
+            if not self._size:
+                self._due = math.inf  # from here on it is the headers that are waited for
+            self._size += len(data)
+        elif self._in_body:
+            self._spent += len(data)
+        self._feed(data)
+        if self._in_headers and self._size and not self._deaf:
+            if self._size > MOST_HEADER_BYTES:
+                self._refuse(_TOO_LARGE)
+            elif self._due == math.inf:
+                self._set_due(self._patience.for_headers())
+        elif self._in_body and self._spent > MOST_HEADER_BYTES and not self._deaf:
+            self._refuse(_TOO_LARGE)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._refuse_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            if not isinstance(error.__context__, _Refused):
+                _log.debug("a request cannot be read", exc_info=error)
+                self._refuse(_NOT_HTTP)
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        if self._body_only:
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+            self._deaf = True
+            raise _Refused
+        self._size = max(self._size, 1)
+        self._due = math.inf
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_headers:  # a trailer: it would come too late to be looked at
+            return
+        if len(self.headers) >= MOST_HEADERS:
+            self._refuse(_TOO_LARGE)
+            raise _Refused
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._body_only:
+            self._body_only = False
+            return
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEADER_BYTES:
+            self._refuse(_TOO_LARGE)
+            raise _Refused
+        self._due = math.inf
+        self._in_headers, self._in_body = False, True
+        self._spent = 0
+        self._seat.answer()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._spent = max(0, self._spent - _WORTH * len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the body is still to come
+        super().on_message_complete()
+        self._in_body = False
+        if self.cycle.response_complete:
+            self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_body:
+            # The client was answered before it had sent everything. It may do so, for a moment.
+            self._seat.wait()
+            self._set_due(self._patience.farewell)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        """For the next request."""
+        self._in_headers = True
+        self._size = 0
+        self._seat.wait()
+        self._set_due(self._patience.for_request())
+
+    # What a client does not read
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_by = self.loop.time() + self._patience.for_reading()
+        self._arm(self._read_by)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._read_by = math.inf
+
+    # The deadlines
+
+    def _set_due(self, seconds: float) -> None:
+        self._due = self.loop.time() + seconds
+        self._arm(self._due)
+
+    def _arm(self, when: float) -> None:
+        """Have the timer fire at that time or before."""
+        when = min(when, self.loop.time() + _LOOK)
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        closing = self.transport.is_closing()
+        if now >= self._read_by or (now >= self._due and (closing or self._deaf)):
+            self.transport.abort()
+            return
+        if closing and self._read_by == math.inf:
+            # What was written last is still on its way.
+            self._read_by = now + self._patience.for_reading()
+        elif now >= self._due:
+            self._set_due(self._patience.farewell)
+            if self._in_headers and self._size:
+                self._refuse(_late(self._patience.headers))
+            else:  # nothing was asked, or it was answered
+                self.transport.close()
+        self._arm(min(self._due, self._read_by))
+
+    # Refusals
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(ApiError(400, msg))
+
+    def _refuse_upgrade(self, rest: bytes) -> None:
+        """A request asks for another protocol: it is answered as if it had not asked. The parser leaves what comes
+        behind the headers to that protocol, so a new one is told how long the body is."""
+        framing = [name + b": " + value for name, value in self.headers if name in _FRAMING]
+        self.parser = httptools.HttpRequestParser(self)
+        self._body_only = True
+        self._feed(b"\r\n".join([b"POST / HTTP/1.1", *(framing or [b"content-length: 0"]), b"", rest]))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Say why, and end the connection. A request that is being answered is given up."""
+        silent = self._deaf
+        self._deaf = True
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            silent = silent or cycle.response_started
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if silent or self.transport.is_closing():
+            self.transport.abort()
+            return
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        self.transport.write(raw_error(self._write_error, error, path, self.headers or ()))
+        self._set_due(self._patience.farewell)
+        say_goodbye(self.transport)
+
+
+def say_goodbye(transport: asyncio.Transport) -> None:
+    """End a connection on which a reply was written before all of the request was read. To close it would reset it,
+    and the client would not see the reply; so only our half is closed, if that can be."""
+    if transport.can_write_eof():
+        transport.write_eof()
+    else:
+        transport.close()
+
+
+_NOT_HTTP = ApiError(400, "the request cannot be read: it is not HTTP/1.1", code="invalid_http")
+_TOO_LARGE = ApiError(
+    431,
+    f"the headers are too large: there may be {MOST_HEADERS} of them, with {MOST_HEADER_BYTES} bytes in all",
+    code="headers_too_large",
+)
+
+
+def _late(seconds: float) -> ApiError:
+    message = f"the headers did not arrive within {seconds:g} seconds (--header-seconds)"
+    return ApiError(408, message, code="request_timeout")
