@@ -95,12 +95,13 @@ class Clock:
     def __init__(self, metrics: Metrics, arrived: float) -> None:
         self._metrics = metrics
         self._last = arrived
-        self._first = True
+        self._observe = service.metrics.first_token.observe
 
     def token(self) -> None:
         now = time.perf_counter()
-        (self._metrics.first_token if self._first else self._metrics.between_tokens).observe(now - self._last)
-        self._first, self._last = False, now
+        self._observe(now - self._last)
+        self._last = now
+        self._observe = self._metrics.between_tokens.observe
 
     def end(self, finish: Finish) -> None:
         metrics = self._metrics
