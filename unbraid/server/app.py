@@ -34,7 +34,7 @@ from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
+from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, error_response
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
@@ -130,10 +130,13 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
+        connection = Connection(receive)
         try:
-            await reply(await self._respond(Request(scope, receive, send)), scope, receive, send)
+            await reply(await self._respond(Request(scope, connection, send)), scope, connection, send)
         except ClientLeft:
             exchange.left = True
+        finally:
+            connection.close()
 
     async def _respond(self, request: Request) -> Response:
         try:

@@ -53,12 +53,12 @@ class Markers:
     """A set of markers to look for at once."""
 
     __slots__ = (
-        "_begin",
         "_by_key",
         "_longest",
         "_partial",
         "_search",
         "at",
+        "begin",
         "find_or_sign",
         "like_json",
     )
@@ -81,7 +81,8 @@ class Markers:
         pattern = re.compile("|".join(alternatives) or nothing)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
-        self._begin = re.compile(f"[{begins}]" if begins else nothing).search
+        self.begin = re.compile(f"[{begins}]" if begins else nothing).search
+        """The nearest character that a marker can begin with: where there is none, there is no marker."""
         prefixes = {_begun(s, n) for s in spellings for n in range(1, len(s))}
         ways = "|".join(sorted(prefixes, key=len, reverse=True))
         self._partial = re.compile(rf"(?:{ways})\Z" if prefixes else nothing).search
@@ -100,7 +101,7 @@ class Markers:
 
     def absent(self, text: str) -> bool:
         """Whether there is neither a marker in `text` nor the beginning of one at its end."""
-        begin = self._begin(text)
+        begin = self.begin(text)
         if begin is None:
             return True
         start = begin.start()
@@ -120,7 +121,7 @@ class Markers:
         """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
         size = len(text)
         tail = size - self._longest + 1
-        if self._begin(text, tail if tail > start else start) is None:
+        if self.begin(text, tail if tail > start else start) is None:
             return size
         partial = self._partial(text, tail if tail > start else start)
         return size if partial is None else partial.start()

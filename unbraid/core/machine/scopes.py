@@ -181,7 +181,8 @@ class ScopeFrame(Frame):
         return found
 
     def fast_path(self, machine: Machine, text: str) -> Event | None:
-        if self.tail or self.orphan_closer or not self.rule.all_markers.absent(text):
+        markers = self.rule.all_markers
+        if self.tail or self.orphan_closer or (markers.begin(text) is not None and not markers.absent(text)):
             return None
         start, machine.offset = machine.offset, machine.offset + len(text)
         return machine.text_event(text, start, machine.offset)
