@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
@@ -107,7 +107,7 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
         allow_headers=["*"],
         expose_headers=[HEADER, REQUEST_ID],
     )
-    return Starlette(
+    return _Application(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in _ROUTES
@@ -116,6 +116,24 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
         exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )
+
+
+class _Application(Starlette):
+    """Starlette, without what it wraps around `send`: two functions that look at every part of a stream, in case that a
+    handler raises. `Endpoint` turns errors into answers itself; what is left is a path that is not there."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self._route
+        for cls, args, kwargs in reversed(self.user_middleware):
+            app = cls(app, *args, **kwargs)
+        return app
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.router(scope, receive, send)
+        except HTTPException as error:
+            response = await self.exception_handlers[HTTPException](Request(scope), error)
+            await response(scope, receive, send)
 
 
 class Endpoint:

@@ -147,7 +147,7 @@ class Turn:
                         events = feed_text(output.text or "")
                     # Most pieces are one event more of what there is already.
                     kind = type(events[0]) if len(events) == 1 else None
-                    if kind not in _UNREMARKABLE and (kind is not Content or self._blank is not None):
+                    if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
                         events = self._remarked(events)
                     if events or output.logprobs:
                         update = Update(self.choice, events, output.logprobs, ids=ids)
