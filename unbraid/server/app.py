@@ -12,6 +12,8 @@ import hashlib
 import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -120,20 +122,32 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
 
 class _Application(Starlette):
     """Starlette, without what it wraps around `send`: two functions that look at every part of a stream, in case that a
-    handler raises. `Endpoint` turns errors into answers itself; what is left is a path that is not there."""
+    handler raises. Handlers' errors are turned into answers by `Endpoint`, and an exchange knows what was sent."""
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self._route
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
-        return app
+        return partial(self._catch, app)
+
+    async def _catch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what went wrong outside of the handlers, where nothing was sent, and have it logged."""
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            if EXCHANGE in scope and scope[EXCHANGE].sent is None:
+                await (await self._answer(Exception, scope, error))(scope, receive, send)
+            raise
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self.router(scope, receive, send)
         except HTTPException as error:
-            response = await self.exception_handlers[HTTPException](Request(scope), error)
-            await response(scope, receive, send)
+            await (await self._answer(HTTPException, scope, error))(scope, receive, send)
+
+    async def _answer(self, kind: type[Exception], scope: Scope, error: Exception) -> Response:
+        handle = cast(Callable[[Request, Exception], Awaitable[Response]], self.exception_handlers[kind])
+        return await handle(Request(scope), error)
 
 
 class Endpoint:
