@@ -82,26 +82,26 @@ class _Work:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._cancels = 0
+        self._cancelling = task.cancelling()
         self._reason: Exception | None = None
 
     def interrupt(self, reason: Exception) -> None:
-        """Have it raise `reason`. Of several, the first counts. Not to be called in its own task."""
-        self._reason = self._reason or reason
-        self._cancels += 1
-        self._task.cancel()
+        """Have it raise `reason`. Once: what is cancelled already must be let to clean up. Not to be called in its own
+        task."""
+        if self._task.cancelling() == self._cancelling:
+            self._reason = reason
+            self._task.cancel()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         _working.add(self)
-        others = self._task.cancelling()
         try:
             return await work
         except asyncio.CancelledError:
-            if self._reason is None or self._task.cancelling() > others + self._cancels:
+            if self._reason is None or self._task.cancelling() > self._cancelling + 1:
                 raise  # somebody else has cancelled the task
             raise self._reason from None
         finally:
-            for _ in range(self._cancels):
+            if self._reason is not None:
                 self._task.uncancel()
             _working.discard(self)
 

@@ -20,7 +20,8 @@ from prometheus_client.utils import floatToGoString
 from ...engines import Engine
 from .replica_metrics import ReplicaMetrics
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The bounds of the buckets."""
 
 
 class Durations(Collector):
@@ -29,17 +30,17 @@ class Durations(Collector):
     def __init__(self, name: str, says: str, registry: CollectorRegistry) -> None:
         self._name = name
         self._says = says
-        self._counts = [0] * (len(_SECONDS) + 1)
+        self._counts = [0] * (len(SECONDS) + 1)
         """How many lie in each bucket, the last for those above all bounds."""
         self._sum = 0.0
         registry.register(self)
 
     def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(_SECONDS, seconds)] += 1
+        self._counts[bisect_left(SECONDS, seconds)] += 1
         self._sum += seconds
 
     def collect(self) -> Iterable[Metric]:
-        bounds = [*map(floatToGoString, _SECONDS), "+Inf"]
+        bounds = [*map(floatToGoString, SECONDS), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(self._name, self._says, buckets, self._sum)
 
@@ -74,7 +75,7 @@ class Metrics:
             "unbraid_request_seconds",
             "From the arrival of a request to its end.",
             ("route",),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=registry,
         )
         self.diagnostics = Counter(
