@@ -560,6 +560,15 @@ def test_speech_may_surround_calls() -> None:
 # --- Tokens --------------------------------------------------------------------------------------------------------
 
 
+def test_a_tokenizer_is_asked_for_its_size_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tokenizer of Hugging Face's lists its whole vocabulary to tell it."""
+    tokenizer = real_tokenizers.qwen3_huggingface()
+    unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required", tokenizer=tokenizer).masks()
+    monkeypatch.setattr(type(vocabulary(tokenizer)), "size", property(lambda self: pytest.fail("asked again")))
+    for choice in ("auto", "none"):
+        unbraid.constraint("qwen3", tools=TOOLS, tool_choice=choice, tokenizer=tokenizer).masks().allowed()
+
+
 def test_a_marker_cannot_be_spelled_out() -> None:
     """As ordinary tokens it would be text to the parser, and free text in which anything goes to the constraint."""
     tokenizer = real_tokenizers.qwen3_huggingface()

@@ -176,8 +176,11 @@ class Constraint:
     def _beyond(self) -> int:
         """The size of the model's vocabulary, where the language has tokens that its tokenizer has not; else 0."""
         tokens = [node for node in self._language.nodes() if isinstance(node, Token)]
-        size = max((last + 1 for token in tokens for _, last in token.ranges), default=0)
-        return size if size > cast(WholeVocabulary, self._vocabulary).size else 0
+        highest = max((last for token in tokens for _, last in token.ranges), default=-1)
+        vocabulary = cast(WholeVocabulary, self._vocabulary)
+        if highest < 0 or vocabulary.token_bytes(highest) is not None:
+            return 0  # the tokenizer has it; to ask for its size may take as long as all else together
+        return highest + 1 if highest >= vocabulary.size else 0
 
     @cached_property
     def _lark(self) -> str:

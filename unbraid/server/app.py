@@ -12,6 +12,8 @@ import hashlib
 import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
 from .access.bodies import in_time
@@ -39,7 +41,7 @@ from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, client_of, error_response
+from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, client_of, error_response
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
@@ -125,7 +127,7 @@ def create_app(
         allow_headers=["*"],
         expose_headers=[HEADER, REQUEST_ID],
     )
-    return Starlette(
+    return _Application(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in _ROUTES
@@ -134,6 +136,36 @@ def create_app(
         exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )
+
+
+class _Application(Starlette):
+    """Starlette, without what it wraps around `send`: two functions that look at every part of a stream, in case that a
+    handler raises. Handlers' errors are turned into answers by `Endpoint`, and an exchange knows what was sent."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = self._route
+        for cls, args, kwargs in reversed(self.user_middleware):
+            app = cls(app, *args, **kwargs)
+        return partial(self._catch, app)
+
+    async def _catch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what went wrong outside of the handlers, where nothing was sent, and have it logged."""
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            if EXCHANGE in scope and scope[EXCHANGE].sent is None:
+                await (await self._answer(Exception, scope, error))(scope, receive, send)
+            raise
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.router(scope, receive, send)
+        except HTTPException as error:
+            await (await self._answer(HTTPException, scope, error))(scope, receive, send)
+
+    async def _answer(self, kind: type[Exception], scope: Scope, error: Exception) -> Response:
+        handle = cast(Callable[[Request, Exception], Awaitable[Response]], self.exception_handlers[kind])
+        return await handle(Request(scope), error)
 
 
 class Endpoint:
@@ -148,14 +180,17 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
+        connection = Connection(in_time(receive, self._service.body_seconds))
         try:
-            request = Request(scope, in_time(receive, self._service.body_seconds), send)
+            request = Request(scope, connection, send)
             response = await self._respond(request)
             if _METER in scope:
                 response.headers.update(_rate_headers(request, scope[_METER]))
-            await reply(response, scope, receive, send)
+            await reply(response, scope, connection, send)
         except ClientLeft:
             exchange.left = True
+        finally:
+            connection.close()
 
     async def _respond(self, request: Request) -> Response:
         try:

@@ -2,20 +2,20 @@
 
 Two things can end the work for a request early. When its client closes the connection, `while_connected` cancels the
 work and raises `ClientLeft`: there is nobody to answer. When the server has to end, `expire_all` cancels whatever runs
-inside `until_shutdown`, which raises `SHUTDOWN` for the client to be told. Streams are in `api.sse`.
+inside `until_shutdown` or `while_connected`, which raises `SHUTDOWN` for the client to be told. Streams are in
+`api.sse`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar, cast
-from weakref import WeakSet
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from .errors import ApiError
 
@@ -72,56 +72,105 @@ def _too_large(most: int) -> ApiError:
     return ApiError(413, f"the body is larger than {most} bytes, the most that this server takes")
 
 
-async def _left(receive: Receive) -> None:
-    """Wait until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+# Work that ends early. It runs in the request's own task, which is cancelled; what the work raises then is the reason.
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`."""
-    task: asyncio.Future[T] = asyncio.ensure_future(until_shutdown(work))
-    watcher: asyncio.Future[None] = asyncio.ensure_future(_left(receive))
-    try:
-        await asyncio.wait([task, cast("asyncio.Future[T]", watcher)], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientLeft
-        return task.result()
-    finally:
-        await _cancel(task, watcher)
+class _Work:
+    """What runs in the current task now, and can be interrupted."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._reason: Exception | None = None
+
+    def interrupt(self, reason: Exception) -> None:
+        """Have it raise `reason`. Once: what is cancelled already must be let to clean up. Not to be called in its own
+        task."""
+        if self._task.cancelling() == self._cancelling:
+            self._reason = reason
+            self._task.cancel()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        _working.add(self)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._reason is None or self._task.cancelling() > self._cancelling + 1:
+                raise  # somebody else has cancelled the task
+            raise self._reason from None
+        finally:
+            if self._reason is not None:
+                self._task.uncancel()
+            _working.discard(self)
 
 
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-# Work that ends when the server has to end
-
-_working: set[asyncio.Task[Any]] = set()
-_expired: WeakSet[asyncio.Task[Any]] = WeakSet()
+_working: set[_Work] = set()
 
 SHUTDOWN = ApiError(503, "the server ended before the reply did: ask again", code="shutdown", retry_after=1.0)
 
 
 def expire_all() -> None:
-    """Cancel all work, because the server has to end now. The clients are told."""
-    for task in list(_working):
-        _expired.add(task)
-        task.cancel()
+    """Interrupt all work, because the server has to end now. The clients are told."""
+    for work in list(_working):
+        work.interrupt(SHUTDOWN)
 
 
 async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`. Raises `SHUTDOWN` if the server has to end before."""
-    task = asyncio.ensure_future(work)
-    _working.add(task)
+    return await _Work().run(work)
+
+
+class Connection:
+    """What receives a request's messages, and notices when its client leaves.
+
+    That takes a task that waits for it. There is one for a request, from the first piece of work that its client waits
+    for until `close`.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._watcher: asyncio.Task[None] | None = None
+        self._work: _Work | None = None
+
+    async def __call__(self) -> Message:
+        return await self._receive()
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`. The body of the
+        request must have been read."""
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._wait())
+        elif self._watcher.done():
+            work.close()
+            raise ClientLeft
+        self._work = _Work()
+        try:
+            return await self._work.run(work)
+        finally:
+            self._work = None
+
+    async def _wait(self) -> None:
+        """Wait until the client is gone."""
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            if self._work is not None:
+                self._work.interrupt(ClientLeft())
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`. If the client leaves before, cancels it and raises `ClientLeft`."""
+    if isinstance(receive, Connection):
+        return await receive.while_connected(work)
+    connection = Connection(receive)
     try:
-        return await task
-    except asyncio.CancelledError:
-        if task not in _expired:
-            task.cancel()
-            raise
-        raise SHUTDOWN from None
+        return await connection.while_connected(work)
     finally:
-        _working.discard(task)
+        connection.close()

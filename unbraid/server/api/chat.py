@@ -31,7 +31,7 @@ from .bodies import read_request
 from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
 from .replies import Head, usage_of
-from .sse import events_of, stream
+from .sse import stream_updates
 
 
 class ChatRequest(GenerationFields, kw_only=True):
@@ -82,7 +82,7 @@ async def chat(service: Service, request: Request) -> Response:
             counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and served.model.encoder else None,
             custom_tools=custom,
         )
-        return await stream(request.receive, events_of(updates, chunks), headers=headers)
+        return await stream_updates(request.receive, updates, chunks, headers=headers)
     choices = await while_connected(
         request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None, custom)
     )

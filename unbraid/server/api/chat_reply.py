@@ -20,6 +20,8 @@ from .replies import Head, logprobs_of, usage_of, usage_so_far
 
 _encode = msgspec.json.encode
 _HOUR = 3600
+Frame = tuple[bytes, ...]
+"""What stands around a text that is told. A text that is told twice has a part in between."""
 
 
 def chat_choice(
@@ -96,10 +98,17 @@ class ChatChunks:
         """Logprobs of tokens whose text has not gone out yet,"""
         self._pending_ids: list[tuple[int, ...]] = [()] * choices
         """and their ids."""
-        self._reasoning = [
-            b'{"%b":' % reasoning_keys[0].encode(),
-            *(b',"%b":' % k.encode() for k in reasoning_keys[1:]),
+        keys = [b'"%b":' % key.encode() for key in reasoning_keys]
+        self._deltas: dict[type[Event], Frame] = {
+            Content: (b'{"content":', b"}"),
+            Reasoning: (b"{" + keys[0], *(b"," + key for key in keys[1:]), b"}"),
+        }
+        self._chunks = [
+            {kind: self._whole(choice, it) for kind, it in self._deltas.items()} for choice in range(choices)
         ]
+        """The same as chunks that say nothing but their delta, by choice."""
+        self._arguments: dict[tuple[int, int], Frame] = {}
+        """Such chunks for the arguments of a call, by choice and number."""
         self._audio_id = f"audio_{head.id[-12:]}"
         self._custom_tools = custom_tools
         self._inputs: dict[tuple[int, int], CustomInput] = {}
@@ -117,19 +126,33 @@ class ChatChunks:
 
     def update(self, update: Update) -> bytes:
         """The chunks for what is new."""
-        start = self._starts[update.choice]
+        if self._is_plain and not update.sound and update.end is None:
+            events = update.events
+            if len(events) == 1:
+                return self._plain(events[0], update.choice)
+            return b"".join([self._plain(event, update.choice) for event in events])
         if update.logprobs and self._with_logprobs:
             self._pending[update.choice] += update.logprobs
-        if self._is_plain and not update.sound and update.end is None:
-            said = b""
-            for event in update.events:
-                if delta := self._delta(event, update.choice):
-                    said += start + delta + self._open
-            return said
         deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]
         if update.sound:
             deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
         return b"".join(self._rest(deltas, update))
+
+    def _plain(self, event: Event, choice: int) -> bytes:
+        """The chunk of one event that says nothing but its delta. Of the most frequent, only the text is encoded."""
+        kind = type(event)
+        frame = self._chunks[choice].get(kind)
+        if frame is not None:
+            return _encode(event.text).join(frame)  # type: ignore[union-attr]
+        if kind is ToolCallArguments:
+            frame = self._arguments.get((choice, event.index))  # type: ignore[union-attr]
+            if frame is not None:
+                return _encode(event.fragment).join(frame)  # type: ignore[union-attr]
+        delta = self._delta(event, choice)
+        return self._starts[choice] + delta + self._open if delta else b""
+
+    def _whole(self, choice: int, delta: Frame) -> Frame:
+        return (self._starts[choice] + delta[0], *delta[1:-1], delta[-1] + self._open)
 
     def _rest(self, deltas: list[bytes], update: Update) -> list[bytes]:
         """Chunks that say more than a delta: logprobs and token ids come with the first, the finish reason with one of
@@ -169,14 +192,12 @@ class ChatChunks:
             begins = kind is ToolCallStart and event.name in self._custom_tools  # type: ignore[union-attr]
             if begins or (choice, event.index) in self._inputs:
                 return self._custom_delta(event, choice)
-        if kind is Content:
-            return b'{"content":%b}' % _encode(event.text)  # type: ignore[union-attr]
+        if kind in self._deltas:
+            return _encode(event.text).join(self._deltas[kind])  # type: ignore[union-attr]
         if kind is ToolCallArguments:
-            written = _encode(event.fragment)  # type: ignore[union-attr]
-            return b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (event.index, written)  # type: ignore[union-attr]
-        if kind is Reasoning:
-            text = _encode(event.text)  # type: ignore[union-attr]
-            return b"".join([key + text for key in self._reasoning]) + b"}"
+            delta = b'{"tool_calls":[{"index":%d,"function":{"arguments":' % event.index, b"}}]}"  # type: ignore[union-attr]
+            self._arguments[choice, event.index] = self._whole(choice, delta)  # type: ignore[union-attr]
+            return _encode(event.fragment).join(delta)  # type: ignore[union-attr]
         said = event.to_openai()
         return _encode(said) if said else None
 

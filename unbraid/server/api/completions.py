@@ -29,7 +29,7 @@ from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .fields import GenerationFields, Top
 from .replies import Head, finite, usage_of, usage_so_far
-from .sse import events_of, frame, stream
+from .sse import frame, stream_updates
 
 Prompt = str | tuple[int, ...]
 _MAX_TOKENS = 16
@@ -68,7 +68,7 @@ async def completions(service: Service, request: Request) -> Response:
     )
     updates, headers = merged(turns), unenforced_header(plan.unenforced)
     if asked.stream:
-        return await stream(request.receive, events_of(updates, reply), headers=headers)
+        return await stream_updates(request.receive, updates, reply, headers=headers)
     return json_response(await while_connected(request.receive, reply.collect(updates)), headers=headers)
 
 

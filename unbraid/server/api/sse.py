@@ -5,7 +5,8 @@ then a failure has an HTTP status of its own, after that it is told in the strea
 work at once.
 
 Dialects differ in how an error is written and in what ends a stream; `Framing` says both. For one that generates text,
-write a class with the methods of `Chunks`, and give `events_of` to `stream`.
+write a class with the methods of `Chunks`, and use `stream_updates`: it writes each update itself, and does not pass it
+through a generator of its own.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ..errors import ApiError, as_api_error
 from ..http import SHUTDOWN, while_connected
-from ..turns.turn import Update
 
 
 def frame(body: Any) -> bytes:
@@ -48,14 +48,18 @@ class Framing:
 OPENAI = Framing(error_frame, b"data: [DONE]\n\n")
 
 
-class Chunks(Protocol):
+T = TypeVar("T")
+U = TypeVar("U", contravariant=True)
+
+
+class Chunks(Protocol[U]):
     """Writes what is new in a generation as events of a dialect."""
 
     def first(self) -> bytes:
         """What comes before all else."""
         ...
 
-    def update(self, update: Update) -> bytes:
+    def update(self, update: U) -> bytes:
         """The events for what is new."""
         ...
 
@@ -64,14 +68,17 @@ class Chunks(Protocol):
         ...
 
 
-async def events_of(updates: AsyncGenerator[Update, None], chunks: Chunks) -> AsyncGenerator[bytes, None]:
-    """The events of a generation. The first ones wait for the first update: an engine may fail before it."""
-    async with aclosing(updates):
-        before = chunks.first()
-        async for update in updates:
-            yield before + chunks.update(update)
-            before = b""
-    yield before + chunks.last()
+class _AsTheyAre:
+    """For events that are written already."""
+
+    def first(self) -> bytes:
+        return b""
+
+    def update(self, update: bytes) -> bytes:
+        return update
+
+    def last(self) -> bytes:
+        return b""
 
 
 async def stream(
@@ -81,42 +88,56 @@ async def stream(
     headers: Mapping[str, str] | None = None,
 ) -> EventStream:
     """The reply, once there is something to say; with further `headers`."""
+    return await stream_updates(receive, events, _AsTheyAre(), framing, headers)
+
+
+async def stream_updates(
+    receive: Receive,
+    updates: AsyncGenerator[T, None],
+    chunks: Chunks[T],
+    framing: Framing = OPENAI,
+    headers: Mapping[str, str] | None = None,
+) -> EventStream:
+    """The same for a generation, whose updates `chunks` writes. Nothing is said before the first update: an engine may
+    fail before it."""
     try:
-        first = await while_connected(receive, anext(events, b""))
+        first = await while_connected(receive, anext(updates, None))
+        said = chunks.first() + (b"" if first is None else chunks.update(first))
     except BaseException:
-        await events.aclose()
+        await updates.aclose()
         raise
-    return EventStream(partial(_write, first, events, framing), lambda: framing.error(SHUTDOWN) + framing.done, headers)
+    write = partial(_write, said, updates, chunks, framing)
+    return EventStream(write, lambda: framing.error(SHUTDOWN) + framing.done, headers)
 
 
-async def _write(first: bytes, events: AsyncGenerator[bytes, None], framing: Framing, send: Send) -> None:
-    async with aclosing(events):
+async def _write(
+    said: bytes, updates: AsyncGenerator[T, None], chunks: Chunks[T], framing: Framing, send: Send
+) -> bytes:
+    """Send the events. Returns what comes last."""
+    write = chunks.update
+    async with aclosing(updates):
         try:
-            await send(_part(first))
-            async for data in events:
-                if data:
-                    await send(_part(data))
+            await send({"type": "http.response.body", "body": said, "more_body": True})
+            async for update in updates:
+                said = write(update)
+                if said:
+                    await send({"type": "http.response.body", "body": said, "more_body": True})
+            return chunks.last() + framing.done
         except OSError:  # the connection: there is nobody to tell
             raise
         except Exception as error:
-            await send(_part(framing.error(error)))
-    await send(_part(framing.done))
-
-
-def _part(data: bytes) -> Message:
-    """A part of a body that is not the last."""
-    return {"type": "http.response.body", "body": data, "more_body": True}
+            return framing.error(error) + framing.done
 
 
 class EventStream(Response):
-    """The response. `write` sends the events, and is cancelled when the client leaves. `farewell` makes what is sent
-    where the server ends before the stream."""
+    """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
+    `farewell` makes what is sent where the server ends before the stream."""
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
-        write: Callable[[Send], Coroutine[Any, Any, None]],
+        write: Callable[[Send], Coroutine[Any, Any, bytes]],
         farewell: Callable[[], bytes],
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -128,9 +149,9 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            await while_connected(receive, self._write(send))
+            last = await while_connected(receive, self._write(send))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
-            await send(_part(self._farewell()))
-        await send({"type": "http.response.body", "body": b""})
+            last = self._farewell()
+        await send({"type": "http.response.body", "body": last})

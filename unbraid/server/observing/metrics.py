@@ -1,20 +1,48 @@
 """Metrics for Prometheus: requests, tokens, latencies, diagnostics, load.
 
 `docs/operating.md` lists them all, with the same words; a test holds the two together.
+
+What is counted for each token is a `Durations`: prometheus_client's own histograms take a lock twice for each value,
+which was a third of what the server added to a token.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from ...engines import Engine
 from .replica_metrics import ReplicaMetrics
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The bounds of the buckets."""
+
+
+class Durations(Collector):
+    """A histogram of seconds without a lock: only the event loop observes, and only it collects."""
+
+    def __init__(self, name: str, says: str, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._says = says
+        self._counts = [0] * (len(SECONDS) + 1)
+        """How many lie in each bucket, the last for those above all bounds."""
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(SECONDS, seconds)] += 1
+        self._sum += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        bounds = [*map(floatToGoString, SECONDS), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
+        yield HistogramMetricFamily(self._name, self._says, buckets, self._sum)
 
 
 class Metrics:
@@ -39,20 +67,15 @@ class Metrics:
             "unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.", registry=registry
         )
         self.completion_tokens = Counter("unbraid_completion_tokens", "Tokens of outputs.", registry=registry)
-        self.first_token = Histogram(
-            "unbraid_time_to_first_token_seconds",
-            "From the arrival of a request to the first token.",
-            buckets=_SECONDS,
-            registry=registry,
+        self.first_token = Durations(
+            "unbraid_time_to_first_token_seconds", "From the arrival of a request to the first token.", registry
         )
-        self.between_tokens = Histogram(
-            "unbraid_inter_token_seconds", "From one token to the next.", buckets=_SECONDS, registry=registry
-        )
+        self.between_tokens = Durations("unbraid_inter_token_seconds", "From one token to the next.", registry)
         self.duration = Histogram(
             "unbraid_request_seconds",
             "From the arrival of a request to its end.",
             ("route",),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=registry,
         )
         self.diagnostics = Counter(

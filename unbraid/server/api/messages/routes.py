@@ -20,7 +20,7 @@ from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat, prompt_of
 from ...turns.turn import Update, Usage
 from ..bodies import read_request
-from ..sse import events_of, stream
+from ..sse import stream_updates
 from .errors import REQUEST_ID, framing
 from .reply import MessageEvents, MessageHead, whole_reply
 from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, own_words, prompt_task, task_of
@@ -47,8 +47,8 @@ async def messages(service: Service, request: Request) -> Response:
     usage = Usage()
     (turn,) = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
     if asked.stream:
-        events = events_of(turn.updates(), MessageEvents(head, usage))
-        return await stream(request.receive, events, framing(request_id), headers=headers)
+        events = MessageEvents(head, usage)
+        return await stream_updates(request.receive, turn.updates(), events, framing(request_id), headers=headers)
     last = await while_connected(request.receive, _last(turn.updates()))
     return json_response(whole_reply(head, turn.parser.message, last, usage), headers=headers)
 
