@@ -34,10 +34,11 @@ from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .errors import ApiError, as_api_error
-from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, error_response
+from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, client_of, error_response
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
+from .planning.sender import Sender, sender
 from .service import Service
 from .turns.enforcing import HEADER
 
@@ -78,6 +79,7 @@ def create_app(service: Service, origins: tuple[str, ...] = (), tracer: Tracer |
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await service.end_background()
+        await service.planner.close()
         await asyncio.gather(*(served.engine.close() for served in service.models))
         if service.transcriber is not None:
             await service.transcriber.listener.close()
@@ -130,6 +132,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
+        sender.set(Sender(address_of(scope)))
         try:
             await reply(await self._respond(Request(scope, receive, send)), scope, receive, send)
         except ClientLeft:
@@ -157,6 +160,12 @@ class Endpoint:
                 message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
                 raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
             request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+            sender.set(Sender(client_of(request)))
+
+
+def address_of(scope: Scope) -> str:
+    """The address that a request comes from."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def _key(request: Request) -> str:
