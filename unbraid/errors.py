@@ -40,6 +40,15 @@ class InvalidSchema(UnbraidError):
     """A JSON schema that no constraint can be made of; the message says where and what to change."""
 
 
+class OverBudget(UnbraidError):
+    """Something that would take more time to work out than one request may; the message names the part of it."""
+
+    def __init__(self, message: str = "", *, place: str = "", field: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.place = place
+        """The part that costs most, as the messages of schemas name it; empty where none is known."""
+
+
 class SchemaWarning(UserWarning):
     """A JSON schema has a mistake in it. It is read as what was probably meant; the message says where and how."""
 

@@ -13,6 +13,7 @@ from ..core import grammar
 from ..core.custom_tools.definition import Grammar
 from ..core.machine.words import is_word
 from ..errors import InvalidTools
+from ..metering import spend, working_on
 from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
 from .grammars.errors import UnsupportedGrammar
 from .grammars.reader import read_grammar
@@ -73,6 +74,7 @@ class CallsBuilder:
         reads_kinds = any(type(part) in NOTATIONS and NOTATIONS[type(part)].reads_kinds for part in call.parts)
         tools = self._request.tools
         for name, schema in tools.items():
+            spend()
             strict, grammar = self._follows_schema(name), self._grammar(name)
             key = [schema if strict or reads_kinds else ANY_OBJECT, strict, repr(grammar)]
             same.setdefault(json.dumps(key), []).append(name)
@@ -144,6 +146,7 @@ class CallsBuilder:
         if custom is None or custom.grammar is None:
             return None
         try:
+            working_on(custom.field)
             return read_grammar(custom.grammar, custom.field)
         except UnsupportedGrammar as problem:
             self.unenforced.append(Unenforced(f"tool {name!r}", f"its grammar is not enforced: {problem}"))

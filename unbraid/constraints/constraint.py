@@ -10,7 +10,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -33,7 +33,7 @@ from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
 from .language import Json, Language, Restricted, TextExcept, Token, Unenforced, one_token
-from .request import ToolChoice, read_request
+from .request import Request, ToolChoice, read_request
 from .schema_export import locate
 
 if TYPE_CHECKING:
@@ -78,13 +78,21 @@ class Constraint:
         language: Language,
         vocabulary: Vocabulary | None = None,
         ends: Iterable[int] = (),
-        lazy: Callable[[], LazyLanguage | None] = lambda: None,
+        lazy: Callable[[], LazyLanguage | None] | None = None,
+        asked: tuple[Format, str] | None = None,
     ) -> None:
+        """asked: the format and the request that it was made of, as they are kept."""
         self._language = language
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
+        self._asked = asked
         self._printed: dict[Dialect, Printed[Any]] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
+        """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
+        state = {name: vars(self)[name] for name in ("_printed", "llama_cpp") if name in vars(self)}
+        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, state)
 
     @property
     def language(self) -> Language:
@@ -132,7 +140,7 @@ class Constraint:
     @cached_property
     def llama_cpp(self) -> LlamaCppGrammar:
         """What llama.cpp is told, with what its engine should know of it."""
-        lazy = self._lazy()
+        lazy = None if self._lazy is None else self._lazy()
         if lazy is None:
             return LlamaCppGrammar(self.printed("gbnf"))
         return LlamaCppGrammar(to_gbnf(lazy.language), lazy.trigger, lazy.token)
@@ -222,11 +230,36 @@ def constraint(
     checked = tools.copy() if isinstance(tools, Tools) else Tools(copied)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
     language = build(program, request, opened, header)
-    made = Constraint(language, vocabulary, program.ends, lambda: build_lazy(program, request))
+    lazy = partial(_lazy, format, vocabulary, request)
+    made = Constraint(language, vocabulary, program.ends, lazy, (format, asked))
+    _keep(program, asked, made)
+    return made
+
+
+def _lazy(format: Format, vocabulary: Vocabulary | None, request: Request) -> LazyLanguage | None:
+    return build_lazy(compile_format(format, vocabulary), request)
+
+
+def _keep(program: Program, asked: str, made: Constraint) -> None:
     with _lock:
         _made[program, asked] = made
         if len(_made) > _MOST_MADE:
             _made.popitem(last=False)
+
+
+def _read(
+    language: Language,
+    vocabulary: Vocabulary | None,
+    ends: Iterable[int],
+    lazy: Callable[[], LazyLanguage | None] | None,
+    asked: tuple[Format, str] | None,
+    state: dict[str, Any],
+) -> Constraint:
+    """A constraint that comes from another process."""
+    made = Constraint(language, vocabulary, ends, lazy, asked)
+    vars(made).update(state)
+    if asked is not None:
+        _keep(compile_format(asked[0], vocabulary), asked[1], made)
     return made
 
 

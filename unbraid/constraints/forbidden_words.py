@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..metering import spend
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixState:
@@ -31,6 +33,7 @@ def automaton(words: Sequence[str]) -> list[PrefixState]:
     letters = sorted({char for word in words for char in word})
     states = []
     for begin in begins:
+        spend(len(letters))
         moves, forbidden = {}, set()
         for char in letters:
             text = begin + char

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..metering import spend
 from ..schema.regular import Choice, Node, Repeat, Sequence, chars, choice, sequence
 from ..schema.types import Schema
 
@@ -145,6 +146,7 @@ class Language:
             if id(node) in seen:
                 continue
             seen.add(id(node))
+            spend()
             yield node
             if isinstance(node, Rule) and node.name in self.rules:
                 todo.append(self.rules[node.name])
@@ -159,6 +161,7 @@ class Language:
 def rewritten(node: Node, new: Callable[[Node], Node | None]) -> Node:
     """The node with others in the place of those for which `new` gives one, outermost first. What nothing changes in
     stays the same object."""
+    spend()
     changed = new(node)
     if changed is not None:
         return changed

@@ -16,6 +16,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from ..errors import InvalidSchema
+from ..metering import spend, working_on
 from ..schema.forms import (
     AnyOf,
     Arrays,
@@ -75,6 +76,7 @@ class _Exporter:
         return target
 
     def _write(self, form: Form) -> Schema:
+        spend()
         match form:
             case False:
                 return False
@@ -164,6 +166,7 @@ class _Exporter:
 
     def _objects(self, form: Objects) -> Schema:
         where = form.where
+        working_on(where or self._where)
         matching, others = self._matching(form)
         properties: dict[str, Schema] = {}
         for name, inner in form.properties.items():

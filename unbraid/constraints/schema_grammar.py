@@ -13,8 +13,10 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Seq
+from functools import partial
 
 from ..errors import InvalidSchema
+from ..metering import spend, working_on
 from ..schema.forms import (
     ANYTHING,
     AnyOf,
@@ -83,6 +85,8 @@ class SchemaGrammar:
     def __init__(self) -> None:
         self.rules: dict[str, Node] = {}
         self.unenforced: list[Unenforced] = []
+        self.places: dict[str, str] = {}
+        """The part of a schema that each of the rules says."""
         self.anything: dict[tuple[object, ...], Node] = {}
         self._known: dict[str, Node] = {}
 
@@ -109,6 +113,8 @@ class ValueGrammar:
         self._where, self._without = value.where, value.without
         self._spelling = value.without, value.python
         self._words = _PYTHON if value.python else {}
+        self._place = value.where
+        """The part that a node is being made of."""
 
     def root(self) -> Node:
         node = self._node(self._normalizer.root())
@@ -124,10 +130,12 @@ class ValueGrammar:
             return node
         name = f"{self._name}-{len(self._rules)}"
         self._rules[name] = node
+        self._all.places[name] = self._place
         return Rule(name)
 
     def _node(self, form: Form) -> Node | None:
         """None where nothing satisfies the form."""
+        spend()
         match form:
             case True:
                 return self._anything()
@@ -136,20 +144,30 @@ class ValueGrammar:
             case NullOrBoolean(_, kind):
                 return choice(*map(self._word, (None,) if kind == "null" else (True, False)))
             case Values(values):
+                spend(len(values))
                 return choice(*map(self._word, values))
             case Numbers():
                 return Lexeme(self._numbers(form))
             case Strings():
                 return self._string(form)
             case Arrays():
-                return self._array(form)
+                return self._inside(form.where, partial(self._array, form))
             case Objects():
-                return self._object(form)
+                return self._inside(form.where, partial(self._object, form))
             case AnyOf(options):
                 nodes = [node for node in map(self._node, options) if node is not None]
                 return choice(*nodes) if nodes else None
             case Ref(pointer):
                 return self._target(pointer)
+
+    def _inside(self, where: str, make: Callable[[], Node | None]) -> Node | None:
+        """What is made of a part of the schema."""
+        before, self._place = self._place, where or self._place
+        working_on(self._place)
+        try:
+            return make()
+        finally:
+            self._place = before
 
     def _word(self, value: object) -> Node:
         written = json.dumps(value, ensure_ascii=False)
@@ -174,6 +192,7 @@ class ValueGrammar:
                 self._refs[pointer] = None
             else:
                 self._rules[name] = node
+                self._all.places[name] = self._place
         return self._refs[pointer]
 
     def _numbers(self, form: Numbers) -> Node:
@@ -286,6 +305,7 @@ def in_order(items: Seq[tuple[Node, bool]], others: Node | None, comma: Node, ru
     options: list[Node] = [NOTHING if others is None else maybe(others, after)]
     needed_first = next((at for at, (_, needed) in enumerate(items) if needed), len(items))
     for at in reversed(range(len(items))):
+        spend()
         item, needed = items[at]
         if 0 < at <= needed_first:
             item, after = rule(item), after if after is NOTHING else rule(after)
@@ -301,6 +321,7 @@ def other_than(words: Iterable[Seq[str]], other_char: Callable[[Collection[str]]
     """Text that is none of these words, as a trie of them. `other_char` gives any character but some; `rest` is what
     may follow a character that is in no word."""
     words = set(words)
+    spend(1 + len(words))
     options: list[Node] = [NOTHING] if all(words) else []
     heads = {word[0] for word in words if word}
     for head in sorted(heads):
@@ -326,6 +347,7 @@ def _spelled(text: str) -> str:
 def json_text(node: Node) -> Node:
     """What a pattern matches, as it is spelled between the quotes of a JSON string. `\\/` and `\\u0041` are left to
     where any character will do: the same string has a plainer spelling."""
+    spend()
     match node:
         case Text(text):
             return Text(_spelled(text))

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidSchema
+from ..metering import spend, working_on
 from . import patterns
 from .contradictions import check_contradictions
-from .keywords import IN_PLACE, children
+from .keywords import IN_PLACE, SHOWN, children
 from .references import resolve
 from .types import Schema, is_number
 
@@ -31,6 +32,7 @@ def check(schema: Schema, where: str) -> None:
     _check_size(schema, where)
     if schema is False:
         raise InvalidSchema(f"{where} is `false`, which no value satisfies; say what the value may be")
+    working_on(where)
     nodes = list(_walk(schema, where))
     for place, _, node in nodes:
         if isinstance(node, Mapping):
@@ -46,6 +48,7 @@ def _check_size(schema: Schema, where: str) -> None:
     while todo:
         value, depth = todo.pop()
         count += 1
+        spend()
         if depth > _MOST_DEPTH:
             raise InvalidSchema(f"{where} nests deeper than {_MOST_DEPTH}; put what is deep into `$defs`")
         if isinstance(value, Mapping):
@@ -70,6 +73,7 @@ def _walk(schema: Schema, where: str) -> Iterator[tuple[str, str, Schema]]:
     todo: list[tuple[str, str, Schema]] = [(where, "", schema)]
     while todo:
         place, key, node = todo.pop()
+        spend()
         yield place, key, node
         if isinstance(node, Mapping):
             todo.extend((f"{place}.{step}", inner_key, inner) for inner_key, step, inner in children(node))
@@ -86,7 +90,7 @@ def _check_limits(place: str, node: Mapping[str, Any]) -> None:
 def _check_patterns(place: str, node: Mapping[str, Any]) -> None:
     _check_pattern(f"{place}.pattern", node.get("pattern", ""))
     for pattern in node.get("patternProperties", ()):
-        _check_pattern(f"{place}.patternProperties.{pattern}", pattern)
+        _check_pattern(f"{place}.patternProperties.{pattern:.{SHOWN}}", pattern)
 
 
 def _check_pattern(place: str, pattern: str) -> None:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import InvalidSchema
+from ..metering import spend
 from .bounds import bounds
 from .keywords import CONDITIONS
 from .references import resolve
@@ -46,6 +47,7 @@ def _contradiction(root: Schema, node: Mapping[str, Any], known: Mapping[int, st
     def fails(inner: Any) -> bool:
         return inner is False or known.get(id(inner)) is not None
 
+    spend(1 + len(node.get("enum", ())))
     types = _allowed_types(node)
     for name in ("Length", "Items", "Properties"):
         least, most = node.get(f"min{name}", 0), node.get(f"max{name}", math.inf)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from ..metering import spend
 from .regular import ANY, Node, Repeat, limit_length
 
 Number = Fraction | float
@@ -113,6 +114,7 @@ def any_of(options: Iterable[Form]) -> Form:
     at = -1
     for option in options:
         for inner in option.options if isinstance(option, AnyOf) else (option,):
+            spend(1 + min(len(kept), 50))
             if inner is True:
                 return True
             if isinstance(inner, Values):

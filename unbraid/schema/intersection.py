@@ -6,11 +6,13 @@ reached, the result is the first of the two forms alone, and what is lost is not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, takewhile
 from typing import Any
 
+from ..metering import spend, working_on
 from .forms import (
     AnyOf,
     Arrays,
@@ -59,6 +61,8 @@ class Intersection:
             return other
         if other is True or one is False or one == other:
             return one
+        working_on(where)
+        spend()
         self._work += 1
         self._depth += 1
         try:
@@ -114,7 +118,7 @@ class Intersection:
                 )
                 items = self.intersect(one.items, other.items, where)
                 least, most = max(one.least, other.least), fewer(one.most, other.most)
-                return arrays(Arrays(one.where, prefix, items, least, most))
+                return arrays(Arrays(_both(one.where, other.where), prefix, items, least, most))
             case Objects(), Objects():
                 return self._intersect_objects(one, other, where)
             case _:
@@ -136,7 +140,9 @@ class Intersection:
         others = self.intersect(source.others, rest, where)
         required = tuple(dict.fromkeys(one.required + other.required))
         least, most = max(one.least, other.least), fewer(one.most, other.most)
-        return objects(Objects(one.where, properties, required, tuple(matching), others, least, most))
+        return objects(
+            Objects(_both(one.where, other.where), properties, required, tuple(matching), others, least, most)
+        )
 
     def _value(self, form: Objects, name: str, where: str) -> Form:
         if name in form.properties:
@@ -149,6 +155,7 @@ class Intersection:
 
     def admits(self, form: Form | None, value: Any) -> bool:
         """Whether the value may satisfy the form; True where that is not known."""
+        spend()
         match form:
             case bool():
                 return form
@@ -187,6 +194,7 @@ class Intersection:
 
     def _disjoint(self, one: Form | None, other: Form | None, depth: int) -> bool:
         """Whether no value satisfies both, as far as is easily seen."""
+        spend()
         if one is False or other is False:
             return True
         if depth == 0 or one is True or other is True or one is None or other is None:
@@ -210,3 +218,12 @@ class Intersection:
         if isinstance(one, Numbers) and isinstance(other, Numbers):
             return one.high < other.low or other.high < one.low
         return type(one) is not type(other)
+
+
+def _both(one: str, other: str) -> str:
+    """The place that two places are in."""
+    if not one or not other:
+        return one or other
+    steps = zip(*(re.split(r"(?=[.\[])", place) for place in (one, other)), strict=False)
+    same = "".join(step for step, _ in takewhile(lambda pair: pair[0] == pair[1], steps))
+    return same.removesuffix(".allOf").removesuffix(".anyOf")

@@ -42,6 +42,10 @@ SHAPES = {key: (shape, test) for shape, (test, keys) in _SHAPES.items() for key 
 """What the value of a keyword must be, in words and as a test."""
 
 
+SHOWN = 100
+"""How much of a name stands in a place. Places are kept for every part of a schema, and a name may be a megabyte."""
+
+
 def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Keyword, place and schema of all schemas that are directly below."""
     for key in ONE_SCHEMA:
@@ -54,4 +58,4 @@ def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for key in NAMED_SCHEMAS:
         if isinstance(node.get(key), Mapping):
             for name, inner in node[key].items():
-                yield key, f"{key}.{name}", inner
+                yield key, f"{key}.{name:.{SHOWN}}", inner

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..metering import spend
 from .references import resolve
 from .types import types_of
 
@@ -64,6 +65,7 @@ class _Kinds:
         """What references lead to. One that leads to itself says nothing, so schemas may go in circles."""
 
     def of(self, schema: object) -> frozenset[str]:
+        spend()
         kinds = ANY_KIND
         if not isinstance(schema, Mapping):
             return kinds
@@ -91,6 +93,7 @@ class _Kinds:
             if not isinstance(schema, Mapping) or id(schema) in seen:
                 continue
             seen.add(id(schema))
+            spend()
             yield schema
             if "$ref" in schema:
                 todo.append(self._target(schema["$ref"]))

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import InvalidSchema
+from ..metering import spend, working_on
 from . import patterns
 from .bounds import bounds
 from .checks import MOST_REPEATS
@@ -34,6 +35,7 @@ from .forms import (
     strings,
 )
 from .intersection import Intersection
+from .keywords import SHOWN
 from .references import resolve
 from .regular import ANY, Node, Repeat, Text, choice, limit_length, matches
 from .types import TYPES, Schema, same, types_of
@@ -81,6 +83,8 @@ class Normalizer:
     def form(self, schema: Schema, where: str) -> Form:
         if isinstance(schema, bool):
             return schema
+        working_on(where)
+        spend()
         result = self._own(schema, where)
         if "$ref" in schema:
             result = self._intersect(result, Ref(schema["$ref"]), where)
@@ -168,12 +172,13 @@ class Normalizer:
 
     def _objects(self, schema: Mapping[str, Any], where: str) -> Form:
         properties = {
-            name: self.form(inner, f"{where}.properties.{name}") for name, inner in schema.get("properties", {}).items()
+            name: self.form(inner, f"{where}.properties.{name:.{SHOWN}}")
+            for name, inner in schema.get("properties", {}).items()
         }
         others = self.form(schema.get("additionalProperties", True), f"{where}.additionalProperties")
         matching: list[tuple[Node, Form]] = []
         for pattern, inner in schema.get("patternProperties", {}).items():
-            place = f"{where}.patternProperties.{pattern}"
+            place = f"{where}.patternProperties.{pattern:.{SHOWN}}"
             node, form = self._pattern(pattern, place), self.form(inner, place)
             if node is None:
                 others = any_of([others, form])

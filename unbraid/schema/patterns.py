@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..metering import spend
 from .regular import (
     ANY,
     EVERY,
@@ -141,6 +142,7 @@ def _folded(ranges: Ranges) -> Ranges:
     """The same characters, and those of the other case."""
     found = list(ranges)
     for low, high in ranges:
+        spend(1 + max(0, min(high, _LAST_FOLDED) - low) // 10)
         for code in range(low, min(high, _LAST_FOLDED) + 1):
             char = chr(code)
             found += [(ord(other), ord(other)) for other in (char.lower(), char.upper()) if len(other) == 1]
@@ -219,6 +221,7 @@ class _Parser:
         return Repeat(node, least, most)
 
     def atom(self, depth: int) -> Node:
+        spend()
         start, char = self.at, self.peek()
         self.at += 1
         if char == "^" or char == "$":
@@ -275,6 +278,7 @@ class _Parser:
         return among(without(EVERY, found) if negated else without(found, _SURROGATES))
 
     def member(self) -> Text | Chars:
+        spend()
         if self.take("\\"):
             return self.escape(in_class=True)
         self.at += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .keywords import SHOWN
 from .types import Schema
 
 
@@ -26,7 +27,7 @@ def resolve(root: Schema, ref: str) -> tuple[str, Schema]:
     for step in pointer.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(node, Mapping) and step in node:
-            place, node = f"{place}.{step}", node[step]
+            place, node = f"{place}.{step:.{SHOWN}}", node[step]
         elif isinstance(node, list) and step.isdecimal() and len(step) < 10 and int(step) < len(node):
             place, node = f"{place}[{int(step)}]", node[int(step)]
         else:

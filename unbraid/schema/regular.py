@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from ..metering import spend
+
 Ranges = tuple[tuple[int, int], ...]
 """Code points: the first and the last of each range. Ranges are in order, and neither overlap nor touch."""
 
@@ -158,6 +160,7 @@ def matches(node: Node, text: str) -> bool:
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
     """Where a match can end: all of them at once, so that no pattern takes exponential time."""
+    spend(1 + len(starts))
     match node:
         case Text(word):
             return {at + len(word) for at in starts if text.startswith(word, at)}
@@ -190,6 +193,7 @@ def may_hold(node: Node, some: Collection[str]) -> bool:
 
 def leaves(node: Node) -> Iterator[Chars]:
     """The characters that it is made of."""
+    spend()
     match node:
         case Text(text):
             yield chars(*text)
@@ -204,6 +208,7 @@ def leaves(node: Node) -> Iterator[Chars]:
 
 def lengths(node: Node) -> tuple[int, int | None]:
     """The fewest and the most characters that a match has."""
+    spend()
     match node:
         case Text(text):
             return len(text), len(text)

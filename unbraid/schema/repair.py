@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidSchema, SchemaWarning
-from .keywords import MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES
+from ..metering import spend, working_on
+from .keywords import MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, SHAPES, SHOWN
 from .types import TYPES, Schema, read_type
 
 _MOST_DEPTH = 200
@@ -84,9 +85,11 @@ class _Repairer:
             return self._done[id(schema)]
         if depth > _MOST_DEPTH:
             raise InvalidSchema(f"{where:.200} nests deeper than {_MOST_DEPTH}; put what is deep into `$defs`")
+        working_on(where)
+        spend(1 + len(schema))
         changed: dict[str, Any] = {}
         for key, value in schema.items():
-            place = f"{where}.{key}"
+            place = f"{where}.{key:.{SHOWN}}"
             found: Any
             if key == "type":
                 found = self._type(value, place)
@@ -160,7 +163,7 @@ class _Repairer:
         if not isinstance(value, Mapping):
             self._note(where, f"must be an object of schemas, not {_shown(value)}; left out")
             return _NOTHING
-        found = {name: self.schema(inner, f"{where}.{name}", depth + 1) for name, inner in value.items()}
+        found = {name: self.schema(inner, f"{where}.{name:.{SHOWN}}", depth + 1) for name, inner in value.items()}
         return value if all(found[name] is inner for name, inner in value.items()) else found
 
 

@@ -45,6 +45,7 @@ from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, client_of, 
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
+from .planning.sender import Sender, sender
 from .service import Service
 from .turns.enforcing import HEADER
 
@@ -97,6 +98,7 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         yield
         await service.end_background()
+        await service.planner.close()
         await asyncio.gather(*(served.engine.close() for served in service.models))
         if service.transcriber is not None:
             await service.transcriber.listener.close()
@@ -180,6 +182,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
+        sender.set(Sender(client_of_scope(scope, self._service.proxies)))
         connection = Connection(in_time(receive, self._service.body_seconds))
         try:
             request = Request(scope, connection, send)
@@ -214,6 +217,7 @@ class Endpoint:
                 message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
                 raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
             request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+            sender.set(Sender(client_of(request)))
         if service.rates:
             client = client_of(request) or client_of_scope(request.scope, service.proxies)
             request.scope[_METER] = meter = Meter(service.rates, client)

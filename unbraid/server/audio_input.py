@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ..engines import Audio
@@ -17,20 +18,21 @@ _DATA_URL = re.compile(r"data:audio/([\w.+-]+);base64,")
 def placeholder_hook(placeholder: str | None) -> PartHook:
     """For the prompt builder: the placeholder for a part that is audio. Other parts are refused."""
 
-    def hook(part: Mapping[str, Any], where: str) -> str:
-        if part.get("type") not in _KINDS:
-            raise InvalidMessages(
-                f"{where}: parts of type {part.get('type')!r} are not supported here, only text", field=where
-            )
-        if placeholder is None:
-            raise InvalidMessages(
-                f"{where}: this model is not known to take audio; if it does, the server is to be started with "
-                "--audio-placeholder",
-                field=where,
-            )
-        return placeholder
+    return partial(_placeholder, placeholder)
 
-    return hook
+
+def _placeholder(placeholder: str | None, part: Mapping[str, Any], where: str) -> str:
+    if part.get("type") not in _KINDS:
+        raise InvalidMessages(
+            f"{where}: parts of type {part.get('type')!r} are not supported here, only text", field=where
+        )
+    if placeholder is None:
+        raise InvalidMessages(
+            f"{where}: this model is not known to take audio; if it does, the server is to be started with "
+            "--audio-placeholder",
+            field=where,
+        )
+    return placeholder
 
 
 def audio_of(messages: Iterable[Mapping[str, Any]]) -> tuple[Audio, ...]:

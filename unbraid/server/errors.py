@@ -15,7 +15,7 @@ from typing import Any
 
 from ..constraints import InvalidSchema
 from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
-from ..errors import UnbraidError
+from ..errors import OverBudget, UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
 from .observing.exchange import note_error
 
@@ -97,6 +97,8 @@ def _as_api_error(error: Exception) -> ApiError:
         return ApiError(400, message, param="messages", code="template_failed")
     if isinstance(error, RecursionError):
         return ApiError(400, "the request nests too deeply to be read: simplify it")
+    if isinstance(error, OverBudget):
+        return ApiError(400, message, param=param, code="too_expensive")
     if isinstance(error, InvalidSchema):
         return ApiError(400, message, param=param or "tools", code="invalid_schema")
     if isinstance(error, UnbraidError):

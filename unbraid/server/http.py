@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive
 
 from .errors import ApiError
+from .planning.sender import Sender, sender
 
 T = TypeVar("T")
 
@@ -52,14 +53,18 @@ async def read_body(request: Request, most: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > most:
         raise _too_large(most)
-    return await until_shutdown(_read(request, most))
+    body = await until_shutdown(_read(request, most))
+    sender.get(Sender()).size = len(body)
+    return body
 
 
 async def _read(request: Request, most: int) -> bytes:
     parts, size = [], 0
+    asking = sender.get(Sender())
     try:
         async for part in request.stream():
             size += len(part)
+            asking.values += sum(map(part.count, (b",", b"[", b"{")))
             if size > most:
                 raise _too_large(most)
             parts.append(part)

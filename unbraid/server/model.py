@@ -6,7 +6,7 @@ can be made in another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from ..core.vocabulary import Vocabulary
 from ..engines import Engine
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError
+from .observing.exchange import note_model
 from .vocoder import Vocoder
 
 _SEPARATE = "☺"
@@ -110,6 +111,22 @@ class Model:
         if self.vocabulary is None:
             raise ApiError(400, "echo: the tokens of the prompt are known to the engine alone; give it as text")
         return Detokenizer(self.vocabulary).text(prompt, {})
+
+
+def chosen(models: Mapping[str, Model], name: str | None) -> Model:
+    """The model of that name, the first where none is named. Raises `ApiError` for one that is not served."""
+    name = next(iter(models)) if name is None else name
+    if name not in models:
+        raise not_served(name, models)
+    note_model(name)
+    return models[name]
+
+
+def not_served(name: str, names: Collection[str]) -> ApiError:
+    known = ", ".join(map(repr, names))
+    are = "it is" if len(names) == 1 else "there are"
+    message = f"the model {name!r} is not served here; {are} {known}"
+    return ApiError(404, message, param="model", code="model_not_found")
 
 
 @dataclass(kw_only=True)

@@ -19,9 +19,10 @@ from ..constraints import Unenforced
 from .access.addresses import Network
 from .access.rates import Rates
 from .errors import ApiError
-from .model import Served
+from .model import Model, Served, not_served
 from .observing.exchange import note_model
 from .observing.metrics import Metrics
+from .planning.planner import Planner
 from .storage.seal import Seal
 from .storage.store import Store
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:  # a server that only chats runs without the packages of speec
     from ..speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
-_PLANNERS = 4
 _ARCHIVISTS = 4
 _MOST_TOLD = 100
 P = ParamSpec("P")
@@ -74,20 +74,18 @@ class Service:
     """The metrics of all workers, added up, where there are several."""
     shutdown_seconds: float = 0.0
     """How long responses in the background may go on when the server is to end."""
-    _planners: ThreadPoolExecutor = field(init=False)
+    planner: Planner = field(default_factory=Planner)
+    """Works requests out, where they cannot hold up anything else."""
     _archivists: ThreadPoolExecutor = field(init=False)
     _told: set[Unenforced] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        # Threads of its own, so that long plans do not keep other work waiting.
-        self._planners = ThreadPoolExecutor(_PLANNERS, "unbraid-plan")
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
         self.metrics = Metrics(lambda: {served.names[0]: served.engine for served in self.models})
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in a thread for plans."""
-        call = partial(copy_context().run, work, *args, **kwargs)  # what is logged there is about this request
-        return await asyncio.get_running_loop().run_in_executor(self._planners, call)
+        """What `work` returns, within the time that one request may take. It is given up if this is cancelled."""
+        return await self.planner.run(work, args, kwargs)
 
     async def stored(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a thread for the store: a file that is locked must not hold up anything else."""
@@ -116,16 +114,17 @@ class Service:
         """What clients call the models."""
         return tuple(name for served in self.models for name in served.names)
 
+    def known_models(self) -> dict[str, Model]:
+        """The models by all of their names, for work that finds out by itself which one is asked for."""
+        return {name: served.current() for served in self.models for name in served.names}
+
     def served(self, name: str | None) -> Served:
         """The model of that name. Raises `ApiError` for one that is not served."""
         for served in self.models:
             if name is None or name in served.names:
                 note_model(name or served.names[0])
                 return served
-        known = ", ".join(map(repr, self.names))
-        are = "it is" if len(self.names) == 1 else "there are"
-        message = f"the model {name!r} is not served here; {are} {known}"
-        raise ApiError(404, message, param="model", code="model_not_found")
+        raise not_served(str(name), self.names)
 
     def check_listener(self, name: str | None) -> str:
         """The name of the model that transcribes, for the reply. Raises `ApiError` for one that does not."""

@@ -258,6 +258,20 @@ class Settings:
     max_body: int = _setting(
         "the largest body of a request, in bytes", group="server", default=64_000_000, kind="number", metavar="N"
     )
+    plan_seconds: float = _setting(
+        "the CPU time that one request may take to be worked out: its schemas, its prompt, what it has parsed",
+        group="server",
+        default=10.0,
+        kind="amount",
+        metavar="S",
+    )
+    plan_workers: int = _setting(
+        "processes for requests that take long to be worked out; 0 for none",
+        group="server",
+        default=2,
+        kind="number",
+        metavar="N",
+    )
     store: str | None = _setting(
         "the file that keeps responses for GET /v1/responses and previous_response_id, or none (default: "
         "responses.sqlite in the cache's folder)",

@@ -55,6 +55,10 @@ class ChatTemplate:
         if len(source) > self.limits.source:
             raise TemplateTooMuch(f"{name} has {len(source):,} characters; {self.limits.source:,} are the most")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is compiled stays in its process."""
+        return {name: value for name, value in vars(self).items() if name != "_plain"}
+
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
 

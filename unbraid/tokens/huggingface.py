@@ -7,7 +7,7 @@ What was decoded is kept for each tokenizer object (`weak_cache`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -81,6 +81,9 @@ class HuggingFaceVocabulary(TokenizerView):
         self._decoding = decoding
         self._bytes_of = decoding.bytes_of
 
+    def __reduce__(self) -> tuple[Callable[[_Tokenizer], HuggingFaceVocabulary], tuple[_Tokenizer]]:
+        return _of, (self._tokenizer,)
+
     @property
     def dummy_prefix(self) -> bool:
         return self._decoding.pieces.dummy_prefix
@@ -132,5 +135,8 @@ def adapt(tokenizer: object) -> Vocabulary | None:
     names = ("token_to_id", "id_to_token", "model", "decoder", "pre_tokenizer", "get_added_tokens_decoder", "to_str")
     if not all(hasattr(tokenizer, name) for name in names):
         return None
-    fast = cast(_Tokenizer, tokenizer)
-    return HuggingFaceVocabulary(fast, _cached_decoding(fast))
+    return _of(cast(_Tokenizer, tokenizer))
+
+
+def _of(tokenizer: _Tokenizer) -> HuggingFaceVocabulary:
+    return HuggingFaceVocabulary(tokenizer, _cached_decoding(tokenizer))

@@ -38,6 +38,9 @@ class TiktokenVocabulary(TokenizerView):
         self._seen = _bytes_seen(encoding)
         self._encoding = encoding
 
+    def __reduce__(self) -> tuple[type[TiktokenVocabulary], tuple[_Encoding]]:
+        return TiktokenVocabulary, (self._encoding,)
+
     @property
     def size(self) -> int:
         return self._encoding.n_vocab

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ...metering import spend
 from ...schema.regular import EVERY, Chars, Choice, Node, Ranges, Repeat, Sequence, Text, all_but, union
 from ..forbidden_words import PrefixState
 from ..forbidden_words import automaton as _automaton
@@ -120,6 +121,7 @@ class Items:
 
     def of(self, node: Node, spaced: bool = False) -> Item:
         """`spaced` says that there may be whitespace before it."""
+        spend()
         match node:
             case Text(text):
                 return self._leaf(node) if text else EMPTY
@@ -217,6 +219,7 @@ class Items:
 
     def _not_empty(self, item: Item) -> Item:
         """The same but for the empty text; where that cannot be said, the same."""
+        spend()
         match self.shapes[item]:
             case Concat(items) if items:
                 if len(items) > MOST_STACKS:
@@ -352,6 +355,7 @@ class Items:
         changed = True
         while changed:
             changed = False
+            spend(len(self.shapes))
             for item, shape in enumerate(self.shapes):
                 match shape:
                     case Leaf() | FreeText() | InState():

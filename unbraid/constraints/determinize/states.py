@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 
+from ...metering import spend, working_on
 from ...schema.regular import EVERY, Chars, Ranges, Text, union
 from ..language import Token
 from .items import EMPTY, MOST_STACKS, Concat, FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
@@ -84,11 +86,13 @@ class States:
         self._guessed: set[Item] = set()
         self._widths: dict[State, int] = {}
 
-    def check(self, roots: Iterable[Item]) -> None:
-        """Make the states of all of them, or raise `TooAmbiguous`."""
+    def check(self, roots: Iterable[tuple[Item, str]]) -> None:
+        """Make the states of all of them, or raise `TooAmbiguous`. With each root goes the part of a schema that it
+        says."""
         roots = list(roots)
         self.items.check_counts()
-        for root in roots:
+        for root, place in roots:
+            working_on(place)
             tries = 0
             while wrong := self._wrong(root):
                 self._known |= wrong
@@ -96,7 +100,7 @@ class States:
                 tries += 1
                 if tries > _MOST_TRIES:
                     raise TooAmbiguous
-        for state in self.all(map(self.start, roots)):
+        for state in self.all(self.start(root) for root, _ in roots):
             widest = [self.ending(one.item).stacks + self.width(one.target) for one in self.step(state).transitions]
             if max([self.width(state), *widest]) > MOST_STACKS:
                 raise TooAmbiguous
@@ -114,6 +118,7 @@ class States:
         todo = list(starts)
         while todo:
             for state in self.reached(todo.pop(), done):
+                spend()
                 yield state
                 todo += [self.start(inner) for inner in self.inner(state)]
 
@@ -127,6 +132,7 @@ class States:
                 yield item
 
     def spend(self, work: int) -> None:
+        spend(work)
         self.work += work
         if self.work > self._most_work:
             raise TooAmbiguous
@@ -216,6 +222,7 @@ class States:
 
     def _expansions(self, stack: Stack) -> State:
         if stack not in self._expanded:
+            spend()
             head, after = self._stacks[stack]
             self._expanded[stack] = frozenset(self.push(items, after) for items in self.items.expansions(head))
         return self._expanded[stack]
@@ -240,6 +247,7 @@ class States:
         edges: list[tuple[int, bool, Stack]] = []
         others: dict[Item, set[Stack]] = {}
         for stack in stacks:
+            spend()
             head, then = self._stacks[stack]
             match self.items.shapes[head]:
                 case Leaf(Text(text)):
@@ -252,7 +260,7 @@ class States:
                     continue
             for low, high in ranges:
                 edges += [(low, True, then), (high + 1, False, then)]
-        edges.sort(key=lambda edge: edge[0])
+        edges.sort(key=itemgetter(0))
         found: dict[State, list[tuple[int, int]]] = {}
         active: dict[Stack, int] = {}
         last = 0
@@ -297,6 +305,7 @@ class States:
         todo = [start]
         while todo:
             state = todo.pop()
+            spend()
             if state in done:
                 continue
             done.add(state)
@@ -355,6 +364,7 @@ class States:
     # --- How many stacks these are to llama.cpp ------------------------------------------------------------------
 
     def width(self, state: State) -> int:
+        spend()
         if state not in self._widths:
             self._widths[state] = 0
             found = 0

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...errors import InvalidSchema
+from ...metering import spend, working_on
 from ...schema.regular import Chars, Node, Text, among, sequence
 from ...schema.types import Schema
 from ..determinize.items import FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
@@ -111,7 +112,11 @@ class _DeterministicPrinter(_Printer):
     def _read(self, rules: Iterable[str]) -> None:
         """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
         for name in list(rules):
+            working_on(self._place(name))
             self._items.body(name)
+
+    def _place(self, rule: str) -> str:
+        return self.schemas.places.get(rule, "")
 
     def run(self) -> Printed[str]:
         """Raises `TooAmbiguous` where the language cannot be determinised within bounds."""
@@ -120,7 +125,8 @@ class _DeterministicPrinter(_Printer):
             if isinstance(node, TextExcept):
                 self.unenforced += node.length_unenforced()
         root = self._items.of(self._language.root)
-        self._states.check([*map(self._items.named, [*self._language.rules, *self.schemas.rules]), root])
+        rules = [*self._language.rules, *self.schemas.rules]
+        self._states.check([*((self._items.named(name), self._place(name)) for name in rules), (root, "")])
         start = self._states.start(root)
         states = list(self._states.all([start]))
         for state in states:
@@ -131,9 +137,10 @@ class _DeterministicPrinter(_Printer):
             state = self._todo.pop()
             lines[self._state_names[state]] = self._state(state)
         unenforced = (*self._language.unenforced, *self.all_unenforced())
-        return Printed(text(lines | self.rules), unenforced, points=tuple(map(self._point, states)))
+        return Printed(text(lines | self.rules), unenforced, points=tuple(dict.fromkeys(map(self._point, states))))
 
     def _point(self, state: State) -> Point:
+        spend()
         found = self._states.step(state)
         shapes = [self._items.shapes[transition.item] for transition in found.transitions]
         for at, shape in enumerate(shapes):
@@ -151,6 +158,7 @@ class _DeterministicPrinter(_Printer):
         """The item, and all that follows it up to the next point with a choice."""
         parts: list[str | Text] = [self._item(item)]
         while then != ENDED:
+            spend()
             found = self._states.step(then)
             if self._used[then] > 1 or found.ends or len(found.transitions) > 1:
                 parts.append(self._name(then))

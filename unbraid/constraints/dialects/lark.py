@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ...metering import spend
 from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, may_hold
 from ..grammars.restriction import restricted
 from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
@@ -64,6 +65,7 @@ class _Printer:
     # --- Rules -----------------------------------------------------------------------------------------------------
 
     def _rule(self, node: Node) -> str:
+        spend()
         match node:
             case Token(ranges):
                 return "<[" + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges) + "]>"
@@ -113,6 +115,7 @@ class _Printer:
         return self._named("T", self._expression(node))
 
     def _expression(self, node: Node) -> str:
+        spend()
         if node == SPACE:
             return self._named("SPACE", self._repeated(SPACE))
         match node:
@@ -140,6 +143,7 @@ class _Printer:
 
 
 def _is_regular(node: Node) -> bool:
+    spend()
     match node:
         case Token() | Json() | Rule():
             return False

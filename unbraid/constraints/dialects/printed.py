@@ -32,4 +32,4 @@ class Printed(Generic[T_co]):
     """The place of what leaves too many alternatives open for llama.cpp. Only GBNF says it; the grammar is right, but
     must not be given to llama.cpp."""
     points: tuple[Point, ...] = ()
-    """All points of the grammar, where it is deterministic: only GBNF is."""
+    """The different points of the grammar, where it is deterministic: only GBNF is."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from ...errors import UnbraidError
+from ...metering import spend
 from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, without
 from ..forbidden_words import automaton
 from ..grammars.automaton import TooManyStates
@@ -62,6 +63,7 @@ class _Printer:
 
     def expression(self, node: Node) -> str:
         """It can stand in a sequence as it is: alternatives are in a group."""
+        spend()
         match node:
             case Text(text):
                 return literal(text)
@@ -177,6 +179,7 @@ class _Edges:
                 for target, edge in after.items():
                     through = f"(?:{before}){loop}(?:{edge})"
                     size += len(through)
+                    spend(1 + len(through) // 1000)
                     if size > 16 * _LONGEST or len(through) > _LONGEST:
                         raise NotRegular(
                             f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from ...errors import InvalidSchema
+from ...metering import spend
 from ...schema.regular import Chars, Choice, Node, Repeat, Sequence, Text, all_but, among, sequence
 from ..determinize.items import MOST_TIMES
 from ..forbidden_words import automaton
@@ -53,6 +54,7 @@ class RulePrinter(ABC):
         return " | ".join(map(self.expression, node.items)) if isinstance(node, Choice) else self.expression(node)
 
     def expression(self, node: Node) -> str:
+        spend()
         match node:
             case Text(characters):
                 return quoted(characters)
@@ -104,6 +106,7 @@ class RulePrinter(ABC):
         if found not in self._driven:
             self._driven[found] = name = f"states-{len(self._driven)}"
             for number, state in enumerate(found.states):
+                spend(1 + len(state.moves))
                 options = [f"{char_class(among(ranges))} {name}-{to}" for ranges, to in state.moves]
                 self.rules[f"{name}-{number}"] = " | ".join([*options, *(['""'] if state.ends else [])])
         return f"{self._driven[found]}-{at}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...metering import spend
 from ...schema.regular import Chars, Choice, Node, Ranges, Repeat, Sequence, Text, chars, union
 from ..forbidden_words import automaton as automaton_of_words
 from ..language import Lexeme
@@ -74,6 +75,7 @@ class _Product:
     # --- The regular node, with moves over nothing ---------------------------------------------------------------
 
     def _new(self) -> int:
+        spend()
         self._edges.append([])
         self._empty.append([])
         if len(self._edges) > 20 * _MOST_STATES:
@@ -182,6 +184,7 @@ class _Product:
                     del active[then]
 
     def _spend(self, work: int) -> None:
+        spend(work)
         self._work += work
         if self._work > _MOST_WORK:
             raise TooManyStates
@@ -191,6 +194,7 @@ def _trimmed(rows: list[dict[int, list[tuple[int, int]]]], ends: list[bool]) -> 
     """Without the states from which no text comes to an end."""
     sources: list[list[int]] = [[] for _ in rows]
     for at, row in enumerate(rows):
+        spend(len(row))
         for target in row:
             sources[target].append(at)
     alive: set[int] = set()

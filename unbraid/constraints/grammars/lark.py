@@ -7,6 +7,7 @@ end. What is not known here, or is no plain language, is an error that names it.
 
 from __future__ import annotations
 
+from ...metering import spend
 from ...schema.patterns import BadPattern, UnsupportedPattern, either_case, parse_whole
 from ...schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence
 from ..language import Rule, rewritten
@@ -170,6 +171,7 @@ class _Reader:
             items.append(self._item())
 
     def _item(self) -> Node:
+        spend()
         node = self._atom()
         if sign := self._take("sign", "?", "*", "+"):
             return Repeat(node, 1 if sign.text == "+" else 0, 1 if sign.text == "?" else None)

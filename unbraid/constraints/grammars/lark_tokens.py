@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...core.lazily import lazily
+from ...metering import spend
 from .errors import BadGrammar
 
 _words = lazily(
@@ -42,6 +43,7 @@ def words(grammar: str) -> Iterator[Word]:
     """All words; the ends of lines are words too, and the last is an end."""
     line = 1
     for found in _words(grammar):
+        spend()
         kind = found.lastgroup or ""
         if kind == "other":
             raise BadGrammar(f"line {line}: {found.group()!r} does not belong there")

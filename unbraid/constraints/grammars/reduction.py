@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from ...metering import spend
 from ...schema.regular import Choice, Node, Repeat, Sequence, Text, choice, sequence
 from ..language import Language, Nested, Rule, rewritten
 from .errors import BadGrammar, UnsupportedGrammar
@@ -124,6 +125,7 @@ def _in_order(references: Mapping[str, Collection[str]]) -> tuple[list[str], lis
 
 def _measured(node: Node, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     """How many nodes it has, with these rules in it, and how deep they are."""
+    spend()
     match node:
         case Rule(name):
             return known.get(name, (1, 1))
@@ -163,6 +165,7 @@ def _may_be_empty(node: Node, known: Collection[str]) -> bool:
 
 def _holds(node: Node, known: Collection[str], of_leaf: Callable[[Node], bool]) -> bool:
     """Whether something holds of all that must come, if it holds of these rules."""
+    spend()
     match node:
         case Rule(name):
             return name in known

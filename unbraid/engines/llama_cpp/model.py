@@ -73,11 +73,8 @@ class LlamaModel:
             raise EngineFailed(
                 f"llama.cpp cannot load {path} with a context of {context} × {parallel}: {error}"
             ) from error
-        self._address = self._server.listening_address.removeprefix("http://")
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._idle: deque[http.client.HTTPConnection] = deque()
-        """Connections that are free. There are several, so that a long text does not keep short ones waiting."""
-        known: int = self._ask("GET", "/props")["default_generation_settings"]["n_ctx"]
+        self._loopback = Loopback(self._server.listening_address.removeprefix("http://"), key)
+        known: int = self._loopback.ask("GET", "/props")["default_generation_settings"]["n_ctx"]
         self.context = min(context, known)
 
     def complete(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
@@ -89,14 +86,18 @@ class LlamaModel:
 
     def tokenize(self, text: str, special: bool) -> list[int]:
         """The tokens of `text`."""
-        asked = {"content": text, "add_special": False, "parse_special": special}
-        found: list[int] = self._ask("POST", "/tokenize", asked)["tokens"]
-        return found
+        if self._server is None:
+            raise EngineDown("the engine was closed")
+        return self._loopback.tokenize(text, special)
+
+    def __reduce__(self) -> tuple[Callable[[Loopback], Loopback], tuple[Loopback]]:
+        """In another process, it can only tokenize."""
+        return _itself, (self._loopback,)
 
     def close(self) -> None:
         """Free the model. No request may be running."""
         self._server = None
-        self._hang_up()
+        self._loopback.hang_up()
 
     def abandon(self) -> None:
         """For a forked process: llama.cpp's threads are not in it, and freeing the model would wait for them for ever.
@@ -106,11 +107,28 @@ class LlamaModel:
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
         self._server = None
-        self._idle = deque()
+        self._loopback.forget()
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        if self._server is None:
-            raise EngineDown("the engine was closed")
+
+class Loopback:
+    """The way to the HTTP server of a loaded model. It may be sent to another process."""
+
+    def __init__(self, address: str, key: str) -> None:
+        self._address, self._key = address, key
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._idle: deque[http.client.HTTPConnection] = deque()
+        """Connections that are free. There are several, so that a long text does not keep short ones waiting."""
+
+    def __reduce__(self) -> tuple[type[Loopback], tuple[str, str]]:
+        return Loopback, (self._address, self._key)
+
+    def tokenize(self, text: str, special: bool) -> list[int]:
+        """The tokens of `text`."""
+        asked = {"content": text, "add_special": False, "parse_special": special}
+        found: list[int] = self.ask("POST", "/tokenize", asked)["tokens"]
+        return found
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         try:
             try:
@@ -118,7 +136,7 @@ class LlamaModel:
             except TimeoutError:
                 raise
             except (OSError, http.client.HTTPException):  # it was idle for too long, and the others may have been too
-                self._hang_up()
+                self.hang_up()
                 status, answer = self._exchange(method, path, data)
         except (OSError, http.client.HTTPException) as error:
             raise EngineFailed(f"llama.cpp does not answer at {self._address}: {error!r}") from error
@@ -141,9 +159,17 @@ class LlamaModel:
         self._idle.append(connection)
         return response.status, answer
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+    def forget(self) -> None:
+        """For a forked process: the connections are those of the other one."""
+        self._idle = deque()
+
+
+def _itself(loopback: Loopback) -> Loopback:
+    return loopback
 
 
 _kept_for_ever: list[Any] = []

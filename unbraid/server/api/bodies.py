@@ -24,6 +24,7 @@ from starlette.requests import Request
 from ..access.content_types import check_json
 from ..errors import ApiError
 from ..http import read_body
+from ..planning.sender import Sender, sender
 from .fields import Object
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ OPENAI_FIELDS = UndeclaredFields(_WITHOUT_EFFECT, _INSTEAD)
 _NOTHING_UNDECLARED = UndeclaredFields(frozenset(), {})
 
 Body = TypeVar("Body", bound=Struct)
+_MOST_VALUES = 300_000
 _LARGE = 100_000
 """A body of more bytes takes milliseconds to read, so a thread does it."""
 
@@ -89,8 +91,19 @@ async def read_request(
     """The body of a request, checked. Raises an `ApiError` that names the field."""
     check_json(request)
     body = await read_body(request, most)
+    check_values()
     small = len(body) < _LARGE
     return read(body, kind, undeclared) if small else await asyncio.to_thread(read, body, kind, undeclared)
+
+
+def check_values() -> None:
+    """Raises `ApiError` where the body that was read holds so many values that decoding it would hold up others."""
+    values = sender.get(Sender()).values
+    if values > _MOST_VALUES:
+        message = (
+            f"the body holds about {values} values (commas and brackets), and {_MOST_VALUES} is the most: send less"
+        )
+        raise ApiError(413, message)
 
 
 def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS) -> Body:

@@ -23,7 +23,7 @@ from ..model import Model, Served
 from ..observing.exchange import note_reply
 from ..observing.metrics import Metrics
 from ..service import Service
-from ..turns.enforcing import enforced, unenforced_header
+from ..turns.enforcing import enforced, naming_the_part, unenforced_header
 from ..turns.plan import choices, sampling
 from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
@@ -153,16 +153,17 @@ def _constraint(
 ) -> tuple[Constraint | None, tuple[Unenforced, ...]]:
     if (asked.response_format or {}).get("type", "text") == "text":
         return None, ()
-    return enforced(
-        model,
-        plain,
-        tools=(),
-        tool_choice=None,
-        parallel_tool_calls=None,
-        reasoning=None,
-        response_format=asked.response_format,
-        prompt=prompt,
-    )
+    with naming_the_part(()):
+        return enforced(
+            model,
+            plain,
+            tools=(),
+            tool_choice=None,
+            parallel_tool_calls=None,
+            reasoning=None,
+            response_format=asked.response_format,
+            prompt=prompt,
+        )
 
 
 class TextReply:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...formats import find
+from ...metering import spend
 from ...parsing import Parser
 from ..errors import ApiError
-from ..http import json_response, while_connected
-from ..model import Model
+from ..http import read_body, while_connected
+from ..model import Model, chosen
 from ..service import Service
-from .bodies import read_request
+from .bodies import read
 from .fields import Object
+
+_PART = 1_000
+"""Characters or tokens that are parsed at a time."""
 
 
 class ParseRequest(Struct, kw_only=True):
@@ -34,12 +40,15 @@ class ParseRequest(Struct, kw_only=True):
 
 
 async def parse(service: Service, request: Request) -> Response:
-    asked = await read_request(request, ParseRequest, service.max_body)
-    model = service.served(asked.model).current()
-    return json_response(await while_connected(request.receive, service.planned(_parse, model, asked)))
+    body = await read_body(request, service.max_body)
+    work = service.planned(_parse, service.known_models(), body)
+    return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
-def _parse(model: Model, asked: ParseRequest) -> dict[str, Any]:
+def _parse(models: Mapping[str, Model], body: bytes) -> bytes:
+    """The reply. All of it is made here: outputs may be large."""
+    asked = read(body, ParseRequest)
+    model = chosen(models, asked.model)
     if (asked.text is None) == (asked.ids is None):
         raise ApiError(400, "give the output as `text` or as `ids`, one of them", param="text")
     by_ids = asked.ids is not None or isinstance(asked.prompt, list)
@@ -58,15 +67,27 @@ def _parse(model: Model, asked: ParseRequest) -> dict[str, Any]:
         separate_reasoning=asked.separate_reasoning is not False,
         calls_in_reasoning=asked.calls_in_reasoning,
     )
-    if asked.ids is not None:
-        parser.feed_tokens(asked.ids)
-    else:
-        parser.feed(asked.text or "")
+    for part in _parts(asked.ids or []):
+        parser.feed_tokens(part)
+    for text in _parts(asked.text or ""):
+        parser.feed(text)
     parser.finish()
     message = parser.message
-    return {
-        "format": format.name,
-        "message": message.to_openai(),
-        "complete": [call.complete for call in message.tool_calls],
-        "diagnostics": [asdict(diagnostic) for diagnostic in message.diagnostics],
-    }
+    return msgspec.json.encode(
+        {
+            "format": format.name,
+            "message": message.to_openai(),
+            "complete": [call.complete for call in message.tool_calls],
+            "diagnostics": [asdict(diagnostic) for diagnostic in message.diagnostics],
+        }
+    )
+
+
+Output = TypeVar("Output", str, list[int])
+
+
+def _parts(output: Output) -> Iterator[Output]:
+    """An output in parts, so that its cost can be counted in between. Chunks do not matter to a parser."""
+    for begin in range(0, len(output), _PART):
+        spend(_PART)
+        yield output[begin : begin + _PART]

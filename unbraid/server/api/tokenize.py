@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import ApiError
-from ..http import json_response, while_connected
-from ..model import Model
+from ..http import read_body, while_connected
+from ..model import Model, chosen
 from ..service import Service
-from .bodies import read_request
+from .bodies import read
 from .fields import Object
 
 
@@ -32,12 +34,15 @@ class TokenizeRequest(Struct, kw_only=True):
 
 
 async def tokenize(service: Service, request: Request) -> Response:
-    asked = await read_request(request, TokenizeRequest, service.max_body)
-    model = service.served(asked.model).current()
-    return json_response(await while_connected(request.receive, service.planned(_tokenize, model, asked)))
+    body = await read_body(request, service.max_body)
+    work = service.planned(_tokenize, service.known_models(), body)
+    return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
-def _tokenize(model: Model, asked: TokenizeRequest) -> dict[str, Any]:
+def _tokenize(models: Mapping[str, Model], body: bytes) -> bytes:
+    """The reply. All of it is made here: prompts may be large."""
+    asked = read(body, TokenizeRequest)
+    model = chosen(models, asked.model)
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(400, "give a `prompt` or `messages`, one of them", param="prompt")
     vocabulary = model.vocabulary
@@ -64,4 +69,4 @@ def _tokenize(model: Model, asked: TokenizeRequest) -> dict[str, Any]:
     found = {"tokens": list(ids), "count": len(ids), "max_model_len": model.context}
     if asked.return_token_strs:
         found["token_strs"] = [(vocabulary.token_bytes(id) or b"").decode("utf-8", "replace") for id in ids]
-    return found
+    return msgspec.json.encode(found)

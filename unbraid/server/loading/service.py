@@ -32,6 +32,7 @@ from ..access.addresses import proxies_of
 from ..access.rates import Rates
 from ..audio_input import placeholder_hook
 from ..model import Model, Served
+from ..planning.planner import Planner
 from ..service import Service
 from ..settings import Settings
 from ..storage.seal import Seal
@@ -55,12 +56,16 @@ async def load(settings: Settings, secret: bytes | None = None) -> Service:
     models = [await load_model(each) for each in settings.each_model()]
     transcriber = await _transcriber(settings)
     store = await asyncio.to_thread(_store, settings)
+    planner = Planner(settings.plan_workers, settings.plan_seconds)
+    for served in models:
+        planner.add(served.model)
     return Service(
         models=tuple(models),
         reasoning_field=settings.reasoning_field,
         shutdown_seconds=settings.shutdown_seconds,
         transcriber=transcriber,
         listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
+        planner=planner,
         max_audio=settings.max_audio,
         max_audio_seconds=settings.max_audio_seconds,
         api_keys=settings.api_key,

@@ -50,6 +50,7 @@ class GracefulServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._service.planner.warm()
             models = ", ".join(f"{served.names[0]} ({served.model.format.name})" for served in self._service.models)
             self._announce(f"{models} {'is' if len(self._service.models) == 1 else 'are'}")
 

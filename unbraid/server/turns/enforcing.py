@@ -12,13 +12,14 @@ tool or an answer with `"strict": true` that is not enough: such a request is re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...constraints import Constraint, Unenforced, constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...errors import InvalidSchema, InvalidTools
+from ...errors import InvalidSchema, InvalidTools, OverBudget
 from ..model import Model
 
 HEADER = "X-Unbraid-Unenforced"
@@ -82,6 +83,27 @@ def enforced(
     if found and not model.loose_schemas:
         _refuse(found, tools, response_format)
     return made, found
+
+
+@contextmanager
+def naming_the_part(tools: Sequence[Definition]) -> Iterator[None]:
+    """What takes too long is told by its field in the request."""
+    try:
+        yield
+    except OverBudget as error:
+        error.field = _field_of(error.place, tools) or error.field
+        raise
+
+
+def _field_of(place: str, tools: Sequence[Definition]) -> str:
+    """The field of a place in a schema: `tool 'f': parameters.x` is `tools[0].function.parameters.x`."""
+    for at, definition in enumerate(tools):
+        where = f"tools[{at}].function" if "function" in definition else f"tools[{at}]"
+        name = _function(definition).get("name")
+        for beginning in (f"tool {name!r}: ", f"{where} ({name!r})."):
+            if place.startswith(beginning):
+                return f"{where}.{place.removeprefix(beginning)}"
+    return place
 
 
 def left_free(model: Model, tools: Tools) -> tuple[Unenforced, ...]:

@@ -23,7 +23,7 @@ from ..audio_input import audio_of
 from ..errors import ApiError
 from ..model import Model, Served
 from ..service import Service
-from .enforcing import enforced, left_free
+from .enforcing import enforced, left_free, naming_the_part
 from .speaking import SILENT, Speaking
 from .task import ChatTask
 from .thinking import Budget, RawPrompt
@@ -111,7 +111,7 @@ class Plan:
 
 def plan_chat(model: Model, task: ChatTask) -> Plan:
     """Raises what is wrong with the task, in the words of its dialect."""
-    with task.in_its_words():
+    with task.in_its_words(), naming_the_part(task.tools):
         return _plan(model, task)
 
 
@@ -134,7 +134,9 @@ def _plan(model: Model, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, choices(asked, task.choices), format, called, unenforced, speaking)
+    # The prompt has the messages now; they may be many, and the plan may have to travel.
+    rest = replace(task, messages=(), documents=None)
+    return Plan(rest, choices(asked, task.choices), format, called, unenforced, speaking)
 
 
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:

@@ -255,6 +255,10 @@ class _PreparedTemplate:
         self._template = template
         self._controls = controls
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is compiled stays in its process."""
+        return {name: value for name, value in vars(self).items() if name != "_found"}
+
     @cached_property
     def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens]:
         compiled = self._template.compile(self._controls)

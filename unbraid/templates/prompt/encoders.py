@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from ...core.vocabulary import Vocabulary
@@ -73,8 +73,7 @@ def encoder(tokenizer: object) -> Encoder:
     vocabulary = vocabulary_of(getattr(tokenizer, "vocabulary", tokenizer))
     if not hasattr(tokenizer, "encode"):
         raise UnbraidError(f"{type(tokenizer).__name__} cannot encode text: it needs encode(text, special)")
-    text_encoder = cast(TextEncoder, tokenizer)
-    return SegmentEncoder(vocabulary, lambda text: text_encoder.encode(text, False))
+    return SegmentEncoder(vocabulary, partial(cast(TextEncoder, tokenizer).encode, special=False))
 
 
 class SegmentEncoder:
@@ -152,7 +151,7 @@ def _mistral(tokenizer: Any) -> SegmentEncoder:
     first = vocabulary.version == 1  # [INST] is text here, after a space that no template writes
     return SegmentEncoder(
         vocabulary,
-        lambda text: cast(list[int], tokenizer.encode(text, bos=False, eos=False)),
+        partial(tokenizer.encode, bos=False, eos=False),
         space=vocabulary.dummy_prefix,
         always_space=first,
     )
@@ -175,6 +174,9 @@ class HuggingFaceEncoder:
         self._normalized = {token.content for token in added.values() if token.normalized} & tokens.keys()
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[Any]]:
+        return HuggingFaceEncoder, (self._tokenizer,)
 
     def encode(self, text: str) -> list[int]:
         segments = list(self.controls.split(text))

@@ -1,0 +1,191 @@
+"""Worker processes: what they return, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbraid import find
+from unbraid.constraints import Constraint
+from unbraid.constraints.constraint import constraint
+from unbraid.errors import OverBudget
+from unbraid.server.errors import ApiError
+from unbraid.server.http import SHUTDOWN
+from unbraid.server.model import Model
+from unbraid.server.planning import shared
+from unbraid.server.planning.shared import SharedModels
+from unbraid.server.planning.workers import WorkerPool
+from unbraid.templates import PromptBuilder, built_in, encoder
+
+from ...support import real_tokenizers
+from ...support.in_loop import in_loop
+from ...support.waiting import until
+from . import jobs
+
+
+@asynccontextmanager
+async def pool(count: int = 1, seconds: float = 20.0, *models: Model) -> AsyncGenerator[WorkerPool, None]:
+    known = SharedModels()
+    for model in models:
+        known.add(model)
+    workers = WorkerPool(count, seconds, known)
+    try:
+        yield workers
+    finally:
+        await workers.close()
+        known.forget()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@in_loop
+async def test_a_worker_returns_and_raises_what_the_work_does() -> None:
+    async with pool() as workers:
+        assert await workers.run("a", jobs.add, (1,), {"other": 2}) == 3
+        with pytest.raises(ApiError, match="no") as raised:
+            await workers.run("a", jobs.refuse, (), {})
+        error = raised.value
+        assert (error.status, error.param, error.code, error.retry_after) == (418, "x", "teapot", 2.0)
+        assert await workers.run("a", jobs.shout, (), {}) == "quiet"
+        assert await workers.run("a", jobs.niceness, (), {}) > 0
+        assert await workers.run("a", jobs.pid, (), {}) == workers.pids[0], "it is the same one all the time"
+
+
+@in_loop
+async def test_a_job_that_takes_too_long_is_over_budget_and_the_worker_goes_on() -> None:
+    async with pool(seconds=0.3) as workers:
+        with pytest.raises(OverBudget, match=r"^x\.y takes more than 0\.3 seconds"):
+            await workers.run("a", jobs.spin_metered, ("x.y",), {})
+        with pytest.raises(OverBudget):
+            await workers.run("a", jobs.spin, (), {})
+        (pid,) = workers.pids
+        assert await workers.run("a", jobs.pid, (), {}) == pid
+
+
+@in_loop
+async def test_a_job_that_nobody_waits_for_is_killed(tmp_path: Path) -> None:
+    async with pool(seconds=1e6) as workers:
+        begun = tmp_path / "begun"
+        task = asyncio.ensure_future(workers.run("a", jobs.begin_to_spin, (str(begun),), {}))
+        await until(lambda: begun.exists() and bool(begun.read_text()))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        pid = int(begun.read_text())
+        await until(lambda: not is_running(pid))
+        assert await workers.run("a", jobs.add, (1, 2), {}) == 3, "another one has taken its place"
+
+
+@in_loop
+async def test_a_worker_that_dies_is_replaced() -> None:
+    async with pool() as workers:
+        with pytest.raises(ApiError) as raised:
+            await workers.run("a", jobs.crash, (), {})
+        assert raised.value.status == 500
+        assert await workers.run("a", jobs.add, (1, 2), {}) == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is limited on Linux alone")
+@in_loop
+async def test_a_job_that_takes_too_much_memory_is_over_budget() -> None:
+    async with pool() as workers:
+        with pytest.raises(OverBudget, match="memory"):
+            await workers.run("a", jobs.swallow_memory, (), {})
+
+
+@in_loop
+async def test_the_end_of_the_server_does_not_wait_for_workers(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    async with pool(2, 1e6) as workers:
+        workers.warm()
+        task = asyncio.ensure_future(workers.run("a", jobs.begin_to_spin, (str(begun),), {}))
+        await until(lambda: begun.exists() and bool(begun.read_text()) and len(workers.pids) == 2)
+        pids = workers.pids
+    with pytest.raises(ApiError) as raised:
+        await task
+    assert raised.value is SHUTDOWN
+    assert not any(map(is_running, pids))
+
+
+@in_loop
+async def test_a_worker_ends_with_its_server() -> None:
+    """Whose pipes are closed when it is killed."""
+    async with pool() as workers:
+        await workers.run("a", jobs.add, (1, 2), {})
+        (worker,) = workers._idle
+        assert worker._process.stdin is not None
+        worker._process.stdin.close()
+        await until(lambda: worker._process.poll() is not None)
+        assert worker._process.returncode == 0
+
+
+TOKENIZERS: dict[str, Any] = {
+    "tiktoken": lambda: real_tokenizers.step_audio_2(kind="tiktoken"),
+    "tokenizers": real_tokenizers.qwen3_huggingface,
+    "tekken": lambda: real_tokenizers.mistral(11),
+    "sentencepiece": lambda: real_tokenizers.mistral(1),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_model_can_be_sent_with_any_tokenizer(kind: str) -> None:
+    texts = encoder(TOKENIZERS[kind]())
+    format = find("hermes")
+    model = Model(format=format, builder=PromptBuilder(built_in("chatml"), texts, format), encoder=texts)
+    models = SharedModels()
+    assert models.can_be_sent([model])
+    (name,) = models.contexts()
+    shared.learn("copy", models.sent(name))
+    copy = shared.known("copy")
+    messages = [{"role": "user", "content": "Grüße <|im_end|> 你好"}]
+    assert copy.chat_builder().build(messages).ids == model.chat_builder().build(messages).ids
+    models.forget()
+    del shared._models["copy"]
+
+
+@in_loop
+async def test_a_model_comes_back_as_itself_and_is_known_as_it_is_now() -> None:
+    format = find("hermes")
+    model = Model(format=format, builder=PromptBuilder(built_in("chatml"), None, format))
+    async with pool(1, 20.0, model) as workers:
+        assert await workers.run("a", jobs.model_itself, (model,), {}) is model
+        assert await workers.run("a", jobs.context_of, (model,), {}) is None
+        model.context = 4096
+        assert await workers.run("a", jobs.context_of, (model,), {}) == 4096
+
+
+def test_what_cannot_be_sent_is_seen() -> None:
+    format = find("hermes")
+    model = Model(format=format, builder=PromptBuilder(built_in("chatml"), None, format, part_hook=lambda *_: ""))
+    models = SharedModels()
+    assert not models.can_be_sent([model])
+    models.forget()
+
+
+def made(**more: Any) -> Constraint:
+    tools = [{"name": "f", "strict": True, "parameters": {"properties": {"a": {"type": "integer"}}}}]
+    given: dict[str, Any] = {"tools": tools, "tool_choice": "auto", "parallel_tool_calls": None, "reasoning": None}
+    return constraint(find("hermes"), **{**given, "response_format": None, "vocabulary": None, "prompt": None, **more})
+
+
+def test_a_constraint_travels_with_all_that_was_printed_and_is_kept() -> None:
+    first = made()
+    fields, tag = first.to_llama_cpp(), first.to_structural_tag()
+    copy = shared.unpacked(shared.packed(first))
+    assert copy.to_llama_cpp() == fields
+    assert copy.to_structural_tag() == tag
+    assert made() is copy, "it is kept for requests that ask for the same"
+    bare = shared.unpacked(shared.packed(made(tool_choice="required")))
+    assert bare.to_gbnf() == made(tool_choice="required").to_gbnf(), "what was not printed can be"

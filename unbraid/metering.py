@@ -1,0 +1,103 @@
+"""How much work one request may cause: CPU time that is counted while it is spent.
+
+A small input can mean much work: alternatives multiply, automata grow. So every loop that an input can make long calls
+`spend`, and `working_on` says which part of the input it is about. Without a meter both do nothing. Inside `metered`
+they count, and once the thread has used its time, or somebody has called `Meter.cancel`, the next `spend` raises. The
+error names the part of the input that cost most.
+
+Time is read every few hundred steps only, so that `spend` stays cheap; one step should take microseconds. Counts of
+their own (states, alternatives, characters) bound single algorithms on top of that, with the same verdict on every
+machine; the meter bounds all of them together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from .errors import OverBudget
+
+_STEPS = 200
+"""How many steps pass between two looks at the clock."""
+
+
+class Cancelled(BaseException):
+    """Nobody waits for the work any more. It is no error, so that no handler for errors swallows it."""
+
+
+class Meter:
+    """What one piece of work may still spend. It counts the CPU time of the thread that it is made in."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = time.thread_time()
+        self._end = self._last + seconds
+        self._left = _STEPS
+        self._cancelled = False
+        self._costs: Counter[str] = Counter()
+        self.place = ""
+        """The part of the input that is being worked on."""
+
+    def cancel(self) -> None:
+        """Have the work given up. May be called from any thread."""
+        self._cancelled = True
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left <= 0:
+            self._left = _STEPS
+            self.look()
+
+    def look(self) -> None:
+        """Raises `OverBudget` where the time is used up, and `Cancelled` where nobody waits for the rest."""
+        if self._cancelled:
+            raise Cancelled
+        now = time.thread_time()
+        self._costs[self.place] += int(1e9 * (now - self._last))
+        self._last = now
+        if now > self._end:
+            place = costliest(self._costs)
+            raise OverBudget(
+                f"{place or 'the request'} takes more than {self._seconds:g} seconds to work out: simplify it",
+                place=place,
+            )
+
+
+def costliest(costs: Counter[str]) -> str:
+    """The innermost place in which at least half of the costs arose. Places in each other begin alike."""
+    inside: Counter[str] = Counter()
+    for place, cost in costs.items():
+        for at in (at for at, char in enumerate(place + ".") if char in ".["):
+            inside[place[:at]] += cost
+    half = costs.total() / 2
+    return max((place for place, cost in inside.items() if cost >= half), key=len, default="")
+
+
+_current: ContextVar[Meter | None] = ContextVar("unbraid_meter", default=None)
+
+
+def spend(steps: int = 1) -> None:
+    """So many steps of work are about to be done. Raises `OverBudget` where there is a meter and it has run out."""
+    meter = _current.get()
+    if meter is not None:
+        meter.spend(steps)
+
+
+def working_on(place: str) -> None:
+    """What follows is about this part of the input, if it has a name."""
+    meter = _current.get()
+    if meter is not None and place:
+        meter.place = place
+
+
+@contextmanager
+def metered(meter: Meter) -> Iterator[None]:
+    """Count what is spent inside, in this thread."""
+    token = _current.set(meter)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,144 @@
+"""Decides where a request is worked out: in a thread, or in a worker process.
+
+A request that is small runs in a thread, within an allowance of CPU time. One that has schemas or grammars in it, which
+may turn out to be costly, has a thread of its own kind, so that plain chats never wait behind it. Whatever uses up its
+allowance begins again in a worker, and what is large goes there at once. A model that cannot be sent to a worker (its
+tokenizer is of a kind that cannot be pickled) is worked with in threads alone, within the workers' CPU time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, TypeVar
+
+from ...errors import OverBudget
+from ...metering import Cancelled, Meter, metered
+from ..model import Model
+from .sender import Sender, sender
+from .shared import SharedModels
+from .workers import WorkerPool
+
+T = TypeVar("T")
+_PLAIN, _STRUCTURED = 4, 1
+"""How many threads there are for each kind. They share the interpreter with the event loop."""
+_MOST_STRUCTURED = 8
+"""Where more requests with schemas wait for their thread, the next goes to a worker at once."""
+_ALLOWANCE = 0.02
+"""Seconds of CPU time that a request has in a thread,"""
+_ALLOWANCE_A_BYTE = 0.5e-6
+"""and for each byte of its body."""
+_SWITCH = 0.001
+"""Seconds."""
+_LARGE = 1_000_000
+"""Bytes of a body that goes to a worker at once."""
+
+
+_NOBODY = Sender()
+
+
+class Planner:
+    """The threads and the worker processes of one server.
+
+    workers: how many processes. 0: all work is done in threads.
+    seconds: the CPU time that one request may take.
+    """
+
+    def __init__(self, workers: int = 2, seconds: float = 10.0) -> None:
+        self._workers, self._seconds = workers, seconds
+        self._plain = ThreadPoolExecutor(_PLAIN, "unbraid-plan")
+        self._structured = ThreadPoolExecutor(_STRUCTURED, "unbraid-schema")
+        self._waiting = 0
+        """How many wait for the thread for schemas, or run in it."""
+        self._pool: WorkerPool | None = None
+        self._models = SharedModels()
+
+    @property
+    def pids(self) -> list[int]:
+        """The worker processes that there are."""
+        return [] if self._pool is None else self._pool.pids
+
+    def add(self, model: Model) -> None:
+        """Prepare for requests about a model. Without this, the first one waits for it."""
+        if self._workers:
+            self._models.add(model)
+
+    def warm(self) -> None:
+        """Begin to start the worker processes, which otherwise start when they are first needed."""
+        if self._workers:
+            self._workers_of_this_loop().warm()
+        # The event loop waits so long for a thread that works, each time that it wants the interpreter.
+        sys.setswitchinterval(_SWITCH)
+
+    async def close(self) -> None:
+        """End all that runs."""
+        self._plain.shutdown(wait=False, cancel_futures=True)
+        self._structured.shutdown(wait=False, cancel_futures=True)
+        if self._pool is not None:
+            await self._pool.close()
+        self._models.forget()
+
+    async def run(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        """What `work` returns or raises. If this is cancelled, the work is given up."""
+        asking = sender.get(_NOBODY)
+        portable = self._workers > 0 and self._models.can_be_sent(_models_in(args))
+        if portable and asking.size > _LARGE:
+            return await self._in_worker(asking, work, args, kwargs)
+        structured = any(map(_has_structure, args))
+        if structured and portable and self._waiting >= _MOST_STRUCTURED:
+            return await self._in_worker(asking, work, args, kwargs)
+        seconds = _ALLOWANCE + _ALLOWANCE_A_BYTE * asking.size if portable else self._seconds
+        threads = self._structured if structured else self._plain
+        self._waiting += structured
+        try:
+            return await _in_thread(threads, seconds, partial(work, *args, **kwargs))
+        except OverBudget:
+            if not portable:
+                raise
+        finally:
+            self._waiting -= structured
+        return await self._in_worker(asking, work, args, kwargs)
+
+    async def _in_worker(
+        self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> T:
+        return await self._workers_of_this_loop().run(asking.client, work, args, kwargs)
+
+    def _workers_of_this_loop(self) -> WorkerPool:
+        if self._pool is None:
+            self._pool = WorkerPool(self._workers, self._seconds, self._models)
+        return self._pool
+
+
+def _models_in(args: Iterable[object]) -> Iterator[Model]:
+    for arg in args:
+        yield from (each for each in (arg.values() if isinstance(arg, dict) else (arg,)) if isinstance(each, Model))
+
+
+def _has_structure(asked: object) -> bool:
+    """Whether a request has schemas or grammars in it."""
+    return any(getattr(asked, name, None) for name in ("tools", "response_format", "structure"))
+
+
+async def _in_thread(threads: ThreadPoolExecutor, seconds: float, work: Callable[[], T]) -> T:
+    meters: list[Meter] = []
+
+    def run() -> T:
+        meters.append(Meter(seconds))
+        with metered(meters[0]):
+            try:
+                return work()
+            except Cancelled:
+                raise asyncio.CancelledError from None
+
+    try:
+        # What is logged there is about this request.
+        return await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, run)
+    except asyncio.CancelledError:
+        for meter in meters:
+            meter.cancel()
+        raise

@@ -1,0 +1,124 @@
+"""Jobs and their results as bytes, between the server and its workers.
+
+A model is sent to a worker once. After that it goes by a name, in both directions, and so does its vocabulary: a plan
+that comes back refers to the server's own. Everything else is pickled. Functions go by name, so they must be found in
+their modules.
+
+Both ends are ours, and nothing of a client's is unpickled: what clients send travels as plain values inside a job.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import pickle
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...core.vocabulary import Vocabulary
+from ..model import Model
+
+_log = logging.getLogger(__name__)
+_numbers = itertools.count()
+_models: dict[str, Model] = {}
+"""The models that this process knows, by their names. Those of a server stay as long as it runs."""
+
+
+def known(name: str) -> Model:
+    return _models[name]
+
+
+def known_vocabulary(name: str) -> Vocabulary | None:
+    return _models[name].vocabulary
+
+
+class SharedModels:
+    """The models of one server, as they are sent to its workers. To pickle one holds up the whole process for a moment,
+    so that is done once, best before the first request (`add`)."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._sent: dict[str, bytes | None] = {}
+
+    def add(self, model: Model) -> None:
+        """Make a model known."""
+        if id(model) in self._names:
+            return
+        self._names[id(model)] = name = f"model-{next(_numbers)}"
+        _models[name] = model
+        try:
+            self._sent[name] = pickle.dumps(model, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # whatever the objects of other libraries raise
+            self._sent[name] = None
+            _log.warning("requests are worked out in threads alone: the model cannot be sent away (%s)", error)
+
+    def can_be_sent(self, models: Iterable[Model]) -> bool:
+        for model in models:
+            self.add(model)
+            if self._sent[self._names[id(model)]] is None:
+                return False
+        return True
+
+    def contexts(self) -> dict[str, int | None]:
+        """What may change of the models that can be sent: an engine may say late what its context is."""
+        return {name: _models[name].context for name, model in self._sent.items() if model is not None}
+
+    def sent(self, name: str) -> bytes:
+        """A model, for `learn`."""
+        found = self._sent[name]
+        assert found is not None
+        return found
+
+    def forget(self) -> None:
+        for name in self._sent:
+            del _models[name]
+        self._names.clear()
+        self._sent.clear()
+
+
+def learn(name: str, model: bytes) -> None:
+    """In a worker: know a model by a name."""
+    _models[name] = pickle.loads(model)
+
+
+def update(contexts: dict[str, int | None]) -> None:
+    """In a worker: what has changed of the models."""
+    for name, context in contexts.items():
+        _models[name].context = context
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._references: dict[int, tuple[Callable[[str], Any], str]] = {}
+        for name, model in _models.items():
+            self._references[id(model)] = known, name
+            if model.vocabulary is not None:
+                self._references[id(model.vocabulary)] = known_vocabulary, name
+
+    def reducer_override(self, value: Any) -> Any:
+        found = self._references.get(id(value))
+        return NotImplemented if found is None else (found[0], (found[1],))
+
+
+def packed(value: Any) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
+def packed_error(error: BaseException) -> tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]:
+    """An exception, whatever arguments its class takes."""
+    return type(error), error.args, vars(error)
+
+
+def raised(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
