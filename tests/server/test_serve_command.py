@@ -129,8 +129,13 @@ def test_sigterm_with_time_to_drain(tmp_path: Path) -> None:
         wait_for(lambda: not is_ready(one))
         assert one.chat().json()["choices"][0]["message"]["content"] == "Hi there."
         assert patient_http.get(one.url.removesuffix("/v1") + "/health").status_code == 200
-        wait_for(lambda: one.popen.send_signal(signal.SIGTERM) or one.refuses())
+        wait_for(lambda: refuses_after_a_signal(one))
         assert one.popen.wait(PATIENCE) == 0
+
+
+def refuses_after_a_signal(one: Process) -> bool:
+    one.popen.send_signal(signal.SIGTERM)
+    return one.refuses()
 
 
 def test_the_port_closes_when_the_time_to_drain_is_over(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from unbraid.engines import EngineDown, EngineError, EngineFailed, Finish, Generation, Load, Piece
@@ -90,7 +90,7 @@ class Fleet:
 
     async def ask(self, times: int = 1) -> list[str]:
         """Requests one after another, and how each of them ended."""
-        found = []
+        found: list[str] = []
         for _ in range(times):
             try:
                 outputs = [output async for output in self.routed.generate(REQUEST)]
@@ -102,7 +102,3 @@ class Fleet:
     async def usual(self, times: int = 8) -> None:
         """Enough requests for all to know what is usual."""
         assert set(await self.ask(times * len(self.engines))) == {"stop"}
-
-
-def share(found: Iterable[str], word: str) -> int:
-    return sum(each == word for each in found)

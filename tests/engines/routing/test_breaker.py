@@ -51,9 +51,9 @@ def test_a_share_of_failures_opens_it() -> None:
     for _ in range(3):
         fail(one)
         succeed(one)
-    assert one.state == "closed", "3 of 8"
+    assert one.refresh() == "closed", "3 of 8"
     fail(one)
-    assert one.state == "open", "4 of 8"
+    assert one.refresh() == "open", "4 of 8"
 
 
 def test_the_time_doubles_up_to_the_longest_and_then_starts_over() -> None:

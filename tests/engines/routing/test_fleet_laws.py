@@ -68,7 +68,7 @@ class AnyFleet(RuleBasedStateMachine):
         stream = self.fleet.routed.generate(REQUEST)
         self.requests += 1
         try:
-            self.runner.run(anext(stream))  # type: ignore[arg-type]
+            self.runner.run(anext(stream))
         except EngineError:
             assert not works or self.short
         else:
@@ -82,7 +82,7 @@ class AnyFleet(RuleBasedStateMachine):
             self.runner.run(stream.aclose())
             return
         try:
-            if isinstance(self.runner.run(anext(stream)), Piece):  # type: ignore[arg-type]
+            if isinstance(self.runner.run(anext(stream)), Piece):
                 self.streams.append(stream)
             else:
                 self.runner.run(stream.aclose())
