@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.utils import get_remote_addr
@@ -30,6 +30,7 @@ from .raw_replies import ErrorWriter, raw_error
 from .tls import tls_context
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 _MOST_TOLD = 64
 """How many that are turned away may read why at the same time. Others are cut off."""
 
@@ -79,6 +80,27 @@ def access_of(settings: Settings, write_error: ErrorWriter) -> Access:
     )
 
 
+class Begun(Generic[T]):
+    """A coroutine that has run up to where it first waits. Await the rest."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._waits_for = work.send(None)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    sent = yield waits_for
+                except BaseException as error:
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(sent)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+
 class Door(asyncio.Protocol):
     """A connection before it speaks HTTP."""
 
@@ -113,8 +135,13 @@ class Door(asyncio.Protocol):
         if access.tls is None:
             self._let_in(transport, self._seat)
         else:
-            transport.pause_reading()  # until somebody listens
-            self._handshake = self._loop.create_task(self._start_tls(transport, self._seat, access.tls))
+            limit = access.patience.headers or None
+            self._early = []
+            # At once, and not when a task is run: uvloop reads as soon as this returns, and what it reads is for TLS.
+            begun = Begun(
+                self._loop.start_tls(transport, self, access.tls, server_side=True, ssl_handshake_timeout=limit)
+            )
+            self._handshake = self._loop.create_task(self._end_handshake(begun, transport, self._seat, self._early))
 
     def _let_in(self, transport: asyncio.Transport, seat: Seat) -> GuardedProtocol:
         access = self._access
@@ -131,11 +158,11 @@ class Door(asyncio.Protocol):
         protocol.connection_made(transport)
         return protocol
 
-    async def _start_tls(self, transport: asyncio.Transport, seat: Seat, context: ssl.SSLContext) -> None:
-        limit = self._access.patience.headers or None
-        self._early = []
+    async def _end_handshake(
+        self, begun: Begun[asyncio.Transport | None], transport: asyncio.Transport, seat: Seat, early: list[bytes]
+    ) -> None:
         try:
-            found = await self._loop.start_tls(transport, self, context, server_side=True, ssl_handshake_timeout=limit)
+            found = await begun
         except BaseException as error:
             seat.leave()
             transport.abort()
@@ -147,7 +174,7 @@ class Door(asyncio.Protocol):
             seat.leave()
             return
         protocol = self._let_in(found, seat)
-        for data in self._early:
+        for data in early:
             protocol.data_received(data)
 
     def data_received(self, data: bytes) -> None:
