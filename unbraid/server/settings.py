@@ -34,8 +34,10 @@ def _setting(
     metavar: str | None = None,
     choices: Sequence[str] | None = None,
     least: int = 0,
+    most: int | None = None,
 ) -> Any:
-    told = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices, "least": least}
+    told: dict[str, Any] = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
+    told |= {"least": least, "most": most}
     if kind == "list":
         return field(default=(), metadata=told)
     return field(default=default, metadata=told)
@@ -155,7 +157,7 @@ class Settings:
     )
 
     host: str = _setting("the address to listen on", group="server", default="127.0.0.1")
-    port: int = _setting("the port to listen on", group="server", default=8000, kind="number", metavar="N")
+    port: int = _setting("the port to listen on", group="server", default=8000, kind="number", metavar="N", most=65535)
     workers: int = _setting(
         "processes that serve on the port; each loads a model that runs in the process for itself",
         group="server",
@@ -319,7 +321,6 @@ _ENGINES = ("sglang", "vllm", "llama_cpp", "openai", "vllm_local", "replay")
 _PREFIX = "UNBRAID_"
 _NEVER_EMPTY = ("api_key",)
 """Settings for which an empty variable does not mean that it is not set."""
-_LAST_PORT = 65535
 
 
 _FIELDS = tuple(each for each in fields(Settings) if each.metadata)
@@ -367,8 +368,6 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
     settings = Settings(**(values | _several(arguments, environment, file, path)))
     if not all(key.strip() for key in settings.api_key):
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
-    if not 0 <= settings.port <= _LAST_PORT:
-        raise UnbraidError(f"--port must be a number from 0 to {_LAST_PORT}, not {settings.port}")
     if settings.workers < 1:
         raise UnbraidError(f"--workers must be at least 1, not {settings.workers}")
     if settings.workers > 1 and any(each.record for each in settings.each_model()):
@@ -487,8 +486,11 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
             found = int(given)
         except (TypeError, ValueError):
             raise UnbraidError(f"{where} must be a number, not {given!r}") from None
-        if found < told["least"]:
-            raise UnbraidError(f"{where} must be a number that is not below {told['least']}, not {given!r}")
+        least, most = told["least"], told["most"]
+        if most is not None and not least <= found <= most:
+            raise UnbraidError(f"{where} must be a number from {least} to {most}, not {given!r}")
+        if found < least:
+            raise UnbraidError(f"{where} must be a number that is not below {least}, not {given!r}")
         return found
     if kind == "amount":
         return _amount(given, where)
