@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -48,9 +49,10 @@ class Watched(ReplayEngine):
         self._parts = parts
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
-        async for output in super().generate(request):
-            self.sent_before.append(len(self._parts))
-            yield output
+        async with aclosing(super().generate(request)) as outputs:
+            async for output in outputs:
+                self.sent_before.append(len(self._parts))
+                yield output
 
 
 async def ask(service: Service, path: str, parts: list[bytes]) -> None:
@@ -84,13 +86,13 @@ def counting_tasks() -> list[str]:
 
 @pytest.mark.parametrize("path", ROUTES)
 @in_loop
-async def test_one_task_for_a_request(path: str) -> None:
-    """It notices that the client leaves. All else is done in the task of the request itself."""
+async def test_two_tasks_for_a_request(path: str) -> None:
+    """One notices that the client leaves, one writes the stream."""
     parts: list[bytes] = []
     service = service_of(Watched(5, parts), "hermes")
     made = counting_tasks()
     await ask(service, path, parts)
-    assert len(made) == 1, made
+    assert len(made) == 2, made
 
 
 @pytest.mark.parametrize("path", ROUTES)

@@ -11,6 +11,7 @@ through a generator of its own.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -129,6 +130,13 @@ async def _write(
             return framing.error(error) + framing.done
 
 
+async def _apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to
+    the innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
+    cancelled, and waits for its end."""
+    return await asyncio.create_task(work)
+
+
 class EventStream(Response):
     """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
     `farewell` makes what is sent where the server ends before the stream."""
@@ -149,7 +157,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            last = await while_connected(receive, self._write(send))
+            last = await while_connected(receive, _apart(self._write(send)))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
