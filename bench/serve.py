@@ -41,7 +41,7 @@ STREAMS = (1, 100, 1000)
 CHUNKS, REQUESTS = 10_000, 100
 """What a round has at least, of the one or the other: few streams are run again and again."""
 ADDED_US = 20.0
-RATIO = 0.5
+RATIO = 0.6
 _BODY = json.dumps(serve_apps.BODY).encode()
 _HEAD = "{method} {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
 _DONE = b"data: [DONE]\n\n\r\n0\r\n\r\n"
