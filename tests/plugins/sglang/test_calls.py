@@ -157,3 +157,32 @@ def test_a_call_that_is_cut_off_is_not_run(installed: Any, format: Format) -> No
         incomplete = parser.detector.incomplete_tool_call_indices
         done = [arguments for at, (_, arguments) in enumerate(streamed_calls) if at not in incomplete]
         assert [json.loads(arguments) for arguments in done] == [given] * len(items)
+
+
+def test_a_result_that_somebody_holds_stays_as_it_is(installed: Any) -> None:
+    detector, known = plugin.StepAudio2Detector(), tools(installed)
+    pieces = ["Well. ", "So. ", "<tool_call>function\n", "get_weather\n", '{"city": "', "a", "b", '"}', "</tool_call>"]
+    held = [detector.parse_streaming_increment(piece, known) for piece in pieces]
+    assert len({id(result) for result in held}) == len(held)
+    assert [result.normal_text for result in held[:2]] == ["Well. ", "So. "]
+    assert [[call.parameters for call in result.calls] for result in held[4:]] == [
+        ['{"city": "'],
+        ["a"],
+        ["b"],
+        ['"}'],
+        [],
+    ]
+
+
+def test_a_result_that_nobody_holds_is_used_again(installed: Any) -> None:
+    detector, known = plugin.StepAudio2Detector(), tools(installed)
+    result = detector.parse_streaming_increment("a", known)
+    expected = type(result)(normal_text="b", calls=[])
+    place = id(result)
+    calls = result.calls
+    del result
+    again = detector.parse_streaming_increment("b", known)
+    assert id(again) == place
+    assert again == expected
+    assert again.model_fields_set == expected.model_fields_set
+    assert again.calls is not calls

@@ -63,3 +63,27 @@ def test_other_labels_are_left_to_vllm(counter: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(metrics, "record_tool_parser_invocation", record)
     delta_metrics.delta_counter(chat(), True)(1)
     assert asked == [True]
+
+
+def total(counter: Any) -> dict[str, float]:
+    """The deltas without a call, and with one."""
+    return {dict(labels)["outcome"]: value for labels, value in counts(counter).items()}
+
+
+def test_deltas_are_passed_on_together(counter: Any) -> None:
+    deltas = delta_metrics.DeltaCounts(chat(tools=TOOLS))
+    for number in range(delta_metrics.BATCH):
+        assert sum(total(counter).values()) == 0
+        deltas.add(number % 4 == 0)
+    assert total(counter) == {"no_tool_call": delta_metrics.BATCH * 3 / 4, "tool_call": delta_metrics.BATCH / 4}
+
+
+def test_no_delta_is_lost(counter: Any) -> None:
+    deltas = delta_metrics.DeltaCounts(chat(tools=TOOLS))
+    deltas.add(False)
+    deltas.flush()
+    deltas.flush()
+    assert total(counter) == {"no_tool_call": 1, "tool_call": 0}
+    deltas.add([1])
+    del deltas  # whoever reads the stream leaves
+    assert total(counter) == {"no_tool_call": 1, "tool_call": 1}

@@ -1,0 +1,82 @@
+"""Tools that stay the same are read once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from unbraid.core.tools import Tools
+from unbraid.errors import InvalidTools
+from unbraid.plugins.once import KEPT, once_for_content
+
+
+class Function(BaseModel):
+    name: str
+    parameters: dict[str, Any]
+
+
+class Tool(BaseModel):
+    function: Function
+    others: list[Function] = []
+
+
+def tool(**parameters: Any) -> Tool:
+    return Tool(function=Function(name="f", parameters={"type": "object", "properties": parameters}))
+
+
+@pytest.fixture
+def reads() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def read(reads: list[int]) -> Any:
+    @once_for_content
+    def read(tools: Sequence[Any]) -> Tools:
+        reads.append(len(tools))
+        return Tools([{"name": tool.function.name, "parameters": tool.function.parameters} for tool in tools])
+
+    return read
+
+
+def test_equal_tools_are_read_once(read: Any, reads: list[int]) -> None:
+    assert read([tool(a={"type": "string"})]) is read([tool(a={"type": "string"})])
+    assert reads == [1]
+
+
+@pytest.mark.parametrize("other", [True, 1.0, "1", None, [1]])
+def test_what_python_takes_for_the_same_is_told_apart(read: Any, other: object) -> None:
+    one, two = read([tool(a={"enum": [1]})]), read([tool(a={"enum": [other]})])
+    assert repr(two["f"]["properties"]["a"]["enum"]) == repr([other])
+    assert repr(one["f"]["properties"]["a"]["enum"]) == "[1]"
+
+
+def test_a_tool_that_changes_is_another(read: Any) -> None:
+    given = tool(a={"type": "string"})
+    before = read([given])
+    given.function.parameters["properties"]["a"]["type"] = "number"
+    assert read([given])["f"]["properties"]["a"] == {"type": "number"}
+    assert before["f"]["properties"]["a"] == {"type": "string"}
+    assert read([tool(a={"type": "string"})]) is before
+
+
+def test_models_inside_of_lists_count(read: Any, reads: list[int]) -> None:
+    for parameters in ({}, {"a": 1}, {"a": True}):
+        read([Tool(function=Function(name="f", parameters={}), others=[Function(name="g", parameters=parameters)])])
+    assert reads == [1, 1, 1]
+
+
+def test_what_is_kept_is_bounded(read: Any, reads: list[int]) -> None:
+    for number in range(2 * KEPT + 1):
+        read([tool(a={"const": number})])
+    read([tool(a={"const": 0})])
+    assert len(reads) == 2 * KEPT + 2
+
+
+def test_a_mistake_is_told_every_time(read: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidTools):
+            read([tool(a={}), tool(b={})])
