@@ -23,6 +23,7 @@ _MARKER = re.compile("|".join(map(re.escape, MARKERS)))
 # (mistral_args), which is name{…} (mistral_v11) where a server leaves the special tokens out of the text.
 CALL_FORMATS = ("hermes", "qwen25", "mistral", "mistral_v11", "mistral_args")
 ARGUMENT_SIZES = {"1k": 1 << 10, "16k": 1 << 14, "128k": 1 << 17}
+STRUCTURE_ROWS = 20
 CHARACTERS_A_TOKEN = 4
 DELTA_CHARACTERS = (16, 64)
 
@@ -45,6 +46,14 @@ TOOLS: list[dict[str, Any]] = [
             "name": "read_file",
             "description": "Read a text file.",
             "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "write_rows",
+            "description": "Write rows of a table.",
+            "parameters": {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]},
         },
     },
 ]
@@ -86,7 +95,7 @@ class Case:
 
     id: str
     format: str
-    kind: str  # "content", "reasoning" or "call"
+    kind: str  # "content", "reasoning", "call" or "structure" (a call whose arguments are hardly strings)
     size: str  # of the text or of the call's string argument, in words
     delta: str  # how the text was cut: "token", "4" (no tokenizer), "16" or "64" characters
     deltas: list[str]
@@ -124,6 +133,9 @@ def build(tokenizer: Path | None = None) -> list[Case]:
             arguments = {"path": "src/tables.py", "content": _code(characters)}
             call = {"name": "write_file", "arguments": arguments}
             add(format_, "call", size, call_text(format_, call), {"content": "", "reasoning": None, "calls": [call]})
+        call = {"name": "write_rows", "arguments": {"rows": _rows(STRUCTURE_ROWS)}}
+        expected = {"content": "", "reasoning": None, "calls": [call]}
+        add(format_, "structure", f"{STRUCTURE_ROWS} rows", call_text(format_, call), expected)
     return cases
 
 
@@ -205,6 +217,14 @@ def _prose(characters: int) -> str:
         text += "\n\n".join(_PARAGRAPHS) + "\n\n"
     # To the end of a word, so that the text ends in no whitespace a parser may drop.
     return text[: text.index(" ", characters - 40)]
+
+
+def _rows(count: int) -> list[dict[str, Any]]:
+    """JSON that is brackets, keys and numbers, with few characters in strings."""
+    return [
+        {"id": n, "on": n % 2 == 0, "xy": [n, -n * 1.5, None], "tag": "ab", "in": {"k": "v", "z": []}}
+        for n in range(count)
+    ]
 
 
 def _code(characters: int) -> str:

@@ -71,7 +71,7 @@ class ArgumentFrame(ValueFrame):
     def _comma_at(self, machine: Machine, text: str) -> int:
         """Where the comma stands that all of `text`, which was scanned, ends with; its length where there is none, or
         where it waits for too long."""
-        if text[-1:] not in _MAY_WAIT or not self.scanner.needs_item:
+        if not text or text[-1] not in _MAY_WAIT or not self.scanner.needs_item:
             return len(text)
         comma = len(text.rstrip(" \t\n\r")) - 1
         return comma if text[comma] == "," and len(text) - comma <= machine.limits.name else len(text)
