@@ -120,8 +120,9 @@ def _models_in(args: Iterable[object]) -> Iterator[Model]:
 
 
 def _has_structure(asked: object) -> bool:
-    """Whether a request has schemas or grammars in it."""
-    return any(getattr(asked, name, None) for name in ("tools", "response_format", "structure"))
+    """Whether a request may have schemas or grammars in it, in whatever dialect."""
+    asked = getattr(asked, "request", asked)
+    return any(getattr(asked, name, None) for name in ("tools", "response_format", "text"))
 
 
 async def _in_thread(threads: ThreadPoolExecutor, seconds: float, work: Callable[[], T]) -> T:

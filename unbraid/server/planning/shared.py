@@ -82,6 +82,13 @@ def learn(name: str, model: bytes) -> None:
     _models[name] = pickle.loads(model)
 
 
+def prepare() -> None:
+    """In a worker: have the templates compiled before the first request."""
+    for model in _models.values():
+        if model.builder is not None:
+            model.builder.prepare()
+
+
 def update(contexts: dict[str, int | None]) -> None:
     """In a worker: what has changed of the models."""
     for name, context in contexts.items():

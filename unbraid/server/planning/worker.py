@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -46,7 +47,9 @@ def main() -> None:
 
 
 def ready() -> None:
-    """A job that is done when the worker is."""
+    """A job that is done when the worker is ready for others: it has loaded what they need."""
+    import_module("unbraid.server.app")
+    shared.prepare()
 
 
 def read(source: IO[bytes]) -> bytes | None:

@@ -77,6 +77,8 @@ def enforced(
                 Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
             ]
     made = make(followed)
+    if model.dialect == "gbnf":
+        _ = made.llama_cpp  # the engine asks for it later, where nothing may take long
     if model.dialect is not None:
         notes += made.unenforced(model.dialect)
     found = tuple(dict.fromkeys(notes))
