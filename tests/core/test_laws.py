@@ -1,54 +1,30 @@
 """The laws, as properties of every registered format (docs/design.md says them in full).
 
 Law 9 in time is measured by `bench/parse.py`; here is what makes it so: nothing that was emitted is kept. What holds
-only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' half of law 10 in `test_templates.py`.
+only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' half of law 10 in `test_templates.py`. The
+laws that hold for any text are checks in `tests/support/laws.py`, which the fuzzer shares.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import (
-    Content,
-    Event,
-    Format,
-    Limits,
-    Markup,
-    Message,
-    Reasoning,
-    SpeechText,
-    ToolCallArguments,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from unbraid import Event, Format, Limits, Message, ToolCallArguments, ToolCallEnd
 
-from ..support import strategies
+from ..support import laws, strategies
 from ..support.examples import LONG
+from ..support.laws import run
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
 PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
 TOOLS = st.sampled_from([None, [{"name": "f"}, {"name": "get_weather"}], strategies.TYPED_TOOLS])
-
-
-def run(format: Format, pieces: Iterable[str], **options: object) -> tuple[Message, list[Event]]:
-    parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
-    events: list[Event] = []
-    for piece in pieces:
-        events += parser.feed(piece)
-    events += parser.finish()
-    return parser.message, events
-
-
-def said(message: Message) -> tuple[object, ...]:
-    """All that a message says, ids and diagnostics included."""
-    return message.parts, [(call.id, call.raw) for call in message.tool_calls], message.diagnostics
 
 
 @every_format
@@ -56,40 +32,22 @@ def said(message: Message) -> tuple[object, ...]:
 def test_1_chunk_invariance(format: Format, data: st.DataObject) -> None:
     text = data.draw(strategies.hostile(format))
     options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
-    whole, _ = run(format, [text], **options)
     ways: list[Sequence[str]] = [list(text), data.draw(st.composite(strategies.cuts)(text))]
     ways += [[text[:at], text[at:]] for at in data.draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True))]
-    for pieces in ways:
-        assert said(run(format, pieces, **options)[0]) == said(whole)
+    laws.chunks_do_not_matter(format, text, ways, options)
 
 
 @every_format
 @given(data=st.data())
 def test_2_batch_is_stream(format: Format, data: st.DataObject) -> None:
-    text = data.draw(strategies.hostile(format))
-    streamed, events = run(format, list(text), prompt="")
-    assert said(unbraid.parse(format, text, prompt="", seed=7)) == said(streamed)
-    assert fold_deltas(events) == streamed.to_openai()
+    laws.whole_is_streamed(format, data.draw(strategies.hostile(format)))
 
 
 @every_format
 @given(data=st.data())
 def test_3_conservation(format: Format, data: st.DataObject) -> None:
-    text = data.draw(strategies.hostile(format))
-    _, events = run(
-        format, data.draw(st.composite(strategies.cuts)(text)), prompt=data.draw(PROMPTS), tools=data.draw(TOOLS)
-    )
-    at = 0
-    spans = sorted((event.start, event.end) for event in events if event.end > event.start)
-    for start, end in spans:
-        assert start == at, "a gap, or an overlap"
-        at = end
-    assert at == len(text)
-    for event in events:
-        if isinstance(event, Content | Reasoning | SpeechText | Markup):
-            # Where the reasoning belongs to the content, the marker in the prompt that opens it does, too.
-            put_back = format.reasoning_in_content and event is events[0] and event.end == 0
-            assert text[event.start : event.end] == event.text or put_back
+    pieces = data.draw(st.composite(strategies.cuts)(data.draw(strategies.hostile(format))))
+    laws.nothing_is_lost(format, pieces, {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)})
 
 
 @every_format
@@ -220,24 +178,7 @@ def test_6_isolation(format: Format, data: st.DataObject) -> None:
 @every_format
 @given(data=st.data())
 def test_7_order(format: Format, data: st.DataObject) -> None:
-    text = data.draw(strategies.hostile(format))
-    message, events = run(format, [text], prompt="", tools=data.draw(TOOLS), unknown_tools="emit")
-    starts = [event for event in events if isinstance(event, ToolCallStart)]
-    ends = [event.index for event in events if isinstance(event, ToolCallEnd)]
-    assert [event.index for event in starts] == ends == list(range(len(starts)))
-    assert len({event.id for event in starts}) == len(starts)
-    open_calls: list[int] = []
-    for event in events:
-        if isinstance(event, ToolCallStart):
-            open_calls = [event.index]
-        elif isinstance(event, ToolCallArguments):
-            assert open_calls == [event.index]
-        elif isinstance(event, ToolCallEnd):
-            assert open_calls.pop() == event.index
-    # Apart from a name that the model wrote after the arguments, all comes in the order of the text.
-    text_events = [event for event in events if isinstance(event, Content | Reasoning | SpeechText)]
-    assert [e.start for e in text_events] == sorted(e.start for e in text_events)
-    assert len(message.tool_calls) == len(starts)
+    laws.order_is_kept(format, data.draw(strategies.hostile(format)), {"prompt": "", "tools": data.draw(TOOLS)})
 
 
 @every_format
@@ -252,18 +193,9 @@ def test_7_ids_are_unique(format: Format) -> None:
 @every_format
 @given(data=st.data())
 def test_8_never_raises(format: Format, data: st.DataObject) -> None:
-    """Nothing raises, a call that is complete has valid arguments, and one that is not has a diagnostic."""
     text = data.draw(strategies.hostile(format) | st.text())
     limits = data.draw(st.sampled_from([Limits(), Limits(depth=2, name=5, number=3, held=30)]))
-    message, _ = run(format, [text], prompt=data.draw(PROMPTS), limits=limits)
-    for call in message.tool_calls:
-        if call.complete:
-            json.loads(call.arguments)
-        else:
-            assert message.diagnostics
-            assert call.raw in text
-    assert message.settled().content.count("x") + message.reasoning.count("x") <= text.count("x")
-    json.dumps(message.to_openai())
+    laws.never_raises(format, text, {"prompt": data.draw(PROMPTS), "limits": limits})
 
 
 @every_format
@@ -307,59 +239,13 @@ def test_11_agreement(format: Format, data: st.DataObject) -> None:
 @every_format
 @given(data=st.data())
 def test_12_a_call_that_is_cut_off_is_not_complete(format: Format, data: st.DataObject) -> None:
-    """No prefix of an output contains a complete call that the whole output does not contain in the same form."""
     text = data.draw(strategies.hostile(format))
     options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
-    whole = complete_calls(run(format, [text], **options)[0])
-    for size in data.draw(st.lists(st.integers(0, len(text)), max_size=6)):
-        part = complete_calls(run(format, [text[:size]], **options)[0])
-        assert part == whole[: len(part)]
-
-
-def complete_calls(message: Message) -> list[tuple[str, str]]:
-    return [(call.name, call.arguments) for call in message.tool_calls if call.complete]
+    laws.cut_off_is_not_complete(format, text, data.draw(st.lists(st.integers(0, len(text)), max_size=6)), options)
 
 
 @every_format
 @given(data=st.data())
 def test_snapshot(format: Format, data: st.DataObject) -> None:
-    """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
-    text = data.draw(strategies.hostile(format))
-    options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
-    pieces = data.draw(st.composite(strategies.cuts)(text))
-    whole, events = run(format, pieces, **options)
-    parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
-    restored: list[Event] = []
-    for piece in pieces:
-        restored += parser.feed(piece)
-        saved = json.loads(json.dumps(parser.snapshot()))
-        parser = unbraid.parser(format, seed=8, markup=True, **options)  # type: ignore[arg-type]
-        parser.restore(saved)
-    restored += parser.finish()
-    assert restored == events
-    assert said(parser.message) == said(whole)
-
-
-def fold_deltas(events: list[Event]) -> dict[str, object]:
-    """Add streamed deltas up, the way a client does."""
-    message: dict[str, object] = {"role": "assistant", "content": None, "reasoning_content": None}
-    calls: list[dict[str, dict[str, str]]] = []
-    speech: dict[str, str] = {}
-    for event in events:
-        delta = event.to_openai() or {}
-        for key in ("content", "reasoning_content"):
-            if key in delta:
-                message[key] = f"{message[key] or ''}{delta[key]}"
-        for call in delta.get("tool_calls", []):
-            if call["index"] == len(calls):
-                calls.append({key: value for key, value in call.items() if key != "index"})
-            else:
-                calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
-        for key, value in delta.get("tts_content", {}).items():
-            speech = {"tts_text": "", "tts_audio": ""} | speech
-            speech[key] += value
-    if calls:
-        message["tool_calls"] = calls
-    if speech:
-        message["tts_content"] = speech
-    return message
+    pieces = data.draw(st.composite(strategies.cuts)(data.draw(strategies.hostile(format))))
+    laws.saving_changes_nothing(format, pieces, {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)})

@@ -1,0 +1,175 @@
+"""The laws that hold for any text whatever, as checks of one format and one text (docs/design.md says them in full).
+
+`tests/core/test_laws.py` makes up the texts with Hypothesis, `tests/fuzz` has a fuzzer find them. The laws that need to
+know what a text was made to say stand in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import unbraid
+from unbraid import (
+    Content,
+    Event,
+    Format,
+    Markup,
+    Message,
+    Reasoning,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+Options = dict[str, Any]
+"""Those of the parser."""
+
+
+def run(format: Format, pieces: Iterable[str], **options: Any) -> tuple[Message, list[Event]]:
+    parser = unbraid.parser(format, seed=7, markup=True, **options)
+    events: list[Event] = []
+    for piece in pieces:
+        events += parser.feed(piece)
+    events += parser.finish()
+    return parser.message, events
+
+
+def said(message: Message) -> tuple[object, ...]:
+    """All that a message says, ids and diagnostics included."""
+    return message.parts, [(call.id, call.raw) for call in message.tool_calls], message.diagnostics
+
+
+def chunks_do_not_matter(format: Format, text: str, ways: Iterable[Sequence[str]], options: Options) -> None:
+    """Law 1."""
+    whole, _ = run(format, [text], **options)
+    for pieces in ways:
+        assert said(run(format, pieces, **options)[0]) == said(whole)
+
+
+def whole_is_streamed(format: Format, text: str) -> None:
+    """Law 2."""
+    streamed, events = run(format, list(text), prompt="")
+    assert said(unbraid.parse(format, text, prompt="", seed=7)) == said(streamed)
+    assert fold_deltas(events) == streamed.to_openai()
+
+
+def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> None:
+    """Law 3."""
+    _, events = run(format, pieces, **options)
+    text = "".join(pieces)
+    tile(events, len(text))
+    for event in events:
+        if isinstance(event, Content | Reasoning | SpeechText | Markup):
+            # Where the reasoning belongs to the content, the marker in the prompt that opens it does, too.
+            put_back = format.reasoning_in_content and event is events[0] and event.end == 0
+            assert text[event.start : event.end] == event.text or put_back
+
+
+def tile(events: Iterable[Event], size: int) -> None:
+    """The spans of the events cover the input, once."""
+    at = 0
+    for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
+        assert start == at, "a gap, or an overlap"
+        at = end
+    assert at == size
+
+
+def order_is_kept(format: Format, text: str, options: Options) -> None:
+    """Law 7."""
+    message, events = run(format, [text], **{**options, "unknown_tools": "emit"})
+    starts = [event for event in events if isinstance(event, ToolCallStart)]
+    ends = [event.index for event in events if isinstance(event, ToolCallEnd)]
+    assert [event.index for event in starts] == ends == list(range(len(starts)))
+    assert len({event.id for event in starts}) == len(starts)
+    open_calls: list[int] = []
+    for event in events:
+        if isinstance(event, ToolCallStart):
+            open_calls = [event.index]
+        elif isinstance(event, ToolCallArguments):
+            assert open_calls == [event.index]
+        elif isinstance(event, ToolCallEnd):
+            assert open_calls.pop() == event.index
+    # Apart from a name that the model wrote after the arguments, all comes in the order of the text.
+    text_events = [event for event in events if isinstance(event, Content | Reasoning | SpeechText)]
+    assert [e.start for e in text_events] == sorted(e.start for e in text_events)
+    assert len(message.tool_calls) == len(starts)
+
+
+def never_raises(format: Format, text: str, options: Options) -> None:
+    """Law 8: nothing raises, a call that is complete has valid arguments, and one that is not has a diagnostic."""
+    message, _ = run(format, [text], **options)
+    for call in message.tool_calls:
+        if call.complete:
+            json.loads(call.arguments)
+        else:
+            assert message.diagnostics
+            assert call.raw in text
+    assert message.settled().content.count("x") + message.reasoning.count("x") <= text.count("x")
+    json.dumps(message.to_openai())
+
+
+def cut_off_is_not_complete(format: Format, text: str, sizes: Iterable[int], options: Options) -> None:
+    """Law 12: no prefix has a complete call that the whole text does not have in the same form."""
+    whole = complete_calls(run(format, [text], **options)[0])
+    for size in sizes:
+        part = complete_calls(run(format, [text[:size]], **options)[0])
+        assert part == whole[: len(part)]
+
+
+def complete_calls(message: Message) -> list[tuple[str, str]]:
+    return [(call.name, call.arguments) for call in message.tool_calls if call.complete]
+
+
+def saving_changes_nothing(format: Format, pieces: Sequence[str], options: Options) -> None:
+    """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
+    whole, events = run(format, pieces, **options)
+    parser = unbraid.parser(format, seed=7, markup=True, **options)
+    restored: list[Event] = []
+    for piece in pieces:
+        restored += parser.feed(piece)
+        saved = json.loads(json.dumps(parser.snapshot()))
+        parser = unbraid.parser(format, seed=8, markup=True, **options)
+        parser.restore(saved)
+    restored += parser.finish()
+    assert restored == events
+    assert said(parser.message) == said(whole)
+
+
+def all_laws(format: Format, pieces: Sequence[str], sizes: Iterable[int], options: Options) -> None:
+    """Every law above, on one text in one way to cut it."""
+    text = "".join(pieces)
+    never_raises(format, text, options)
+    chunks_do_not_matter(format, text, [list(text), pieces], options)
+    whole_is_streamed(format, text)
+    nothing_is_lost(format, pieces, options)
+    order_is_kept(format, text, options)
+    cut_off_is_not_complete(format, text, sizes, options)
+    saving_changes_nothing(format, pieces, options)
+
+
+def fold_deltas(events: list[Event]) -> dict[str, object]:
+    """Add streamed deltas up, the way a client does."""
+    message: dict[str, object] = {"role": "assistant", "content": None, "reasoning_content": None}
+    calls: list[dict[str, dict[str, str]]] = []
+    speech: dict[str, str] = {}
+    for event in events:
+        delta = event.to_openai() or {}
+        for key in ("content", "reasoning_content"):
+            if key in delta:
+                message[key] = f"{message[key] or ''}{delta[key]}"
+        for call in delta.get("tool_calls", []):
+            if call["index"] == len(calls):
+                calls.append({key: value for key, value in call.items() if key != "index"})
+            else:
+                calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+        for key, value in delta.get("tts_content", {}).items():
+            speech = {"tts_text": "", "tts_audio": ""} | speech
+            speech[key] += value
+    if calls:
+        message["tool_calls"] = calls
+    if speech:
+        message["tts_content"] = speech
+    return message
