@@ -8,13 +8,14 @@ EXAMPLES := hermes qwen3 mistral step-audio-2 glm-4-voice
 COMMA := ,
 HOST ?= 127.0.0.1
 PORT ?= 8000
+SECONDS ?= 30
 # Whisper's files are on npm: without it, the server does not transcribe.
 NPM := $(shell command -v npm)
 SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
 LISTENS := $(if $(NPM),--transcription-model whisper-base)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples test test-long test-engines test-peers lint bench clean help
+.PHONY: run examples test test-long test-engines test-peers fuzz lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
@@ -39,6 +40,9 @@ test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGL
 test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with ours (SGLang's too: UNBRAID_SGLANG_SOURCE=checkout)
 	$(ENGINES)/bin/python tests/peers/run.py
 
+fuzz: $(VENV)/.package $(VENV)/.test $(VENV)/.atheris ## Look for inputs that break a law or the server (SECONDS=60 for each target; TARGETS="text api")
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,7 +56,7 @@ bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/transcribe.py
 
 clean: ## Remove .venv and what the tools left behind
-	rm -rf $(VENV) $(ENGINES) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(ENGINES) build dist .fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find unbraid tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## Show this list
@@ -78,6 +82,10 @@ $(VENV)/.server: $(VENV)/.package
 $(VENV)/.test: $(VENV)/.made requirements/test.txt
 	$(PIP) --requirement requirements/test.txt
 	@touch $@
+
+# Where it cannot be built, `make fuzz` does without, and says so.
+$(VENV)/.atheris: $(VENV)/.made requirements/atheris.txt
+	@$(PIP) --requirement requirements/atheris.txt 2>/dev/null && touch $@ || true
 
 $(ENGINES)/.made: scripts/install-vllm requirements/vllm.txt requirements/test.txt pyproject.toml
 	$(PYTHON) scripts/install-vllm $(ENGINES)

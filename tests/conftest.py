@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     "tests.clients.client_suite",
     "tests.clients.client_suite_dialects",
     "tests.clients.client_suite_others",
+    "tests.support.laws",
     "tests.support.running_server",
 )
 

@@ -24,7 +24,12 @@ from pathlib import Path
 
 from ..support.places import ROOT
 
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 RUN = ("python", "console")
 DATA = ("text", "json", "toml", "jinja", "mermaid")
 """What a block may hold that is not run. `text` after a block that is run is what that block prints."""

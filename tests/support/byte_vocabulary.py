@@ -35,12 +35,12 @@ class WordVocabulary:
 
     def __init__(self, *words: bytes, special: int = 0) -> None:
         self._words = words
+        self._ids = {word: id for id, word in reversed(list(enumerate(words)))}
         self.size = len(words)
         self.special = frozenset(range(self.size - special, self.size))
 
     def token_id(self, text: str) -> int | None:
-        data = text.encode()
-        return self._words.index(data) if data in self._words else None
+        return self._ids.get(text.encode())
 
     def token_bytes(self, token: int) -> bytes | None:
         return self._words[token] if 0 <= token < self.size else None

@@ -60,7 +60,7 @@ def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> 
     """Law 3."""
     _, events = run(format, pieces, **options)
     text = "".join(pieces)
-    tile(events, len(text))
+    assert in_a_row(events) == len(text)
     for event in events:
         if isinstance(event, Content | Reasoning | SpeechText | Markup):
             # Where the reasoning belongs to the content, the marker in the prompt that opens it does, too.
@@ -68,13 +68,13 @@ def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> 
             assert text[event.start : event.end] == event.text or put_back
 
 
-def tile(events: Iterable[Event], size: int) -> None:
-    """The spans of the events cover the input, once."""
+def in_a_row(events: Iterable[Event]) -> int:
+    """The spans of the events tile the input. Returns where they end."""
     at = 0
     for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
         assert start == at, "a gap, or an overlap"
         at = end
-    assert at == size
+    return at
 
 
 def order_is_kept(format: Format, text: str, options: Options) -> None:

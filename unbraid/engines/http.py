@@ -156,7 +156,7 @@ class Address:
     def _object(self, data: str) -> dict[str, Any]:
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             _log.debug("%s sent what is no JSON object: %.200s", self.url, data)
@@ -200,7 +200,7 @@ def without_credentials(url: str) -> str:
 def _message(body: str) -> str:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.strip()[:1000]
     return error_text(found.get("error", found) if isinstance(found, dict) else found)[0]
 

@@ -36,7 +36,7 @@ from .api.health import health, metrics, ready, version
 from .api.messages.errors import anthropic_error
 from .api.messages.routes import count_tokens, messages
 from .api.models import model, models
-from .api.openapi import openapi
+from .api.openapi.description import openapi
 from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize

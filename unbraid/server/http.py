@@ -36,6 +36,9 @@ def client_of(request: Request) -> str:
     return str(request.scope.get(CLIENT, ""))
 
 
+_MOST_DIGITS = 20
+
+
 class ClientLeft(Exception):
     """The client closed the connection: there is nobody to answer."""
 
@@ -50,12 +53,21 @@ def error_response(error: ApiError) -> Response:
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request. Raises `ApiError` where it is larger than `most` bytes."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > most:
+    if announced_size(request) > most:
         raise _too_large(most)
     body = await until_shutdown(_read(request, most))
     sender.get(Sender()).size = len(body)
     return body
+
+
+def announced_size(request: Request) -> int:
+    """How many bytes the body has, as the request says; 0 where it does not."""
+    return whole_number(request.headers.get("content-length", "")) or 0
+
+
+def whole_number(text: str) -> int | None:
+    """A number as clients write it in headers and addresses. None where it is none, or of more digits than any has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
 async def _read(request: Request, most: int) -> bytes:

@@ -107,7 +107,7 @@ def load_config(path: Path) -> Mapping[str, Any]:
     """A JSON object in a file, such as `tokenizer_config.json`."""
     try:
         found = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TemplateNotFound(f"{path} is not JSON: {error}") from error
     if not isinstance(found, Mapping):
         raise TemplateNotFound(f"{path} is not a JSON object")

@@ -120,6 +120,6 @@ def _json(path: Path) -> Mapping[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnbraidError(f"{path} cannot be read: {error}") from error
     return found if isinstance(found, Mapping) else {}

@@ -158,9 +158,9 @@ def read_recording(path: str | Path) -> Recording:
     recording: Recording | None = None
     steps: dict[int, list[Step]] = {}
     endings: dict[int, Ending] = {}
-    with Path(path).open(encoding="utf-8") as file:
+    with Path(path).open("rb") as file:
         for at, text in enumerate(file, 1):
-            if not text.endswith("\n"):
+            if not text.endswith(b"\n"):
                 break
             try:
                 line = json.loads(text)
@@ -173,7 +173,7 @@ def read_recording(path: str | Path) -> Recording:
                     steps[line["of"]].append(Step(_read_piece(line), line["after"]))
                 elif steps[line["of"]] is not None:
                     endings[line["of"]] = _read_ending(line)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
                 raise UnbraidError(f"{path}, line {at}, is no line of a recording: {error}") from error
     if recording is None:
         raise UnbraidError(f"{path} is no recording: it has no first line")

@@ -201,7 +201,7 @@ def _sampling(text: str | None) -> dict[str, Any]:
     try:
         given = {} if text is None else json.loads(text)
         Sampling(**given)
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError, TypeError) as error:
         raise UnbraidError(f'--sampling must be JSON such as {{"temperature": 0.2}}: {error}') from error
     return dict(given)
 

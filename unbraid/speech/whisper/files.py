@@ -302,7 +302,7 @@ def _json(path: Path) -> dict[str, Any]:
         read = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ModelError(f"there is no {path.name} in {path.parent}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(read, dict):
         raise ModelError(f"{path} is not a JSON object")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,8 @@ def read_input(given: object, bos_token: str = "", eos_token: str = "") -> Detec
     if isinstance(given, ChatTemplate):
         return DetectionInput({"default": given})
     if isinstance(given, str):
-        if given.strip() and "{" not in given and len(given) < _LONGEST_PATH and Path(given).exists():
+        # `os.path`: what can be no path is none there, and an error in `pathlib`.
+        if given.strip() and "{" not in given and len(given) < _LONGEST_PATH and os.path.exists(given):
             raise DetectionError(
                 f"{given!r} is a path: give it as Path({given!r}); text is taken for the template itself"
             )

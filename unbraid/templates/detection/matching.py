@@ -212,7 +212,7 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
 def _arguments(call: ToolCall) -> object:
     try:
         return json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

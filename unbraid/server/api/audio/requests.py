@@ -19,7 +19,7 @@ from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ....speech.transcriber import Transcriber
 from ...access.content_types import check_form
 from ...errors import ApiError
-from ...http import ClientLeft, until_shutdown
+from ...http import ClientLeft, announced_size, until_shutdown, whole_number
 from ...service import Service
 
 _log = logging.getLogger(__name__)
@@ -67,11 +67,10 @@ async def read_request(
 
 async def _form(request: Request, most: int) -> FormData:
     check_form(request)
-    announced = request.headers.get("content-length", "")
     whole = most + _OTHER_FIELDS
     message = f"the form is larger than {whole} bytes: a recording may have {most}, and all else {_OTHER_FIELDS}"
     too_large = ApiError(413, message, param="file")
-    if announced.isdigit() and int(announced) > whole:
+    if announced_size(request) > whole:
         raise too_large
     size = 0
     receive = request.receive
@@ -189,9 +188,10 @@ class _Fields:
         text = self.text(name)
         if not text:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= least):
+        number = whole_number(text)
+        if number is None or number < least:
             raise ApiError(400, f"{name} must be a whole number, {least} or more, not {text[:64]!r}", param=name)
-        return int(text)
+        return number
 
     def flag(self, name: str) -> bool:
         text = self.text(name).lower()

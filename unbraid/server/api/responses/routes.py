@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import ApiError, as_api_error
-from ...http import SHUTDOWN, client_of, json_response, while_connected
+from ...http import SHUTDOWN, client_of, json_response, while_connected, whole_number
 from ...model import Model, Served
 from ...observing.exchange import note_reply
 from ...service import Service
@@ -331,9 +331,10 @@ async def _cancel(service: Service, client: str, id: str) -> None:
 
 
 def _limit(given: str) -> int:
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= _MOST_LISTED:
+    number = whole_number(given)
+    if number is None or not 1 <= number <= _MOST_LISTED:
         raise ApiError(400, f"limit must be a number from 1 to {_MOST_LISTED}, not {given!r:.40}", param="limit")
-    return int(given)
+    return number
 
 
 def _listed(item: Object) -> dict[str, Any]:

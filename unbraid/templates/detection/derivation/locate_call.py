@@ -95,7 +95,7 @@ def _is_arguments(value: object, call: ProbeCall) -> bool:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
     return isinstance(value, dict) and value == dict(call.arguments)
 
