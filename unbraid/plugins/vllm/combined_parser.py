@@ -97,10 +97,11 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             self._counts = DeltaCounts(request) if self._is_counted(request) else None
             self._as_is = request.include_reasoning and not request.chat_template_kwargs
         said = as_delta(reader.feed(delta_text, delta_token_ids, finished), self._format)
-        if self._counts is not None:
-            self._counts.add(said is not None and said.tool_calls)
+        counts = self._counts
+        if counts is not None:
+            counts.add(said is not None and said.tool_calls)
             if finished:
-                self._counts.flush()
+                counts.flush()
         return said if self._as_is else self._as_asked(said, request, finished)
 
     def _as_asked(self, said: Any, request: Any, finished: bool) -> Any:

@@ -53,8 +53,6 @@ def as_delta(events: Sequence[Event], format: Format) -> Any:
     vLLM's messages have no field for speech. It stays in the content as the model wrote it, where `unbraid.parse` finds
     it.
     """
-    if not events:
-        return None
     if len(events) == 1:
         event = events[0]
         kind = type(event)
@@ -64,7 +62,7 @@ def as_delta(events: Sequence[Event], format: Format) -> Any:
             return _content(event.text)  # type: ignore[union-attr]
         if kind is Reasoning:
             return _reasoning(event.text)  # type: ignore[union-attr]
-    return _joined(events, format)
+    return _joined(events, format) if events else None
 
 
 def _joined(events: Iterable[Event], format: Format) -> Any:
