@@ -11,7 +11,7 @@ from .server import TOOLS, ResponsesRequest, chat
 
 prometheus = pytest.importorskip("prometheus_client")
 metrics: Any = importlib.import_module("vllm.parser.metrics")
-delta_metrics: Any = importlib.import_module("unbraid.plugins.vllm.delta_metrics")
+combined_parser: Any = importlib.import_module("unbraid.plugins.vllm.combined_parser")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def requests() -> list[Any]:
 @pytest.mark.parametrize("kind", range(3))
 def test_a_delta_is_counted_as_vllm_counts_it(counter: Any, called: bool, kind: int) -> None:
     request = requests()[kind]
-    delta_metrics.delta_counter(request, called)(1)
+    combined_parser.delta_counter(request, called)(1)
     ours = counts(counter)
     assert list(ours.values()) == [1]
     metrics.record_tool_parser_invocation(is_tool_called=called, is_streaming=True, request=request)
@@ -50,7 +50,7 @@ def test_a_delta_is_counted_as_vllm_counts_it(counter: Any, called: bool, kind: 
 
 def test_without_metrics_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_tool_call_parser_invocations", None)
-    delta_metrics.delta_counter(chat(), True)(1)
+    combined_parser.delta_counter(chat(), True)(1)
 
 
 def test_other_labels_are_left_to_vllm(counter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_other_labels_are_left_to_vllm(counter: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(metrics, "_tool_call_parser_invocations", prometheus.Counter("other", "", registry=None))
     monkeypatch.setattr(metrics, "record_tool_parser_invocation", record)
-    delta_metrics.delta_counter(chat(), True)(1)
+    combined_parser.delta_counter(chat(), True)(1)
     assert asked == [True]
 
 
@@ -71,15 +71,15 @@ def total(counter: Any) -> dict[str, float]:
 
 
 def test_deltas_are_passed_on_together(counter: Any) -> None:
-    deltas = delta_metrics.DeltaCounts(chat(tools=TOOLS))
-    for number in range(delta_metrics.BATCH):
+    deltas = combined_parser.DeltaCounts(chat(tools=TOOLS))
+    for number in range(combined_parser.BATCH):
         assert sum(total(counter).values()) == 0
         deltas.add(number % 4 == 0)
-    assert total(counter) == {"no_tool_call": delta_metrics.BATCH * 3 / 4, "tool_call": delta_metrics.BATCH / 4}
+    assert total(counter) == {"no_tool_call": combined_parser.BATCH * 3 / 4, "tool_call": combined_parser.BATCH / 4}
 
 
 def test_no_delta_is_lost(counter: Any) -> None:
-    deltas = delta_metrics.DeltaCounts(chat(tools=TOOLS))
+    deltas = combined_parser.DeltaCounts(chat(tools=TOOLS))
     deltas.add(False)
     deltas.flush()
     deltas.flush()
