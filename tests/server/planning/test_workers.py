@@ -146,7 +146,7 @@ def test_a_model_can_be_sent_with_any_tokenizer(kind: str) -> None:
     model = Model(format=format, builder=PromptBuilder(built_in("chatml"), texts, format), encoder=texts)
     models = SharedModels()
     assert models.can_be_sent([model])
-    (name,) = models.contexts()
+    (name,) = models.changing()
     shared.learn("copy", models.sent(name))
     copy = shared.known("copy")
     messages = [{"role": "user", "content": "Grüße <|im_end|> 你好"}]

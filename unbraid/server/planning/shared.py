@@ -21,6 +21,8 @@ from ..model import Model
 
 _log = logging.getLogger(__name__)
 _numbers = itertools.count()
+_LARGE = ("format", "builder", "encoder")
+"""The fields of a model that are sent once."""
 _models: dict[str, Model] = {}
 """The models that this process knows, by their names. Those of a server stay as long as it runs."""
 
@@ -60,9 +62,14 @@ class SharedModels:
                 return False
         return True
 
-    def contexts(self) -> dict[str, int | None]:
-        """What may change of the models that can be sent: an engine may say late what its context is."""
-        return {name: _models[name].context for name, model in self._sent.items() if model is not None}
+    def changing(self) -> dict[str, dict[str, Any]]:
+        """The small fields of the models that can be sent. They may change: an engine may say late what its context
+        is."""
+        return {
+            name: {field: value for field, value in vars(_models[name]).items() if field not in _LARGE}
+            for name, model in self._sent.items()
+            if model is not None
+        }
 
     def sent(self, name: str) -> bytes:
         """A model, for `learn`."""
@@ -89,10 +96,10 @@ def prepare() -> None:
             model.builder.prepare()
 
 
-def update(contexts: dict[str, int | None]) -> None:
-    """In a worker: what has changed of the models."""
-    for name, context in contexts.items():
-        _models[name].context = context
+def update(changing: dict[str, dict[str, Any]]) -> None:
+    """In a worker: the models as they are now."""
+    for name, fields in changing.items():
+        vars(_models[name]).update(fields)
 
 
 class _Pickler(pickle.Pickler):

@@ -76,10 +76,10 @@ def _give_way() -> None:
 def _done(job: bytes) -> bytes:
     """The result of a job, or what it raised."""
     try:
-        models, contexts, seconds, blob = shared.unpacked(job)
+        models, changing, seconds, blob = shared.unpacked(job)
         for name, model in models.items():
             shared.learn(name, model)
-        shared.update(contexts)
+        shared.update(changing)
         meter = Meter(seconds)
         with metered(meter), _Limits(meter, seconds):
             work, args, kwargs = shared.unpacked(blob)

@@ -163,9 +163,9 @@ class WorkerPool:
 
     def _ask(self, worker: Worker, job: object) -> Any:
         """In a thread: what the worker answers."""
-        contexts = self._models.contexts()
-        models = {name: self._models.sent(name) for name in contexts if name not in worker.models}
-        answer = worker.ask(pickle.dumps((models, contexts, self._seconds, shared.packed(job))))
+        changing = self._models.changing()
+        models = {name: self._models.sent(name) for name in changing if name not in worker.models}
+        answer = worker.ask(pickle.dumps((models, changing, self._seconds, shared.packed(job))))
         if answer is None:
             raise self._how_it_ended(worker)
         worker.models.update(models)
