@@ -43,7 +43,10 @@ CHUNKS, REQUESTS = 10_000, 100
 ADDED_US = 20.0
 RATIO = 0.6
 _BODY = json.dumps(serve_apps.BODY).encode()
-_HEAD = "{method} {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+_HEAD = (
+    "{method} {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    "Content-Length: {length}\r\n\r\n"
+)
 _DONE = b"data: [DONE]\n\n\r\n0\r\n\r\n"
 
 

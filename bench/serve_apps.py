@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.running_server import service_of
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
-from unbraid.server.app import create_app
+from unbraid.server.access.door import Access
+from unbraid.server.app import create_app, write_error
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
@@ -116,7 +117,8 @@ async def _sent(app: ASGIApp) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    head: dict[str, Any] = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": []}
+    headers = [(b"content-type", b"application/json")]
+    head: dict[str, Any] = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": headers}
     await app(head, receive, send)
     assert sent[0]["status"] == 200, sent
     return sent
@@ -142,8 +144,8 @@ def _most_memory() -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-async def serve(app: ASGIApp) -> None:
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, backlog=4096, http="httptools")
+async def serve(app: ASGIApp, **settings: Any) -> None:
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, backlog=4096, **settings)
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
@@ -155,8 +157,10 @@ async def serve(app: ASGIApp) -> None:
 def main() -> None:
     which, name = sys.argv[1:]
     case = next(case for case in CASES if case.name == name)
-    app = unbraid_app(case) if which == "unbraid" else bare_app(case)
-    uvloop.run(serve(with_usage(app)))
+    if which == "unbraid":
+        uvloop.run(serve(with_usage(unbraid_app(case)), **Access(write_error=write_error).uvicorn))
+    else:
+        uvloop.run(serve(with_usage(bare_app(case)), http="httptools"))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ is added here:
 - *Deadlines.* A connection has two times at which it is over (`_due`, `_read_by`), and one timer. The timer looks when
   it fires whether one has come, and is set again otherwise; so a request that comes in one piece sets no timer at all.
 - *A size.* Headers have bounds, in bytes and in number.
+- *Parts at once.* A part of a stream is written without a message and a coroutine for it (`WRITE_PART` in the scope).
 - *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
   says `Connection: close`, and clients send it again. (No client in use does this.)
 
@@ -19,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from ..errors import ApiError
@@ -41,6 +43,11 @@ _MOST_UNREAD = 65_536
 """Bytes that a client may send on when nobody reads them any more."""
 _LOOK = 60.0
 """A timer fires at least this often, because a connection that is to close may wait for a client to read."""
+
+
+WRITE_PART = "unbraid.write_part"
+"""The key of a request's scope under which there may be a function that writes a part of a reply that has begun. It
+says whether it did; if not, the part is to be sent as a message."""
 
 
 class _Refused(Exception):
@@ -163,6 +170,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._spent = 0
         self._seat.answer()
         super().on_headers_complete()
+        cast(dict[str, Any], self.scope)[WRITE_PART] = partial(self._write_part, self.cycle)
+
+    def _write_part(self, cycle: RequestResponseCycle, part: bytes) -> bool:
+        if self.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding or cycle.response_complete:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+        return True
 
     def on_body(self, body: bytes) -> None:
         self._spent = max(0, self._spent - _WORTH * len(body))

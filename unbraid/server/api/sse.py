@@ -22,6 +22,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..access.protocol import WRITE_PART
 from ..errors import ApiError, as_api_error
 from ..http import SHUTDOWN, while_connected
 
@@ -112,16 +113,21 @@ async def stream_updates(
 
 
 async def _write(
-    said: bytes, updates: AsyncGenerator[T, None], chunks: Chunks[T], framing: Framing, send: Send
+    said: bytes,
+    updates: AsyncGenerator[T, None],
+    chunks: Chunks[T],
+    framing: Framing,
+    send: Send,
+    put: Callable[[bytes], bool],
 ) -> bytes:
-    """Send the events. Returns what comes last."""
+    """Send the events, with `put` where that can be done at once. Returns what comes last."""
     write = chunks.update
     async with aclosing(updates):
         try:
             await send({"type": "http.response.body", "body": said, "more_body": True})
             async for update in updates:
                 said = write(update)
-                if said:
+                if said and not put(said):
                     await send({"type": "http.response.body", "body": said, "more_body": True})
             return chunks.last() + framing.done
         except OSError:  # the connection: there is nobody to tell
@@ -137,6 +143,11 @@ async def _apart(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.create_task(work)
 
 
+def _never(part: bytes) -> bool:
+    """For servers that write nothing but messages."""
+    return False
+
+
 class EventStream(Response):
     """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
     `farewell` makes what is sent where the server ends before the stream."""
@@ -145,7 +156,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        write: Callable[[Send], Coroutine[Any, Any, bytes]],
+        write: Callable[[Send, Callable[[bytes], bool]], Coroutine[Any, Any, bytes]],
         farewell: Callable[[], bytes],
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -157,7 +168,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            last = await while_connected(receive, _apart(self._write(send)))
+            put = scope.get(WRITE_PART, _never)
+            last = await while_connected(receive, _apart(self._write(send, put)))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise

@@ -9,8 +9,9 @@ which was a third of what the server added to a token.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import sub
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -38,6 +39,13 @@ class Durations(Collector):
     def observe(self, seconds: float) -> None:
         self._counts[bisect_left(SECONDS, seconds)] += 1
         self._sum += seconds
+
+    def observe_all(self, times: Sequence[float]) -> None:
+        """What passed from each of these times to the next."""
+        counts = self._counts
+        for seconds in map(sub, times[1:], times):
+            counts[bisect_left(SECONDS, seconds)] += 1
+        self._sum += times[-1] - times[0]
 
     def collect(self) -> Iterable[Metric]:
         bounds = [*map(floatToGoString, SECONDS), "+Inf"]

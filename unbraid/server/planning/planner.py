@@ -1,8 +1,9 @@
 """Decides where a request is worked out: in a thread, or in a worker process.
 
-A request that is small runs in a thread, within an allowance of CPU time. One that has schemas or grammars in it, which
-may turn out to be costly, has a thread of its own kind, so that plain chats never wait behind it. Whatever uses up its
-allowance begins again in a worker, and what is large goes there at once. A model that cannot be sent to a worker (its
+A request of a few lines is worked out at once, which takes less time than to hand it to a thread. One that is larger or
+takes longer runs in a thread, within an allowance of CPU time. One that has schemas or grammars in it, which may turn
+out to be costly, has a thread of its own kind, so that plain chats never wait behind it. Whatever uses up its allowance
+begins again in a worker, and what is large goes there at once. A model that cannot be sent to a worker (its
 tokenizer is of a kind that cannot be pickled) is worked with in threads alone, within the workers' CPU time.
 """
 
@@ -28,6 +29,10 @@ _PLAIN, _STRUCTURED = 4, 1
 """How many threads there are for each kind. They share the interpreter with the event loop."""
 _MOST_STRUCTURED = 8
 """Where more requests with schemas wait for their thread, the next goes to a worker at once."""
+_SMALL = 2000
+"""Bytes of a body that is worked out at once,"""
+_AT_ONCE = 0.002
+"""and the seconds of CPU time that it may take there. The event loop waits for it."""
 _ALLOWANCE = 0.02
 """Seconds of CPU time that a request has in a thread,"""
 _ALLOWANCE_A_BYTE = 0.5e-6
@@ -85,6 +90,12 @@ class Planner:
     async def run(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """What `work` returns or raises. If this is cancelled, the work is given up."""
         asking = sender.get(_NOBODY)
+        if asking.size <= _SMALL:
+            try:
+                with metered(Meter(_AT_ONCE)):
+                    return work(*args, **kwargs)
+            except OverBudget:
+                pass
         portable = self._workers > 0 and self._models.can_be_sent(_models_in(args))
         if portable and asking.size > _LARGE:
             return await self._in_worker(asking, work, args, kwargs)

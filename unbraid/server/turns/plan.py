@@ -53,6 +53,11 @@ class Plan:
     """What the request asks of the output and the engine does not enforce: `enforcing.unenforced_header` tells it."""
     speaking: Speaking = SILENT
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What goes to another process: all but the messages, which may be many, and which the prompt has now."""
+        task = replace(self.task, messages=(), documents=None)
+        return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking)
+
     def turns(
         self, service: Service, served: Served, usage: Usage, arrived: float, *, keep_message: bool
     ) -> list[Turn]:
@@ -134,9 +139,7 @@ def _plan(model: Model, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    # The prompt has the messages now; they may be many, and the plan may have to travel.
-    rest = replace(task, messages=(), documents=None)
-    return Plan(rest, choices(asked, task.choices), format, called, unenforced, speaking)
+    return Plan(task, choices(asked, task.choices), format, called, unenforced, speaking)
 
 
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:

@@ -91,6 +91,8 @@ def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
     return found
 
 
+_MOST_TIMES = 64
+"""After so many pieces the times between them are counted."""
 _MOST_WAITING = 64
 """Backpressure: how many updates of several choices may wait for a slow client."""
 
@@ -115,6 +117,8 @@ class Turn:
     """The client's field that asks for token ids. Where the engine gives none, the request is refused."""
     recount: Callable[[], Parser] | None = None
     """Makes a parser like `parser`, to count the tokens of text by strand."""
+    _timed: bool = field(default=False, init=False)
+    """Whether the time to the first piece was counted."""
     _called: bool = field(default=False, init=False)
     _blank: list[Event] | None = field(default_factory=list, init=False)
     """The content so far, while it is only whitespace: beside calls that is no answer. None once there is one."""
@@ -123,8 +127,8 @@ class Turn:
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
-        metrics, last = self.metrics, self.arrived
-        observe = metrics.first_token.observe
+        times: list[float] = []
+        """When pieces came, those that are not counted yet and the one before them."""
         feed_tokens, feed_text = self.parser.feed_tokens, self._feed if self._keeps_text else self.parser.feed
         ids: tuple[int, ...] = ()
         try:
@@ -138,9 +142,9 @@ class Turn:
                         update.ids = ids
                         yield update
                         return
-                    now = perf_counter()
-                    observe(now - last)
-                    observe, last = metrics.between_tokens.observe, now
+                    times.append(perf_counter())
+                    if len(times) == _MOST_TIMES:
+                        self._count(times)
                     if output.ids:
                         ids = ids + output.ids if ids else output.ids
                         events = feed_tokens(output.ids)
@@ -160,7 +164,18 @@ class Turn:
             if error.field is not None:
                 error.field = self.names.get(error.field, error.field)
             raise
+        finally:
+            self._count(times)
         raise EngineFailed("the engine ended without saying how")
+
+    def _count(self, times: list[float]) -> None:
+        """Count how long pieces took to come, and keep the time of the last."""
+        if times and not self._timed:
+            self.metrics.first_token.observe(times[0] - self.arrived)
+            self._timed = True
+        if len(times) > 1:
+            self.metrics.between_tokens.observe_all(times)
+            del times[:-1]
 
     def _outputs(self) -> AsyncGenerator[Piece | Finish, None]:
         engine = self.served.engine
