@@ -52,6 +52,7 @@ def environment() -> dict[str, str]:
         "NO_COLOR": "1",
         "COLUMNS": "80",
         "UNBRAID_CACHE": str(CACHE),
+        "UNBRAID_STORE": os.environ["UNBRAID_STORE"],
     }
 
 

@@ -83,7 +83,8 @@ class Watched:
         id, body = f"left-{next(self._ids)}", json.dumps({**ROUTES[path], **more}).encode()
         before = len(self.engine.requests)
         with socket.create_connection(("127.0.0.1", int(self.server.url.rpartition(":")[2])), PATIENCE) as connection:
-            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nx-request-id: {id}\r\nContent-Length: {len(body)}\r\n\r\n"
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nx-request-id: {id}\r\nContent-Type: application/json\r\n"
+            head += f"Content-Length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body)
             wait_for(lambda: len(self.engine.requests) > before)
             if more.get("stream"):
