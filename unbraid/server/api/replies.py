@@ -8,6 +8,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Raw
+from msgspec.json import encode
+
 from ...engines import TokenLogprob
 from ..turns.turn import Usage
 
@@ -58,8 +61,10 @@ def usage_so_far(prompt: int, completion: int) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-    return [{**_logprob(one), "top_logprobs": [_logprob(other) for other in one.top]} for one in logprobs]
+def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[Raw]:
+    """Logprobs as replies tell them. They are many times the text, so they are encoded as they come, not all at the
+    end."""
+    return [Raw(encode({**_logprob(one), "top_logprobs": [*map(_logprob, one.top)]})) for one in logprobs]
 
 
 def _logprob(one: TokenLogprob) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -91,6 +92,9 @@ def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
     return found
 
 
+_PART = 2_000
+"""Tokens or characters that are parsed at a time. A piece of more, from an engine that does not stream, is parsed in
+parts, and others have their turn in between."""
 _MOST_WAITING = 64
 """Backpressure: how many updates of several choices may wait for a slow client."""
 
@@ -143,9 +147,11 @@ class Turn:
                     observe, last = metrics.between_tokens.observe, now
                     if output.ids:
                         ids = ids + output.ids if ids else output.ids
-                        events = feed_tokens(output.ids)
+                        new = output.ids
+                        events = feed_tokens(new) if len(new) <= _PART else await _in_parts(feed_tokens, new)
                     else:
-                        events = feed_text(output.text or "")
+                        text = output.text or ""
+                        events = feed_text(text) if len(text) <= _PART else await _in_parts(feed_text, text)
                     # Most pieces are one event more of what there is already.
                     kind = type(events[0]) if len(events) == 1 else None
                     if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
@@ -253,6 +259,17 @@ class Turn:
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))
         return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
+
+
+Output = TypeVar("Output", str, tuple[int, ...])
+
+
+async def _in_parts(feed: Callable[[Output], list[Event]], output: Output) -> list[Event]:
+    events: list[Event] = []
+    for begin in range(0, len(output), _PART):
+        events += feed(output[begin : begin + _PART])
+        await asyncio.sleep(0)
+    return events
 
 
 def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
