@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -227,9 +228,11 @@ class TextReply:
                         logprobs[update.choice][name] += new
                 self._keep_ids(update)
                 reasons[update.choice] = update.end or ""
-        found = [
-            self._choice(choice, "".join(text), logprobs[choice], reasons[choice]) for choice, text in enumerate(texts)
-        ]
+        found = []
+        for choice, text in enumerate(texts):
+            # Choices may be large, with the ids of their prompts: others have their turn in between.
+            found.append(Raw(encode(self._choice(choice, "".join(text), logprobs[choice], reasons[choice]))))
+            await asyncio.sleep(0)
         return {**self._fields, "choices": found, "usage": usage_of(self._usages)}
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
