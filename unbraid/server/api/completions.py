@@ -242,9 +242,7 @@ class TextReply:
         said = self._logprobs(choice, logprobs)
         return frame({**self._fields, "choices": [self._choice(choice, text, said, reason)], **usage})
 
-    def _choice(
-        self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None
-    ) -> dict[str, Any]:
+    def _choice(self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None) -> dict[str, Any]:
         said = logprobs if self._with_logprobs else None
         found = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
         return found if self._prompts is None else {**found, **self._ids(choice, self._prompts[choice])}
@@ -269,7 +267,9 @@ class TextReply:
         return {
             "tokens": tokens,
             "token_logprobs": [finite(one.logprob) for one in logprobs],
-            "top_logprobs": [Raw(encode({_spelled(other): finite(other.logprob) for other in one.top})) for one in logprobs],
+            "top_logprobs": [
+                Raw(encode({_spelled(other): finite(other.logprob) for other in one.top})) for one in logprobs
+            ],
             "text_offset": offsets,
         }
 

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -145,23 +144,24 @@ class Turn:
                     now = perf_counter()
                     observe(now - last)
                     observe, last = metrics.between_tokens.observe, now
-                    if output.ids:
-                        ids = ids + output.ids if ids else output.ids
-                        new = output.ids
-                        events = feed_tokens(new) if len(new) <= _PART else await _in_parts(feed_tokens, new)
-                    else:
-                        text = output.text or ""
-                        events = feed_text(text) if len(text) <= _PART else await _in_parts(feed_text, text)
-                    # Most pieces are one event more of what there is already.
-                    kind = type(events[0]) if len(events) == 1 else None
-                    if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
-                        events = self._remarked(events)
-                    if events or output.logprobs:
-                        update = Update(self.choice, events, output.logprobs, ids=ids)
-                        if self.voice is not None:
-                            update.sound = await self._sound(self.voice, events)
-                        yield update
-                        ids = ()
+                    for piece in (output,) if len(output.ids or output.text or "") <= _PART else _parts(output):
+                        if piece is not output:
+                            await asyncio.sleep(0)  # others have their turn
+                        if piece.ids:
+                            ids = ids + piece.ids if ids else piece.ids
+                            events = feed_tokens(piece.ids)
+                        else:
+                            events = feed_text(piece.text or "")
+                        # Most pieces are one event more of what there is already.
+                        kind = type(events[0]) if len(events) == 1 else None
+                        if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
+                            events = self._remarked(events)
+                        if events or piece.logprobs:
+                            update = Update(self.choice, events, piece.logprobs, ids=ids)
+                            if self.voice is not None:
+                                update.sound = await self._sound(self.voice, events)
+                            yield update
+                            ids = ()
         except EngineError as error:
             if error.field is not None:
                 error.field = self.names.get(error.field, error.field)
@@ -261,15 +261,14 @@ class Turn:
         return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
 
 
-Output = TypeVar("Output", str, tuple[int, ...])
-
-
-async def _in_parts(feed: Callable[[Output], list[Event]], output: Output) -> list[Event]:
-    events: list[Event] = []
-    for begin in range(0, len(output), _PART):
-        events += feed(output[begin : begin + _PART])
-        await asyncio.sleep(0)
-    return events
+def _parts(piece: Piece) -> Iterator[Piece]:
+    """A large piece as several. Logprobs stay with their tokens; those of text, of which nobody knows that, come with
+    the first."""
+    of_tokens = len(piece.logprobs) == len(piece.ids)
+    for at in range(0, len(piece.ids or piece.text or ""), _PART):
+        part = slice(at, at + _PART)
+        logprobs = piece.logprobs[part] if of_tokens else piece.logprobs if at == 0 else ()
+        yield Piece(piece.ids[part], None if piece.text is None else piece.text[part], logprobs)
 
 
 def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
