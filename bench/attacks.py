@@ -1,10 +1,10 @@
 """What others notice of requests that are dear to work out: the first token of a plain chat, and `/health`.
 
-    python bench/attacks.py             # all attacks, six requests of each at once; some minutes
+    python bench/attacks.py             # all attacks, four requests of each at once; some minutes
     python bench/attacks.py --only grammars mix
 
 The server runs in a process of its own, with Qwen3's tokenizer and template and llama.cpp's dialect of grammars, and
-plays a script in place of a model. A request may take two seconds of CPU time. This process is all of its clients. The
+plays a script in place of a model. A request may take a second of CPU time. This process is all of its clients. The
 quiet time is measured before and after each attack, and the ratio is that of the medians; for `/health`, the slowest of
 a hundred counts. `left`: the clients leave after a second.
 """
@@ -50,7 +50,7 @@ def serve() -> None:
         template=template_of_qwen3(),
         dialect="gbnf",
         loose_schemas=True,
-        planner=Planner(2, 2.0),
+        planner=Planner(2, 1.0),
     )
     server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None))
 
@@ -100,7 +100,7 @@ def worst(seconds: list[float]) -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", nargs="*", default=[], help="these attacks")
-    options.add_argument("--requests", type=int, default=6)
+    options.add_argument("--requests", type=int, default=4)
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.serve:
