@@ -1,11 +1,12 @@
 """What others notice of requests that are dear to work out: the first token of a plain chat, and `/health`.
 
-    python bench/attacks.py             # all attacks, twelve requests of each at once
-    python bench/attacks.py --only grammars
+    python bench/attacks.py             # all attacks, four requests of each at once; some minutes
+    python bench/attacks.py --only grammars mix
 
 The server runs in a process of its own, with Qwen3's tokenizer and template and llama.cpp's dialect of grammars, and
-plays a script in place of a model. This process is all of its clients. The quiet time is measured before and after,
-and the ratio is that of the medians; the slowest of the health checks counts.
+plays a script in place of a model. A request may take a second of CPU time. This process is all of its clients. The
+quiet time is measured before and after each attack, and the ratio is that of the medians; for `/health`, the slowest of
+a hundred counts. `left`: the clients leave after a second.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import uvicorn
 
-from tests.support.attacks import ATTACKS, Waits, attacked, quiet
+from tests.support.attacks import ATTACKS, Attack, Waits, attacked, quiet
 from tests.support.real_tokenizers import encode, qwen3_huggingface
 from tests.support.running_server import service_of
 from tests.support.scripted_server import template_of_qwen3
@@ -31,6 +33,9 @@ from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.app import create_app
 from unbraid.server.planning.planner import Planner
 from unbraid.tokens import vocabulary
+
+_LEAVING = ("schemas of 3 kB", "parsing 4.4 MB", "mix")
+"""The attacks that are made once more, by clients that leave."""
 
 
 def serve() -> None:
@@ -45,7 +50,7 @@ def serve() -> None:
         template=template_of_qwen3(),
         dialect="gbnf",
         loose_schemas=True,
-        planner=Planner(2, 10.0),
+        planner=Planner(2, 1.0),
     )
     server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None))
 
@@ -65,30 +70,37 @@ async def measure(url: str, only: list[str], requests: int) -> None:
     before = await quiet(url, 40)
     print(f"quiet: {shown(before)}")
     print(f"{'attack':26} {'chat, ms':>9} {'slowest':>9} {'ratio':>6} {'health, ms':>11}   all took, and were answered")
-    for name, attack in ATTACKS.items():
-        for leave in (None, 1.0):
+    mixed = cycle(ATTACKS.values())
+    attacks: dict[str, Attack] = {**ATTACKS, "mix": lambda: next(mixed)()}
+    for name, attack in attacks.items():
+        for leave in (None, 1.0) if name in _LEAVING else (None,):
             if only and name not in only:
                 continue
             waits, statuses, seconds = await attacked(url, attack, requests, leave_after=leave)
             after = await quiet(url, 20)
-            still = median([*before.chats, *after.chats])
+            still, before = median([*before.chats, *after.chats]), after
             told = ", ".join(f"{count} × {status or 'left'}" for status, count in Counter(statuses).items())
             title = name if leave is None else f"{name}, left"
             print(
                 f"{title:26} {1e3 * waits.chat:9.1f} {1e3 * max(waits.chats):9.1f} {waits.chat / still:6.1f} "
-                f"{1e3 * max(waits.health):11.1f}   {seconds:.1f} s: {told}",
+                f"{1e3 * worst(waits.health):11.1f}   {seconds:.1f} s: {told}",
                 flush=True,
             )
 
 
 def shown(waits: Waits) -> str:
-    return f"first token {1e3 * waits.chat:.1f} ms, health at most {1e3 * max(waits.health):.1f} ms"
+    return f"first token {1e3 * waits.chat:.1f} ms, health at most {1e3 * worst(waits.health):.1f} ms"
+
+
+def worst(seconds: list[float]) -> float:
+    """The slowest, without the slowest hundredth: this machine does other things, too."""
+    return sorted(seconds)[int(0.99 * len(seconds))]
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", nargs="*", default=[], help="these attacks")
-    options.add_argument("--requests", type=int, default=12)
+    options.add_argument("--requests", type=int, default=4)
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.serve:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from functools import partial
 from typing import Any
 
 import pytest
 
 import unbraid
-from unbraid.engines import Audio, Finish, Generation, Sampling, Unsupported
-from unbraid.engines.openai import UNKNOWN
+from unbraid.engines import Audio, EngineDown, Finish, Generation, Sampling, Unsupported
+from unbraid.engines.openai import UNKNOWN, CompletionServer
 
 from ..support.byte_vocabulary import END, MARKER, VOCABULARY, Opaque
 from ..support.fake_servers import FakeSGLang, FakeVLLM
@@ -272,3 +273,29 @@ async def test_audio() -> None:
     for kind in ("vllm", "openai"):
         with pytest.raises(Unsupported, match="takes no audio: send text alone"):
             await body_of(kind, request)
+
+
+@in_loop
+@pytest.mark.parametrize(
+    ("request_", "in_thread"),
+    [
+        (Generation(prompt=PROMPT), False),
+        (Generation(prompt=(1,) * 100_000), True),
+        (Generation(prompt=PROMPT, constraint=unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")), True),
+    ],
+    ids=["plain", "long", "constrained"],
+)
+async def test_what_takes_long_to_write_is_not_written_in_the_event_loop(request_: Generation, in_thread: bool) -> None:
+    """Constraints are looked through when they are written, and long prompts become long JSON."""
+    threads = []
+
+    class Noticing(CompletionServer):
+        def body(self, request: Generation) -> dict[str, Any]:
+            threads.append(threading.get_ident())
+            return super().body(request)
+
+    server = Noticing("http://127.0.0.1:1", lambda _: {}, model="m", context=1_000_000)
+    with pytest.raises(EngineDown):
+        await collect(server.generate(request_))
+    await server.close()
+    assert [thread != threading.get_ident() for thread in threads] == [in_thread]

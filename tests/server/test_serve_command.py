@@ -207,7 +207,7 @@ def hurried(one: Process, found: Iterator[str]) -> str:
         (["--drain-seconds", "-1"], "--drain-seconds must be a number that is not negative, not '-1'"),
         (["--upstream-timeout", "1,2,3"], "--upstream-timeout must be one number or two"),
         (["--openai", "http://a", "--upstream-timeout", "0"], "a number of seconds above 0"),
-        (["--openai", "http://a", "--upstream-retries", "-1"], "cannot be tried again -1 times"),
+        (["--openai", "http://a", "--upstream-retries", "-1"], "must be a number that is not below 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -19,6 +19,7 @@ import httpx
 
 Body = dict[str, Any]
 HELLO = [{"role": "user", "content": "Hello!"}]
+Attack = Callable[[], tuple[str, Body]]
 _numbers = count()
 
 
@@ -97,7 +98,7 @@ def objects(megabytes: float = 20.0) -> tuple[str, Body]:
     return "/v1/chat/completions", {"messages": HELLO, "documents": [{"a": []}] * int(megabytes * 1e6 / 10)}
 
 
-ATTACKS: Mapping[str, Callable[[], tuple[str, Body]]] = {
+ATTACKS: Mapping[str, Attack] = {
     "schemas of 3 kB": schemas,
     "answers of 3 kB": answers,
     "patterns": patterns,
@@ -146,7 +147,7 @@ async def watch(client: httpx.AsyncClient, until: Callable[[], bool], least: int
 
 async def attacked(
     url: str,
-    attack: Callable[[], tuple[str, Body]],
+    attack: Attack,
     requests: int,
     *,
     leave_after: float | None = None,

@@ -28,7 +28,7 @@ _OF_MODEL = {field.name for field in fields(Model)}
 
 
 class RunningServer:
-    """A server that runs. `service` may be changed while it does."""
+    """A server that runs. `service` may be changed while it does. Without `fast`, its loop is asyncio's own."""
 
     def __init__(
         self,
@@ -36,9 +36,12 @@ class RunningServer:
         origins: tuple[str, ...] = (),
         tracer: Tracer | None = None,
         access: Access | None = None,
+        *,
+        fast: bool = True,
         **settings: Any,
     ) -> None:
         self.service = service
+        self._loops = fast_loop() if fast else asyncio.new_event_loop
         self.access = access or Access(write_error=write_error)
         app = create_app(service, origins, tracer, **settings)
         self._server = uvicorn.Server(
@@ -47,7 +50,7 @@ class RunningServer:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        with asyncio.Runner(loop_factory=self._loops) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:

@@ -32,14 +32,16 @@ HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
 class Scripted:
     """A server whose engine plays one script for all requests, with Qwen3's tokens and template."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
+        """settings: of `RunningServer`."""
         self.tokenizer: tokenizers.Tokenizer = qwen3_huggingface()
         self.choose: Callable[[Generation], Script] = lambda _: script("")
         self.engine = ReplayEngine(
             lambda request: self.choose(request), vocabulary=vocabulary(self.tokenizer), model="qwen", context=4096
         )
         template = template_of_qwen3()
-        self.server = RunningServer(service_of(self.engine, "qwen3", tokenizer=self.tokenizer, template=template))
+        service = service_of(self.engine, "qwen3", tokenizer=self.tokenizer, template=template)
+        self.server = RunningServer(service, **settings)
 
     @property
     def service(self) -> Any:

@@ -25,6 +25,8 @@ from .timeouts import PieceClock, Timeouts
 
 _TIMEOUTS = Timeouts()
 _log = logging.getLogger(__name__)
+_LARGE = 10_000
+"""Characters or items of a value that is written in a thread."""
 _LINGER = 1.0
 """Seconds that a server may take to close its answer after the last message."""
 
@@ -129,10 +131,13 @@ class Address:
         """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
         the request is sent again, on a new one. Where the connection was new, the request itself may be what broke it,
         and is not sent again."""
-        sent: dict[str, Any] = {"json": body}
+        sent: dict[str, Any] = {}
+        headers = outgoing_headers.get()(self.url)
         if isinstance(body, Form):
             sent = {"data": dict(body.fields), "files": {"file": (body.name, body.file)}}
-        headers = outgoing_headers.get()(self.url)
+        elif body is not None:
+            sent = {"content": await asyncio.to_thread(_json, body) if _is_large(body) else _json(body)}
+            headers = {"Content-Type": "application/json", **headers}
         request = self._client.build_request(method, path, **sent, headers=headers)
         connected = False
 
@@ -187,6 +192,18 @@ class Address:
             raise EngineError(f"{self.url} is no address of a server: {error}") from error
         except httpx.HTTPError as error:
             raise EngineFailed(f"the connection to {self.url} broke: {error or type(error).__name__}") from error
+
+
+def _is_large(value: Any) -> bool:
+    """Whether it may take more than a few milliseconds to write a value as JSON."""
+    if isinstance(value, str | list) and len(value) > _LARGE:
+        return True
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(_is_large, inner))
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def without_credentials(url: str) -> str:

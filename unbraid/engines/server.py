@@ -35,6 +35,8 @@ from .routing import Routed, Routing
 from .timeouts import PieceClock, Timeouts
 
 _log = logging.getLogger(__name__)
+_LARGE = 10_000
+"""Tokens or characters of a prompt whose request is written in a thread."""
 Message = dict[str, Any]
 """One JSON object of a server's answer."""
 
@@ -120,7 +122,8 @@ class Server(ABC):
         if not self.hears:
             refuse_audio(request, self.address.url)
         await self._discover()
-        body = {**self.body(request), **self.extra}
+        written = await asyncio.to_thread(self.body, request) if _is_large(request) else self.body(request)
+        body = {**written, **self.extra}
         running, begun = True, False
         self._running += 1
         try:
@@ -216,6 +219,12 @@ class Server(ABC):
     async def close(self) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.address.close()
+
+
+def _is_large(request: Generation) -> bool:
+    """Whether it may take more than a few milliseconds to write a request for a server: constraints are looked through
+    once more, and recordings encoded."""
+    return request.constraint is not None or bool(request.audio) or len(request.prompt) > _LARGE
 
 
 class Servers(Routed):

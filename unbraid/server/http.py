@@ -37,6 +37,8 @@ def client_of(request: Request) -> str:
 
 
 _MOST_DIGITS = 20
+_LARGE = 2_000_000
+"""A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
 
 
 class ClientLeft(Exception):
@@ -82,7 +84,7 @@ async def _read(request: Request, most: int) -> bytes:
             parts.append(part)
     except ClientDisconnect:
         raise ClientLeft from None
-    return b"".join(parts)
+    return b"".join(parts) if size < _LARGE else await asyncio.to_thread(b"".join, parts)
 
 
 def _too_large(most: int) -> ApiError:

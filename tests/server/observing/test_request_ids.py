@@ -35,6 +35,8 @@ from .conftest import HELLO, ORIGIN, ROUTES, Log, Watched
 MADE = re.compile(r"req_[0-9a-f]{24}")
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
+JSON = {"Content-Type": "application/json"}
+
 
 @given(st.one_of(st.none(), st.text(max_size=200)))
 def test_an_id_is_taken_or_made(given_id: str | None) -> None:
@@ -63,13 +65,13 @@ def test_what_is_replaced(refused: str) -> None:
         ("PATCH", "/v1/models", 405, {}),
         ("POST", "/v1/chat/completions", 200, {"json": {"messages": HELLO}}),
         ("POST", "/v1/chat/completions", 200, {"json": {"messages": HELLO, "stream": True}}),
-        ("POST", "/v1/chat/completions", 400, {"content": b"{"}),
+        ("POST", "/v1/chat/completions", 400, {"content": b"{", "headers": JSON}),
         ("POST", "/v1/chat/completions", 404, {"json": {"messages": HELLO, "model": "other"}}),
-        ("POST", "/v1/chat/completions", 413, {"content": b"x" * 10_000}),
+        ("POST", "/v1/chat/completions", 413, {"content": b"x" * 10_000, "headers": JSON}),
         ("POST", "/v1/messages", 200, {"json": ROUTES["/v1/messages"]}),
         ("POST", "/v1/messages", 400, {"json": {}}),
         ("OPTIONS", "/v1/models", 200, {"headers": {"Origin": ORIGIN, "Access-Control-Request-Method": "GET"}}),
-        ("OPTIONS", "/v1/models", 400, {"headers": {"Origin": "https://x", "Access-Control-Request-Method": "GET"}}),
+        ("OPTIONS", "/v1/models", 403, {"headers": {"Origin": "https://x", "Access-Control-Request-Method": "GET"}}),
         ("GET", "/v1/models", 200, {"headers": {"Origin": ORIGIN}}),
     ],
 )

@@ -100,3 +100,19 @@ async def test_who_leaves_while_waiting_leaves_nothing_behind() -> None:
     await crowd.come("c")
     await until(lambda: "c" in crowd.inside)
     crowd._doors.pop().set()
+
+
+@in_loop
+async def test_all_may_leave_in_the_same_moment() -> None:
+    """Those who wait are cancelled before they know it; nobody gives them a place then, and none is lost."""
+    crowd = Crowd(FairQueue(1, 10, 10))
+    for client in "aaab":
+        await crowd.come(client)
+    for task in crowd.tasks:
+        task.cancel()
+    ends = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 4
+    assert crowd.queue.waiting == 0
+    await crowd.come("c")
+    assert crowd.inside == ["a", "c"]
+    crowd.tasks[-1].cancel()

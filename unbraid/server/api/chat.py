@@ -13,11 +13,10 @@ from collections.abc import AsyncGenerator, Set
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...engines import TokenLogprob
 from ..errors import ApiError
 from ..http import json_response, while_connected
 from ..model import Model
@@ -30,7 +29,7 @@ from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_request
 from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
-from .replies import Head, usage_of
+from .replies import Head, logprobs_of, usage_of
 from .sse import stream_updates
 
 
@@ -165,13 +164,14 @@ async def _collect(
     custom_tools: Set[str],
 ) -> list[dict[str, Any]]:
     """All choices of a whole reply."""
-    logprobs: list[list[TokenLogprob]] = [[] for _ in turns]
+    logprobs: list[list[Raw]] = [[] for _ in turns]
     ids: list[list[int]] = [[] for _ in turns]
     sounds = [bytearray() for _ in turns]
     reasons = [""] * len(turns)
     async with aclosing(updates):
         async for update in updates:
-            logprobs[update.choice] += update.logprobs
+            if with_logprobs:
+                logprobs[update.choice] += logprobs_of(update.logprobs)
             ids[update.choice] += update.ids
             sounds[update.choice] += update.sound
             reasons[update.choice] = update.end or ""

@@ -30,7 +30,7 @@ def chat_choice(
     message: Message,
     reason: str,
     reasoning_keys: Sequence[str],
-    logprobs: Sequence[TokenLogprob] | None,
+    logprobs: Sequence[msgspec.Raw] | None,
     sound: bytes,
     ids: Sequence[int] | None,
     custom_tools: Set[str],
@@ -55,7 +55,7 @@ def chat_choice(
             "transcript": "".join(speech.text for speech in message.speech),
             "expires_at": head.created + _HOUR,
         }
-    said = None if logprobs is None else {"content": logprobs_of(logprobs), "refusal": None}
+    said = None if logprobs is None else {"content": logprobs, "refusal": None}
     tokens = {} if ids is None else {"token_ids": ids}
     return {"index": choice, "message": written, "logprobs": said, "finish_reason": reason, **tokens}
 

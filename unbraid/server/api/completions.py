@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Raw
+from msgspec.json import encode
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -195,8 +198,8 @@ class TextReply:
         self._counted_from = counted_from
         self._counts = [0] * len(echoes)
         """The tokens of each choice so far."""
-        self._pending_ids: list[tuple[int, ...]] = [()] * len(echoes)
-        """The ids of tokens whose text has not gone out yet."""
+        self._pending_ids: list[list[int]] = [[] for _ in echoes]
+        """The ids of tokens whose text has not gone out yet, where they are told."""
         self._begun = [False] * len(echoes)
 
     def first(self) -> bytes:
@@ -205,7 +208,7 @@ class TextReply:
     def update(self, update: Update) -> bytes:
         text = _text(update)
         self._counts[update.choice] += len(update.ids)
-        self._pending_ids[update.choice] += update.ids
+        self._keep_ids(update)
         if not text and not update.logprobs and update.end is None:
             return b""
         return self._chunk(update.choice, text, update.logprobs, update.end)
@@ -215,37 +218,47 @@ class TextReply:
 
     async def collect(self, updates: AsyncGenerator[Update, None]) -> dict[str, Any]:
         texts = [[echo] for echo in self._echoes]
-        logprobs: list[list[TokenLogprob]] = [[] for _ in texts]
+        logprobs = [self._logprobs(choice, ()) for choice, _ in enumerate(texts)]
         reasons = [""] * len(texts)
         async with aclosing(updates):
             async for update in updates:
                 texts[update.choice].append(_text(update))
-                logprobs[update.choice] += update.logprobs
-                self._pending_ids[update.choice] += update.ids
+                if self._with_logprobs:
+                    for name, new in self._logprobs(update.choice, update.logprobs).items():
+                        logprobs[update.choice][name] += new
+                self._keep_ids(update)
                 reasons[update.choice] = update.end or ""
-        found = [
-            self._choice(choice, "".join(text), logprobs[choice], reasons[choice]) for choice, text in enumerate(texts)
-        ]
+        found = []
+        for choice, text in enumerate(texts):
+            # Choices may be large, with the ids of their prompts: others have their turn in between.
+            found.append(Raw(encode(self._choice(choice, "".join(text), logprobs[choice], reasons[choice]))))
+            await asyncio.sleep(0)
         return {**self._fields, "choices": found, "usage": usage_of(self._usages)}
 
     def _chunk(self, choice: int, text: str, logprobs: Sequence[TokenLogprob] = (), reason: str | None = None) -> bytes:
         usage: dict[str, Any] = {"usage": None} if self._with_usage else {}
         if self._counted_from is not None:
             usage["usage"] = usage_so_far(self._counted_from[choice], self._counts[choice])
-        return frame({**self._fields, "choices": [self._choice(choice, text, logprobs, reason)], **usage})
+        said = self._logprobs(choice, logprobs)
+        return frame({**self._fields, "choices": [self._choice(choice, text, said, reason)], **usage})
 
-    def _choice(self, choice: int, text: str, logprobs: Sequence[TokenLogprob], reason: str | None) -> dict[str, Any]:
-        said = self._logprobs(choice, logprobs) if self._with_logprobs else None
+    def _choice(self, choice: int, text: str, logprobs: dict[str, list[Any]], reason: str | None) -> dict[str, Any]:
+        said = logprobs if self._with_logprobs else None
         found = {"index": choice, "text": text, "logprobs": said, "finish_reason": reason}
         return found if self._prompts is None else {**found, **self._ids(choice, self._prompts[choice])}
 
     def _ids(self, choice: int, prompt: Prompt) -> dict[str, Any]:
         """The ids that came since the last time, and those of the prompt the first time."""
-        ids, self._pending_ids[choice] = self._pending_ids[choice], ()
+        ids, self._pending_ids[choice] = self._pending_ids[choice], []
         is_first, self._begun[choice] = not self._begun[choice], True
         return {"token_ids": ids, **({"prompt_token_ids": prompt} if is_first else {})}
 
-    def _logprobs(self, choice: int, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
+    def _keep_ids(self, update: Update) -> None:
+        if self._prompts is not None:
+            self._pending_ids[update.choice] += update.ids
+
+    def _logprobs(self, choice: int, logprobs: Sequence[TokenLogprob]) -> dict[str, list[Any]]:
+        """What is told of logprobs. What is likely besides is encoded at once, as it is many times the text."""
         tokens = [_spelled(one) for one in logprobs]
         offsets = []
         for token in tokens:
@@ -254,7 +267,9 @@ class TextReply:
         return {
             "tokens": tokens,
             "token_logprobs": [finite(one.logprob) for one in logprobs],
-            "top_logprobs": [{_spelled(other): finite(other.logprob) for other in one.top} for one in logprobs],
+            "top_logprobs": [
+                Raw(encode({_spelled(other): finite(other.logprob) for other in one.top})) for one in logprobs
+            ],
             "text_offset": offsets,
         }
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
+from msgspec import Raw
+from msgspec.json import encode
+
+from ...core.message import Message
 from ...engines import TokenLogprob
 from ..turns.turn import Usage
 
+T = TypeVar("T")
+_MANY = 100
+"""Parts of a message that are written at once."""
 _LEAST_LOGPROB = -9999.0
 """What OpenAI's API says of a token that is as good as impossible."""
 
@@ -36,6 +44,18 @@ class Head:
         return {"id": self.id, "object": object, "created": self.created, "model": self.model}
 
 
+async def unhurried(message: Message, write: Callable[[], T]) -> T:
+    """What `write` makes of a message. One of many parts takes a while, and a thread does it. It is never left half
+    done, even if this is cancelled."""
+    if len(message.parts) <= _MANY:
+        return write()
+    written = asyncio.ensure_future(asyncio.to_thread(write))
+    try:
+        return await asyncio.shield(written)
+    finally:
+        await asyncio.wait([written])
+
+
 def usage_of(usages: Iterable[Usage]) -> dict[str, Any]:
     """The token counts of a request."""
     found = list(usages)
@@ -58,8 +78,10 @@ def usage_so_far(prompt: int, completion: int) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-    return [{**_logprob(one), "top_logprobs": [_logprob(other) for other in one.top]} for one in logprobs]
+def logprobs_of(logprobs: Iterable[TokenLogprob]) -> list[Raw]:
+    """Logprobs as replies tell them. They are many times the text, so they are encoded as they come, not all at the
+    end."""
+    return [Raw(encode({**_logprob(one), "top_logprobs": [*map(_logprob, one.top)]})) for one in logprobs]
 
 
 def _logprob(one: TokenLogprob) -> dict[str, Any]:

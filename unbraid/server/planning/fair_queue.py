@@ -76,8 +76,9 @@ class FairQueue:
         if not self._held[client]:
             del self._held[client]
         for other in list(self._waiting):
-            if self._free and self._may_hold(other):
-                turn = self._waiting[other][0]
+            # One that is done was cancelled just now, and is about to notice.
+            turn = next((turn for turn in self._waiting[other] if not turn.done()), None)
+            if turn is not None and self._free and self._may_hold(other):
                 self._take(other)
                 self._forget(other, turn)
                 if other in self._waiting:

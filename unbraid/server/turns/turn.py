@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -93,6 +93,9 @@ def in_proportion(counts: Mapping[str, int], total: int) -> dict[str, int]:
 
 _MOST_TIMES = 64
 """After so many pieces the times between them are counted."""
+_PART = 2_000
+"""Tokens or characters that are parsed at a time. A piece of more, from an engine that does not stream, is parsed in
+parts, and others have their turn in between."""
 _MOST_WAITING = 64
 """Backpressure: how many updates of several choices may wait for a slow client."""
 
@@ -145,21 +148,24 @@ class Turn:
                     times.append(perf_counter())
                     if len(times) == _MOST_TIMES:
                         self._count(times)
-                    if output.ids:
-                        ids = ids + output.ids if ids else output.ids
-                        events = feed_tokens(output.ids)
-                    else:
-                        events = feed_text(output.text or "")
-                    # Most pieces are one event more of what there is already.
-                    kind = type(events[0]) if len(events) == 1 else None
-                    if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
-                        events = self._remarked(events)
-                    if events or output.logprobs:
-                        update = Update(self.choice, events, output.logprobs, ids=ids)
-                        if self.voice is not None:
-                            update.sound = await self._sound(self.voice, events)
-                        yield update
-                        ids = ()
+                    for piece in (output,) if len(output.ids or output.text or "") <= _PART else _parts(output):
+                        if piece is not output:
+                            await asyncio.sleep(0)  # others have their turn
+                        if piece.ids:
+                            ids = ids + piece.ids if ids else piece.ids
+                            events = feed_tokens(piece.ids)
+                        else:
+                            events = feed_text(piece.text or "")
+                        # Most pieces are one event more of what there is already.
+                        kind = type(events[0]) if len(events) == 1 else None
+                        if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
+                            events = self._remarked(events)
+                        if events or piece.logprobs:
+                            update = Update(self.choice, events, piece.logprobs, ids=ids)
+                            if self.voice is not None:
+                                update.sound = await self._sound(self.voice, events)
+                            yield update
+                            ids = ()
         except EngineError as error:
             if error.field is not None:
                 error.field = self.names.get(error.field, error.field)
@@ -268,6 +274,16 @@ class Turn:
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))
         return b"".join([await asyncio.to_thread(voice.feed, codes) for codes in spoken])
+
+
+def _parts(piece: Piece) -> Iterator[Piece]:
+    """A large piece as several. Logprobs stay with their tokens; those of text, of which nobody knows that, come with
+    the first."""
+    of_tokens = len(piece.logprobs) == len(piece.ids)
+    for at in range(0, len(piece.ids or piece.text or ""), _PART):
+        part = slice(at, at + _PART)
+        logprobs = piece.logprobs[part] if of_tokens else piece.logprobs if at == 0 else ()
+        yield Piece(piece.ids[part], None if piece.text is None else piece.text[part], logprobs)
 
 
 def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:

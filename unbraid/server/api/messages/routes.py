@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,6 +21,7 @@ from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat, prompt_of
 from ...turns.turn import Update, Usage
 from ..bodies import read_request
+from ..replies import unhurried
 from ..sse import stream_updates
 from .errors import REQUEST_ID, framing
 from .reply import MessageEvents, MessageHead, whole_reply
@@ -50,7 +52,9 @@ async def messages(service: Service, request: Request) -> Response:
         events = MessageEvents(head, usage)
         return await stream_updates(request.receive, turn.updates(), events, framing(request_id), headers=headers)
     last = await while_connected(request.receive, _last(turn.updates()))
-    return json_response(whole_reply(head, turn.parser.message, last, usage), headers=headers)
+    message = turn.parser.message
+    reply = await unhurried(message, partial(whole_reply, head, message, last, usage))
+    return json_response(reply, headers=headers)
 
 
 async def count_tokens(service: Service, request: Request) -> Response:

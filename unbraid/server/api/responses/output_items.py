@@ -69,7 +69,7 @@ class OutputItem(Protocol):
 class MessageItem:
     """Text of the answer. `logprobs` gives those of the tokens of the next delta, where the client wants them."""
 
-    def __init__(self, events: Events, block: Block, logprobs: Callable[[], list[Object]] | None) -> None:
+    def __init__(self, events: Events, block: Block, logprobs: Callable[[], list[msgspec.Raw]] | None) -> None:
         self._logprobs = logprobs
         self._part: Object = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         self.item: Object = {

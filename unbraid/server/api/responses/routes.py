@@ -30,6 +30,7 @@ from ...turns.plan import Plan, plan_chat
 from ...turns.turn import Turn, Usage
 from ..bodies import read_request
 from ..fields import Object
+from ..replies import unhurried
 from ..sse import Framing, stream
 from .items import kind_of, resolved
 from .output_items import new_id
@@ -238,8 +239,11 @@ class _Run:
                 async for update in updates:
                     self._writer.hear(update)
                     end = update.end
-        finally:  # what has come is kept, if it ended or not
-            self._writer.whole(self._turn.parser.message, end)
+        except BaseException:  # what has come is kept all the same
+            self._writer.whole(self._turn.parser.message, None)
+            raise
+        message = self._turn.parser.message
+        await unhurried(message, partial(self._writer.whole, message, end))
         await self._keep()
 
     def failed(self, error: Exception) -> bytes:

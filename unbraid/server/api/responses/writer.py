@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Raw
+
 from ....core.events import Content
 from ....core.message import Message
 from ....engines import TokenLogprob
 from ...errors import ApiError
 from ...turns.blocks import Block, Blocks, Step, events_of_message
 from ...turns.turn import Update, Usage
-from ..fields import Object
 from ..replies import logprobs_of
 from .output_items import (
     CustomCallItem,
@@ -189,7 +190,7 @@ class TextLogprobs:
         """How many characters the tokens so far are."""
         self._held: list[tuple[int, int, TokenLogprob]] = []
         """Tokens that no event was about yet, each with its span."""
-        self._found: list[TokenLogprob] = []
+        self._found: list[Raw] = []
 
     def add(self, update: Update) -> None:
         for one in update.logprobs:
@@ -198,10 +199,10 @@ class TextLogprobs:
         for event in update.events:
             if type(event) is Content:
                 taken = [each for each in self._held if each[0] < event.end and each[1] > event.start]
-                self._found += [one for _, _, one in taken]
+                self._found += logprobs_of(one for _, _, one in taken)
                 self._held = [each for each in self._held if each[0] >= event.end]
 
-    def take(self) -> list[Object]:
+    def take(self) -> list[Raw]:
         """Those of the text that is about to go out."""
         taken, self._found = self._found, []
-        return logprobs_of(taken)
+        return taken
