@@ -274,6 +274,12 @@ def test_lists() -> None:
     ("text", "said"),
     [
         ("port = 'x'", "port in .* must be a number, not 'x'"),
+        ("workers = true", "workers in .* must be a number, not True"),
+        ("workers = 1.5", "workers in .* must be a whole number, not 1.5"),
+        ("port = inf", "port in .* must be a number, not inf"),
+        ("drain_seconds = true", "drain_seconds in .* must be a number, not True"),
+        ("api_key = 5", "api_key in .* must be a text or a list of texts, not 5"),
+        ("host = ['a', 'b']", "host in .* must be a text"),
         ("modles = 'x'", "a setting 'modles', and there is none"),
         ("vllm_local = 'maybe'", "must be true or false"),
         ("unknown_tools = 'drop'", "must be one of text, emit"),

@@ -55,6 +55,15 @@ def check_both(one: Process) -> None:
     assert patient_http.get(f"{root}/ready").status_code == 200
 
 
+def test_the_others_are_ready_where_one_is_down(recordings: tuple[str, str]) -> None:
+    flags = ("--model", f"thinker=replay={recordings[0]},format=qwen3")
+    with serve(*flags, "--model", "far=openai=http://127.0.0.1:9,format=hermes,chat_template=chatml") as one:
+        ready = patient_http.get(one.url.removesuffix("/v1") + "/ready")
+        assert (ready.status_code, ready.json()["models"]) == (200, {"thinker": "ready", "far": "down"})
+        assert one.chat(model="far").status_code == 503
+        assert one.chat(model="thinker").status_code == 200
+
+
 def test_by_flags(recordings: tuple[str, str]) -> None:
     thinks, calls = recordings
     flags = ("--model", f"thinker=replay={thinks},format=qwen3", "--model", f"caller=replay={calls},format=mistral")

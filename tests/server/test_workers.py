@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -16,7 +17,7 @@ from unbraid.engines.replay.replay import script
 from unbraid.server.running.totals import Totals
 
 from ..support import patient_http
-from ..support.serve_process import Process, record, serve
+from ..support.serve_process import HELLO, Process, record, serve
 from ..support.waiting import PATIENCE, wait_for
 
 REQUESTS = 'unbraid_requests_total{route="/v1/chat/completions",status="200"}'
@@ -95,6 +96,18 @@ def test_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
     with serve("--replay", path, "--format", "hermes", "--workers", str(WORKERS)) as one:
         one.popen.kill()
         wait_for(one.refuses)
+
+
+def test_the_port_is_closed_while_streams_end(tmp_path: Path) -> None:
+    path = record(tmp_path / "recording.jsonl", script("Hi there!"), delay=3600.0)
+    flags = ("--shutdown-seconds", str(10 * PATIENCE), "--workers", str(WORKERS))
+    with serve("--replay", path, "--format", "hermes", *flags) as one:
+        body = {"messages": HELLO, "stream": True}
+        with httpx.stream("POST", f"{one.url}/chat/completions", json=body, timeout=PATIENCE) as response:
+            next(response.iter_lines())
+            one.popen.send_signal(signal.SIGTERM)
+            wait_for(one.refuses)
+            assert one.popen.poll() is None, "the stream goes on"
 
 
 def test_settings_that_no_worker_can_take(tmp_path: Path) -> None:

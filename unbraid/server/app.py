@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
 from .access.bodies import in_time
-from .access.gate import Gate
+from .access.gate import ANY, Gate
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
 from .api.audio.transcriptions import transcriptions, translations
@@ -47,7 +47,6 @@ from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
 from .planning.sender import Sender, sender
 from .service import Service
-from .turns.enforcing import HEADER
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
@@ -110,7 +109,7 @@ def create_app(
     async def refuse(request: Request, error: Exception) -> Response:
         """No such route, or not with this method."""
         assert isinstance(error, HTTPException)
-        known = ", ".join(f"{method} {path}" for path, method, _, _ in _ROUTES)
+        known = ", ".join(f"{method} {path.replace(':path', '')}" for path, method, _, _ in _ROUTES)
         message = f"there is no {request.method} {request.url.path} here; there are {known}"
         told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
         return _error_writer(request)(told)
@@ -127,7 +126,8 @@ def create_app(
         allow_origins=origins,
         allow_methods=["*"],
         allow_headers=["*"],
-        expose_headers=[HEADER, REQUEST_ID],
+        expose_headers=[ANY],  # `Retry-After`, rates, ids: clients in a browser read them as others do
+        allow_private_network=True,  # the page is named, and the server may well be on the user's machine
     )
     return _Application(
         routes=[

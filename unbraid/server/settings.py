@@ -464,10 +464,17 @@ def _shown(default: Any) -> str:
     return ",".join(f"{one:g}" for one in default) if isinstance(default, tuple) else str(default)
 
 
+def _counted(given: Any) -> Any:
+    """What may be a number. A file can say `true`, which Python takes for 1."""
+    if isinstance(given, bool):
+        raise TypeError
+    return given
+
+
 def _amount(given: Any, where: str) -> float:
     """A number that is not negative, and not infinite either: no clock takes that."""
     try:
-        found = float(given)
+        found = float(_counted(given))
     except (TypeError, ValueError):
         raise UnbraidError(f"{where} must be a number, not {given!r}") from None
     if not 0.0 <= found < float("inf"):
@@ -480,12 +487,16 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
     if kind == "models":
         given = given[-1] if isinstance(given, list) else given
     if kind == "list":
+        if not isinstance(given, str | list | tuple):
+            raise UnbraidError(f"{where} must be a text or a list of texts, not {given!r}")
         return tuple(str(item) for item in ([given] if isinstance(given, str) else given))
     if kind == "number":
         try:
-            found = int(given)
-        except (TypeError, ValueError):
+            found = int(_counted(given))
+        except (TypeError, ValueError, OverflowError):
             raise UnbraidError(f"{where} must be a number, not {given!r}") from None
+        if isinstance(given, float) and found != given:
+            raise UnbraidError(f"{where} must be a whole number, not {given!r}")
         least, most = told["least"], told["most"]
         if most is not None and not least <= found <= most:
             raise UnbraidError(f"{where} must be a number from {least} to {most}, not {given!r}")
@@ -507,4 +518,6 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
         raise UnbraidError(f"{where} must be true or false, not {given!r}")
     if kind == "choice" and given not in told["choices"]:
         raise UnbraidError(f"{where} must be one of {', '.join(told['choices'])}, not {given!r}")
+    if isinstance(given, list | dict | bool):
+        raise UnbraidError(f"{where} must be a text, not {given!r}")
     return str(given)

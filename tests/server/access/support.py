@@ -17,6 +17,7 @@ from unbraid.server.access.connections import Connections
 from unbraid.server.access.door import Access
 from unbraid.server.access.patience import Patience
 from unbraid.server.app import write_error
+from unbraid.server.observing.refusals import observed
 
 from ...support.running_server import RunningServer, service_of, serving
 from ...support.waiting import PATIENCE
@@ -68,8 +69,9 @@ def limited(
 ) -> Iterator[Limited]:
     """A server that runs, with these limits. `said` is what its engine plays."""
     engine = ReplayEngine(lambda _: said or script("Hi there."))
-    access = Access(write_error=write_error, patience=patience, connections=connections or Connections())
     service = service_of(engine, "qwen3", body_seconds=patience.body, **settings)
+    write = observed(write_error, service.metrics)
+    access = Access(write_error=write, patience=patience, connections=connections or Connections())
     with serving(service, access=access) as server:
         yield Limited(server, engine)
 

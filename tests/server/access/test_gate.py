@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from unbraid.server.access.gate import is_loopback, read_origins
 
 from ...support import patient_http
 from ...support.running_server import RunningServer, service_of, serving
+from ...support.waiting import PATIENCE
 from .support import CHAT, HELLO
 
 JSON = {"Content-Type": "application/json"}
@@ -80,6 +82,13 @@ def test_names_that_were_made_to_point_here(local: RunningServer, host: str, pat
     assert response.status_code == 421, response.text
     assert "--allow-host" in response.json()["error"]["message"]
     assert ("request_id" in response.json()) == (path == "/v1/messages")
+
+
+def test_a_request_that_names_no_host(local: RunningServer) -> None:
+    for version, code in (("1.1", 400), ("1.0", 200)):  # what is so old is no browser
+        with socket.create_connection(("127.0.0.1", local.port), timeout=PATIENCE) as client:
+            client.sendall(f"GET /health HTTP/{version}\r\n\r\n".encode())
+            assert client.recv(100).startswith(f"HTTP/1.1 {code} ".encode())
 
 
 def test_any_name_elsewhere(public: RunningServer) -> None:
@@ -153,6 +162,11 @@ def test_a_page_that_may_is_told_so(local: RunningServer) -> None:
     headers = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     response = patient_http.options(local.url + CHAT, headers=headers)
     assert response.headers["access-control-allow-origin"] == "https://app.example"
+    # Chrome asks this where a page of the web calls a server on the user's machine.
+    private = {**headers, "Access-Control-Request-Private-Network": "true"}
+    response = patient_http.options(local.url + CHAT, headers=private)
+    assert (response.status_code, response.headers["access-control-allow-private-network"]) == (200, "true")
+    assert ask(local, Origin="https://app.example").headers["access-control-expose-headers"] == "*"
     headers["Origin"] = "https://evil.example"
     response = patient_http.options(local.url + CHAT, headers=headers)
     assert response.status_code == 403

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -79,6 +81,38 @@ def test_headers_that_are_too_large(sent: bytes) -> None:
         reply = read_all(client)
         assert status(reply) == 431
         assert error(reply)["code"] == "headers_too_large"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "line"),
+    [
+        (b"\x00", 400, "- - 400 failed"),
+        (
+            b"GET /none?secret HTTP/1.1\r\nx-request-id: mine\r\n" + b"a: b\r\n" * MOST_HEADERS,
+            431,
+            "- /none 431",
+        ),
+        (head(headers=JSON + "Transfer-Encoding: chunked\r\nx-request-id: mine\r\n") + b"?\r\n", 400, "POST /v1/chat"),
+    ],
+    ids=["no HTTP", "headers", "body"],
+)
+def test_what_is_refused_early_is_told_as_all_else(
+    sent: bytes, code: int, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "unbraid.access")
+    with limited(BRIEF) as server, server.connect() as client:
+        client.sendall(HEALTH.replace(b"Host", b"x-request-id: before\r\nHost"))
+        read_reply(client)
+        client.sendall(sent)
+        reply = read_all(client)
+        assert status(reply) == code
+        id = re.search(rb"x-request-id: (\S+)", reply)
+        assert id is not None
+        assert id[1] == b"mine" if b"mine" in sent else id[1].startswith(b"req_")
+        wait_for(lambda: any(line in record.getMessage() for record in caplog.records))
+        counted = server.server.service.metrics.text().decode()
+        assert f'unbraid_requests_total{{route="other",status="{code}"}} 1.0' in counted
+        assert "secret" not in caplog.text
 
 
 def test_headers_that_never_end_are_not_kept() -> None:

@@ -187,7 +187,7 @@ class Door(asyncio.Protocol):
             transport.abort()
             return
         told.add(self)
-        transport.write(raw_error(self._access.write_error, error))
+        transport.write(raw_error(self._access.write_error, error, client=get_remote_addr(transport)))
         self._loop.call_later(self._access.patience.farewell, transport.abort)
         say_goodbye(transport)
 

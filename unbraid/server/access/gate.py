@@ -76,6 +76,8 @@ class Gate:
     def _check_name(self, request: Request, host: str) -> None:
         if not host and request.scope["http_version"] == "1.0":  # no browser
             return
+        if "host" not in request.headers:
+            raise ApiError(400, "the request has no Host header: send one")
         name = _name(host)
         address = address_of(name)
         own = address_of((request.scope.get("server") or ("",))[0])

@@ -203,6 +203,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """For the next request."""
         self._in_headers = True
         self._size = 0
+        self.url, self.headers = b"", []
         self._seat.wait()
         self._set_due(self._patience.for_request())
 
@@ -275,8 +276,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if silent or self.transport.is_closing():
             self.transport.abort()
             return
-        path = self.url.partition(b"?")[0].decode("latin-1")
-        self.transport.write(raw_error(self._write_error, error, path, self.headers or ()))
+        path = self.url.partition(b"?")[0].decode("ascii", "backslashreplace")
+        method = "" if self._in_headers else self.scope.get("method", "")
+        told = raw_error(self._write_error, error, path, self.headers or (), method=method, client=self.client)
+        self.transport.write(told)
         self._set_due(self._patience.farewell)
         say_goodbye(self.transport)
 

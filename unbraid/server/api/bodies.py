@@ -89,11 +89,16 @@ async def read_request(
     request: Request, kind: type[Body], most: int, undeclared: UndeclaredFields = OPENAI_FIELDS
 ) -> Body:
     """The body of a request, checked. Raises an `ApiError` that names the field."""
-    check_json(request)
-    body = await read_body(request, most)
+    body = await read_json_body(request, most)
     check_values()
     small = len(body) < _LARGE
     return read(body, kind, undeclared) if small else await asyncio.to_thread(read, body, kind, undeclared)
+
+
+async def read_json_body(request: Request, most: int) -> bytes:
+    """The bytes of a body that says that it is JSON. Raises `ApiError` for any other."""
+    check_json(request)
+    return await read_body(request, most)
 
 
 def check_values() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -9,6 +11,7 @@ from ...engines import EngineDown, EngineError
 from ...version import __version__
 from ..errors import ApiError
 from ..http import json_response
+from ..model import Served
 from ..service import Service
 
 
@@ -18,17 +21,30 @@ async def health(service: Service, request: Request) -> Response:
 
 
 async def ready(service: Service, request: Request) -> Response:
-    """The engines take requests."""
+    """An engine takes requests. Of several models one is enough: that another one's engine is down is no reason to send
+    nobody here. The reply says which."""
     if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
+    found = await asyncio.gather(*(_trouble(served) for served in service.models))
+    trouble = [error for error in found if error is not None]
+    if len(trouble) == len(found):
+        raise trouble[0]
+    if len(found) == 1:
+        return json_response({"status": "ready"})
+    names = [served.names[0] for served in service.models]
+    models = {name: "down" if error else "ready" for name, error in zip(names, found, strict=True)}
+    return json_response({"status": "ready", "models": models})
+
+
+async def _trouble(served: Served) -> EngineDown | None:
+    """Why the engine of a model takes no requests, or None."""
     try:
-        for served in service.models:
-            await served.engine.check()
-    except EngineDown:
-        raise
+        await served.engine.check()
+    except EngineDown as error:
+        return error
     except EngineError as error:
-        raise EngineDown(str(error)) from error
-    return json_response({"status": "ready"})
+        return EngineDown(str(error))
+    return None
 
 
 async def version(service: Service, request: Request) -> Response:

@@ -15,10 +15,10 @@ from ...formats import find
 from ...metering import spend
 from ...parsing import Parser
 from ..errors import ApiError
-from ..http import read_body, while_connected
+from ..http import while_connected
 from ..model import Model, chosen
 from ..service import Service
-from .bodies import read
+from .bodies import read, read_json_body
 from .fields import Object
 
 _PART = 1_000
@@ -40,7 +40,7 @@ class ParseRequest(Struct, kw_only=True):
 
 
 async def parse(service: Service, request: Request) -> Response:
-    body = await read_body(request, service.max_body)
+    body = await read_json_body(request, service.max_body)
     work = service.planned(_parse, service.known_models(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import ApiError
-from ..http import read_body, while_connected
+from ..http import while_connected
 from ..model import Model, chosen
 from ..service import Service
-from .bodies import read
+from .bodies import read, read_json_body
 from .fields import Object
 
 
@@ -34,7 +34,7 @@ class TokenizeRequest(Struct, kw_only=True):
 
 
 async def tokenize(service: Service, request: Request) -> Response:
-    body = await read_body(request, service.max_body)
+    body = await read_json_body(request, service.max_body)
     work = service.planned(_tokenize, service.known_models(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 

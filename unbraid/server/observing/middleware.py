@@ -64,7 +64,7 @@ class Observing:
             raise
         finally:
             self._metrics.in_flight.dec()
-            self._tell(exchange)
+            tell_all(exchange, self._metrics)
 
     def _exchange(self, scope: Scope) -> Exchange:
         headers = Headers(scope=scope)
@@ -77,18 +77,20 @@ class Observing:
             exchange.trace = trace_context(headers.getlist(PARENT), headers.getlist(STATE))
         return exchange
 
-    def _tell(self, exchange: Exchange) -> None:
-        seconds, route = exchange.seconds, exchange.route or "other"
-        self._metrics.requests.labels(route, str(exchange.status)).inc()
-        self._metrics.duration.labels(route).observe(seconds)
-        if exchange.left:
-            self._metrics.aborted.labels(route).inc()
-        if _access.isEnabledFor(logging.INFO):
-            fields = _fields(exchange, seconds)
-            told = " ".join(f"{name}={_word(value)}" for name, value in fields.items() if name not in _IN_WORDS)
-            words = f"{exchange.method} {fields['path']} {exchange.status} {exchange.outcome} {fields['ms']:g}ms"
-            _access.info("%s", f"{words} {told}".rstrip(), extra={FIELDS: fields})
-        tell(exchange)
+
+def tell_all(exchange: Exchange, metrics: Metrics) -> None:
+    """A request is over: the access line, the counts and the end of the span."""
+    seconds, route = exchange.seconds, exchange.route or "other"
+    metrics.requests.labels(route, str(exchange.status)).inc()
+    metrics.duration.labels(route).observe(seconds)
+    if exchange.left:
+        metrics.aborted.labels(route).inc()
+    if _access.isEnabledFor(logging.INFO):
+        fields = _fields(exchange, seconds)
+        told = " ".join(f"{name}={_word(value)}" for name, value in fields.items() if name not in _IN_WORDS)
+        words = f"{exchange.method} {fields['path']} {exchange.status} {exchange.outcome} {fields['ms']:g}ms"
+        _access.info("%s", f"{words} {told}".rstrip(), extra={FIELDS: fields})
+    tell(exchange)
 
 
 class Sending:

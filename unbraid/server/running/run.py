@@ -20,6 +20,7 @@ from ..access.gate import is_loopback, read_origins
 from ..app import create_app, write_error
 from ..loading.service import load
 from ..observing.logs import logging_as
+from ..observing.refusals import observed
 from ..observing.spans import Tracer
 from ..settings import Settings
 from .graceful import GracefulServer
@@ -109,7 +110,7 @@ async def _serve(
     link = None if pipe is None else Link(pipe, service.metrics.text)
     if link is not None:
         service.metrics_of_all = link.metrics_of_all
-    access = access_of(settings, write_error)
+    access = access_of(settings, observed(write_error, service.metrics))
     origins = read_origins(settings.allow_origin)
     app = create_app(service, origins, tracer, hosts=settings.allow_host, check_host=is_loopback(settings.host))
     config = uvicorn.Config(

@@ -2,7 +2,8 @@
 
 The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If one dies
 while they start, the settings are at fault, and all end. Later, another one takes its place. SIGTERM and SIGINT are
-passed on, and the parent waits for the workers' orderly end.
+passed on, and the parent waits for the workers' orderly end. It lets go of the port at once: the system keeps a port
+open as long as anybody holds it, and clients would wait there for nobody, when the workers have closed it.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Supervisor:
         self._totals = Totals()
         self._started = 0
         self._announced = False
+        self._starting = False
         self._ending = False
         self._failed = False
 
@@ -76,6 +78,8 @@ class Supervisor:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._ending = True
+        if not self._starting:  # whoever starts needs the port, and is told of the end afterwards
+            self._socket.close()
         for worker in self._workers:
             if worker.process.is_alive() and worker.process.pid is not None:
                 os.kill(worker.process.pid, number)
@@ -88,9 +92,14 @@ class Supervisor:
             args=(*self._arguments, self._socket, theirs, self._secret),
             name=f"unbraid-{self._started}",
         )
+        self._starting = True
         process.start()
         theirs.close()
         self._workers.append(_Worker(self._started, process, ours, time.monotonic()))
+        self._starting = False
+        if self._ending:  # the signal came meanwhile
+            self._socket.close()
+            process.terminate()
 
     def _step(self, announce: Callable[[str], None]) -> None:
         """Wait until something happens, and see to it."""
@@ -106,7 +115,7 @@ class Supervisor:
         if not self._ending and not self._failed:
             # The first one starts alone.
             wanted = self._count if self._announced or any(worker.is_ready for worker in self._workers) else 1
-            while len(self._workers) < wanted:
+            while len(self._workers) < wanted and not self._ending:
                 self._start()
 
     def _timeout(self) -> float | None:

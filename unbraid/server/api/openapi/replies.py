@@ -223,5 +223,10 @@ class Status(Struct):
     status: str
 
 
+class Ready(Struct):
+    status: str
+    models: dict[str, str] | UnsetType = UNSET
+
+
 class Version(Struct):
     version: str
