@@ -88,7 +88,7 @@ def test_headers_that_are_too_large(sent: bytes) -> None:
     [
         (b"\x00", 400, "- - 400 failed"),
         (
-            b"GET /none?secret HTTP/1.1\r\nx-request-id: mine\r\n" + b"a: b\r\n" * MOST_HEADERS,
+            b"GET /none?secret HTTP/1.1\r\nx-request-id: mine\r\n" + b"a: b\r\n" * 2 * MOST_HEADERS,
             431,
             "- /none 431",
         ),
