@@ -134,7 +134,11 @@ def create_app(
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in _ROUTES
         ],
-        middleware=[Middleware(Observing, service.metrics, tracer), gate, *([cors] if origins else [])],
+        middleware=[
+            Middleware(Observing, service.metrics, tracer, lambda: service.proxies),
+            gate,
+            *([cors] if origins else []),
+        ],
         exception_handlers={HTTPException: refuse, Exception: crash},
         lifespan=lifespan,
     )

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from unbraid.engines import EngineBusy, EngineError, EngineFailed
 from unbraid.engines.replay.replay import script
+from unbraid.server.access.addresses import proxies_of
 from unbraid.server.app import create_app
 from unbraid.server.http import expire_all
 
@@ -236,10 +237,22 @@ def test_what_fails_outside_of_the_handlers(watched: Watched, log: Log) -> None:
     assert "it is broken" in next(line for line in log.objects() if "exception" in line)["exception"]
 
 
-def test_an_address_that_a_proxy_passes_on_is_one_word(watched: Watched) -> None:
-    """Whoever is on this machine may say for whom it asks, in any words."""
+@pytest.mark.parametrize(
+    ("trusted", "told", "seen"),
+    [
+        (("127.0.0.1",), "203.0.113.7", "203.0.113.7"),
+        (("127.0.0.1",), "203.0.113.7, 127.0.0.1", "203.0.113.7"),
+        (("127.0.0.1",), '1.2.3.4 model="x" status=200', "127.0.0.1"),
+        ((), "203.0.113.7", "127.0.0.1"),
+    ],
+)
+def test_the_client_behind_a_proxy(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, trusted: tuple[str, ...], told: str, seen: str
+) -> None:
+    """A proxy that is trusted says who the client is. What is no address is not believed."""
+    monkeypatch.setattr(watched.service, "proxies", proxies_of(trusted))
     with logged("text") as log:
-        forged = {"x-forwarded-for": '1.2.3.4 model="x" status=200', "x-request-id": "proxied"}
-        patient_http.get(f"{watched.server.url}/health", headers=forged)
+        headers = {"x-forwarded-for": told, "x-request-id": "proxied"}
+        patient_http.get(f"{watched.server.url}/health", headers=headers)
         wait_for(lambda: "[proxied]" in log.getvalue())
-    assert r'client="1.2.3.4 model=\"x\" status=200" bytes=15' in log.getvalue()
+    assert f"client={seen} bytes=15" in log.getvalue()

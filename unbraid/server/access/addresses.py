@@ -56,17 +56,22 @@ def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
 
 def client_of_scope(scope: Scope, proxies: Sequence[Network]) -> str:
     """The client that sent a request."""
-    peer = (scope.get("client") or ("",))[0]
+    return client_at(sent_from(scope, proxies))
+
+
+def sent_from(scope: Scope, proxies: Sequence[Network]) -> str:
+    """The address that a request was sent from."""
+    peer = str((scope.get("client") or ("",))[0])
     if not proxies or not is_trusted(peer, proxies):
-        return client_at(peer)
+        return peer
     chain = b",".join(value for name, value in scope["headers"] if name == _FORWARDED).decode("latin-1")
     for hop in reversed([hop.strip() for hop in chain.split(",")]):
         address = _without_port(hop)
         if address_of(address) is None:
             break  # what stands before it was not written by a proxy of ours
         if not is_trusted(address, proxies):
-            return client_at(address)
-    return client_at(peer)
+            return address
+    return peer
 
 
 def _without_port(hop: str) -> str:

@@ -13,13 +13,14 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..access.addresses import Network, sent_from
 from .exchange import Exchange, begin
 from .logs import FIELDS
 from .metrics import Metrics
@@ -39,9 +40,17 @@ _WORD = re.compile(r"[^\s\"=]+")
 class Observing:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        proxies: Callable[[], Sequence[Network]] = tuple,
+    ) -> None:
+        """`proxies` gives those that are believed when they say who the client is."""
         self._app = app
         self._metrics = metrics
+        self._proxies = proxies
         self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,8 +78,7 @@ class Observing:
     def _exchange(self, scope: Scope) -> Exchange:
         headers = Headers(scope=scope)
         method, path = scope["method"], _path(scope)
-        client = scope.get("client")
-        exchange = Exchange(request_id(headers.get(HEADER)), method, path, client[0] if client else "")
+        exchange = Exchange(request_id(headers.get(HEADER)), method, path, sent_from(scope, self._proxies()))
         if self._tracer is not None:
             exchange.span = self._tracer.request(method, headers, _known(scope, exchange))
         else:
