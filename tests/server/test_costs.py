@@ -68,7 +68,14 @@ async def ask(service: Service, path: str, parts: list[bytes]) -> None:
         if message["type"] == "http.response.body":
             parts.append(message["body"])
 
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [], "scheme": "http"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "scheme": "http",
+    }
     await create_app(service)(scope, receive, send)
 
 

@@ -417,8 +417,9 @@ def test_another_process_may_cancel_what_runs(api: Scripted, monkeypatch: pytest
     url = f"{api.server.url}/v1/responses/{made['id']}"
     wait_for(lambda: api.engine.load.running == 1)
     api.service.store.cancel("", made["id"])  # as another process would, which has the same file
-    wait_for(lambda: patient_http.get(url).json()["status"] == "cancelled")
+    assert patient_http.get(url).json()["status"] == "cancelled", "it is told so at once"
     wait_for(lambda: api.engine.load.running == 0)
+    assert patient_http.get(url).json()["status"] == "cancelled"
 
 
 def test_an_answer_that_cannot_be_stored_is_given_all_the_same(api: Scripted, tmp_path: Path) -> None:

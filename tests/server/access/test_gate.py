@@ -206,6 +206,13 @@ def test_what_a_page_could_send_without_asking_is_not_json(public: RunningServer
     assert "-H 'Content-Type: application/json'" in response.json()["error"]["message"]
 
 
+def test_a_body_that_is_packed(public: RunningServer) -> None:
+    assert ask(public, Content_Encoding="identity").status_code == 200
+    response = ask(public, Content_Encoding="gzip")
+    assert response.status_code == 415
+    assert "without Content-Encoding" in response.json()["error"]["message"]
+
+
 def test_a_body_without_a_type(public: RunningServer) -> None:
     """A page can send this, too."""
     response = patient_http.post(public.url + CHAT, content=HELLO)

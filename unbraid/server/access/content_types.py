@@ -23,6 +23,10 @@ def check_json(request: Request) -> None:
     if not _JSON.fullmatch(_type(request)):
         message = f"{_given(request)}, and must be application/json: with curl, add -H 'Content-Type: application/json'"
         raise ApiError(415, message, code="unsupported_media_type")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        message = f"the body's Content-Encoding is {encoding[:64]!r}: send it as it is, without Content-Encoding"
+        raise ApiError(415, message, code="unsupported_media_type")
 
 
 def check_form(request: Request) -> None:

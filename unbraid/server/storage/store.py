@@ -135,13 +135,16 @@ class Store:
         now = time.time()
         with self._read_lock:
             found = self._readings.execute(
-                "SELECT input, response, heard FROM responses WHERE id = ? AND client = ? AND created > ?",
+                "SELECT input, response, heard, wanted FROM responses WHERE id = ? AND client = ? AND created > ?",
                 (id, client, now - self._seconds),
             ).fetchone()
         if found is None:
             return None
         input, response = map(msgspec.json.decode, found[:2])
-        if response["status"] in RUNNING and now - found[2] > SILENCE:
+        heard, wanted = found[2:]
+        if response["status"] in RUNNING and not wanted:  # whoever runs it learns it with the next beat
+            response |= {"status": "cancelled"}
+        elif response["status"] in RUNNING and now - heard > SILENCE:
             response |= {"status": "failed", "error": _GONE}
         return StoredResponse(input, response)
 
