@@ -39,7 +39,7 @@ _ALLOWANCE_A_BYTE = 0.5e-6
 """and for each byte of its body."""
 _SWITCH = 0.001
 """Seconds."""
-_LARGE = 1_000_000
+_LARGE = 100_000
 """Bytes of a body that goes to a worker at once."""
 
 

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 _START = "import sys; sys.path[:] = {path!r}; from unbraid.server.planning.worker import main; main()"
 _PATIENCE = 12.0
 """A job may take so many times its CPU time by the clock: workers give way to everything else."""
+_LEAST_PATIENCE = 60.0
+"""Seconds for the same, however small the budget is: on a busy machine a worker gives way to all others."""
 _MOST_WAITING, _MOST_WAITING_EACH = 64, 16
 _RETRY_AFTER = 5.0
 
@@ -150,7 +152,7 @@ class WorkerPool:
 
     async def _answer(self, worker: Worker, work: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
-        watch = loop.call_later(_PATIENCE * self._seconds, worker.kill)
+        watch = loop.call_later(max(_LEAST_PATIENCE, _PATIENCE * self._seconds), worker.kill)
         asked = loop.run_in_executor(self._threads, self._ask, worker, (work, args, kwargs))
         try:
             return await asyncio.shield(asked)
