@@ -90,7 +90,7 @@ class Planner:
     async def run(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """What `work` returns or raises. If this is cancelled, the work is given up."""
         asking = sender.get(_NOBODY)
-        if asking.size <= _SMALL:
+        if asking.size <= _SMALL and not any(map(_goes_on, args)):
             try:
                 with metered(Meter(_AT_ONCE)):
                     return work(*args, **kwargs)
@@ -128,6 +128,11 @@ class Planner:
 def _models_in(args: Iterable[object]) -> Iterator[Model]:
     for arg in args:
         yield from (each for each in (arg.values() if isinstance(arg, dict) else (arg,)) if isinstance(each, Model))
+
+
+def _goes_on(asked: object) -> bool:
+    """Whether a request goes on from a stored conversation, which may be long although the request is short."""
+    return bool(getattr(asked, "before", None))
 
 
 def _has_structure(asked: object) -> bool:
