@@ -7,7 +7,6 @@ tests measure how long others wait, as a ratio to their quiet time in the same r
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -33,6 +32,7 @@ from ..support.attacks import (
     schemas,
     tool,
 )
+from ..support.processes import is_running
 from ..support.scripted_server import Scripted
 from ..support.waiting import PATIENCE, until, wait_for
 
@@ -71,14 +71,6 @@ def without_budget(running: Scripted) -> Iterator[Any]:
         yield pool
     finally:
         pool._seconds = SECONDS
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def costly() -> Body:

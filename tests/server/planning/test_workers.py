@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from unbraid.templates import PromptBuilder, built_in, encoder
 
 from ...support import real_tokenizers
 from ...support.in_loop import in_loop
+from ...support.processes import is_running
 from ...support.waiting import until
 from . import jobs
 
@@ -40,14 +40,6 @@ async def pool(count: int = 1, seconds: float = 20.0, *models: Model) -> AsyncGe
     finally:
         await workers.close()
         known.forget()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @in_loop

@@ -1,4 +1,4 @@
-"""Decides where a request is worked out: in a thread, or in a worker process.
+"""Decides where a request is worked out: at once, in a thread, or in a worker process.
 
 A request of a few lines is worked out at once, which takes less time than to hand it to a thread. One that is larger or
 takes longer runs in a thread, within an allowance of CPU time. One that has schemas or grammars in it, which may turn
@@ -38,7 +38,7 @@ _ALLOWANCE = 0.02
 _ALLOWANCE_A_BYTE = 0.5e-6
 """and for each byte of its body."""
 _SWITCH = 0.001
-"""Seconds."""
+"""Seconds that a thread may keep the interpreter while the event loop wants it."""
 _LARGE = 100_000
 """Bytes of a body that goes to a worker at once."""
 
