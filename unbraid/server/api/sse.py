@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -109,7 +108,7 @@ async def stream_updates(
         await updates.aclose()
         raise
     write = partial(_write, said, updates, chunks, framing)
-    return EventStream(write, lambda: framing.error(SHUTDOWN) + framing.done, headers)
+    return EventStream(write, updates.aclose, lambda: framing.error(SHUTDOWN) + framing.done, headers)
 
 
 async def _write(
@@ -122,25 +121,24 @@ async def _write(
 ) -> bytes:
     """Send the events, with `put` where that can be done at once. Returns what comes last."""
     write = chunks.update
-    async with aclosing(updates):
-        try:
-            await send({"type": "http.response.body", "body": said, "more_body": True})
-            async for update in updates:
-                said = write(update)
-                if said and not put(said):
-                    await send({"type": "http.response.body", "body": said, "more_body": True})
-            return chunks.last() + framing.done
-        except OSError:  # the connection: there is nobody to tell
-            raise
-        except Exception as error:
-            return framing.error(error) + framing.done
+    try:
+        await send({"type": "http.response.body", "body": said, "more_body": True})
+        async for update in updates:
+            said = write(update)
+            if said and not put(said):
+                await send({"type": "http.response.body", "body": said, "more_body": True})
+        return chunks.last() + framing.done
+    except OSError:  # the connection: there is nobody to tell
+        raise
+    except Exception as error:
+        return framing.error(error) + framing.done
 
 
-async def _apart(work: Coroutine[Any, Any, T]) -> T:
+async def _apart(work: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
     """Run `work` in a task of its own. A task that is woken goes down through all that awaits in it, from the server to
     the innermost generator, once for each piece; this one has nothing above the work. Who cancels it here has the work
     cancelled, and waits for its end."""
-    return await asyncio.create_task(work)
+    return await asyncio.create_task(work(*args))
 
 
 def _never(part: bytes) -> bool:
@@ -150,28 +148,33 @@ def _never(part: bytes) -> bool:
 
 class EventStream(Response):
     """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
-    `farewell` makes what is sent where the server ends before the stream."""
+    `close` ends what it writes, also where it was cancelled before it began. `farewell` makes what is sent where the
+    server ends before the stream."""
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
         write: Callable[[Send, Callable[[bytes], bool]], Coroutine[Any, Any, bytes]],
+        close: Callable[[], Coroutine[Any, Any, None]],
         farewell: Callable[[], bytes],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._write = write
+        self._close = close
         self._farewell = farewell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             put = scope.get(WRITE_PART, _never)
-            last = await while_connected(receive, _apart(self._write(send, put)))
+            last = await while_connected(receive, _apart(self._write, send, put))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
             last = self._farewell()
+        finally:
+            await self._close()
         await send({"type": "http.response.body", "body": last})
