@@ -5,16 +5,16 @@ A small input can mean much work: alternatives multiply, automata grow. So every
 they count, and once the thread has used its time, or somebody has called `Meter.cancel`, the next `spend` raises. The
 error names the part of the input that cost most.
 
-Time is read every few hundred steps only, so that `spend` stays cheap; one step should take microseconds. Counts of
-their own (states, alternatives, characters) bound single algorithms on top of that, with the same verdict on every
-machine; the meter bounds all of them together.
+Time is read every few hundred steps only, and counted from the first reading on, so that `spend` stays cheap; one step
+should take microseconds. Counts of their own (states, alternatives, characters) bound single algorithms on top of that,
+with the same verdict on every machine; the meter bounds all of them together.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -33,11 +33,12 @@ class Meter:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._last = time.thread_time()
-        self._end = self._last + seconds
+        self._last: float | None = None
+        """The clock when it was last looked at. Most work is done before it is."""
+        self._end = 0.0
         self._left = _STEPS
         self._cancelled = False
-        self._costs: Counter[str] = Counter()
+        self._costs: dict[str, int] = defaultdict(int)
         self.place = ""
         """The part of the input that is being worked on."""
 
@@ -56,6 +57,8 @@ class Meter:
         if self._cancelled:
             raise Cancelled
         now = time.thread_time()
+        if self._last is None:
+            self._last, self._end = now, now + self._seconds
         self._costs[self.place] += int(1e9 * (now - self._last))
         self._last = now
         if now > self._end:
@@ -66,13 +69,13 @@ class Meter:
             )
 
 
-def costliest(costs: Counter[str]) -> str:
+def costliest(costs: Mapping[str, int]) -> str:
     """The innermost place in which at least half of the costs arose. Places in each other begin alike."""
     inside: Counter[str] = Counter()
     for place, cost in costs.items():
         for at in (at for at, char in enumerate(place + ".") if char in ".["):
             inside[place[:at]] += cost
-    half = costs.total() / 2
+    half = sum(costs.values()) / 2
     return max((place for place, cost in inside.items() if cost >= half), key=len, default="")
 
 

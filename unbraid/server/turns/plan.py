@@ -5,10 +5,12 @@ All that a request means is decided here, once: the prompt, the sampling, the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
+
+import msgspec
 
 from ...constraints import Constraint, Unenforced
 from ...core.compiler.compiler import compile_format
@@ -92,7 +94,7 @@ class Plan:
 
         async def constrain(prompt: RawPrompt) -> Constraint | None:
             made = await service.planned(
-                _constraint, model, self.format, task, Tools(task.tools), prompt, reasoned=True
+                _constraint, model, self.format, task, checked_tools(task.tools), prompt, reasoned=True
             )
             return made[0]
 
@@ -123,7 +125,7 @@ def plan_chat(model: Model, task: ChatTask) -> Plan:
 def _plan(model: Model, task: ChatTask) -> Plan:
     model.check_count(task.choices, "n")
     model.check_ids(task.needs_ids)
-    tools = Tools(task.tools)
+    tools = checked_tools(task.tools)
     given, speaking = _prompt(model, task)
     # Where no marker says that the model speaks, the request does.
     format = model.format if task.speak and speaking.spoken else model.format.silent()
@@ -140,6 +142,22 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     )
     called = tools if task.tool_choice != "none" else Tools([])
     return Plan(task, choices(asked, task.choices), format, called, unenforced, speaking)
+
+
+def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
+    """The tools of a request. A conversation has the same ones in each of its requests, so those of the last ones are
+    kept."""
+    said = msgspec.json.encode(definitions)
+    return _checked(said) if len(said) <= _MOST_KEPT else Tools(definitions)
+
+
+_MOST_KEPT = 64_000
+"""Tools of more bytes are checked each time."""
+
+
+@lru_cache(32)
+def _checked(definitions: bytes) -> Tools:
+    return Tools(msgspec.json.decode(definitions))
 
 
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:

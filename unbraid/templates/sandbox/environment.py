@@ -3,7 +3,7 @@
 Only imported where a template is compiled, since this is the module that needs Jinja. One environment serves all
 templates and threads: what differs from one rendering to the next is the `Budget`, which is in a context variable.
 
-The public names of Jinja's sandbox that are overridden here (`call`, `call_binop`, `concat`) and the names that
+The public names of Jinja's sandbox that are overridden here (`call`, `call_binop`, `concat`, `is_safe_attribute`) and the names that
 templates may use are checked by `tests/templates/test_jinja_contract.py`.
 """
 
@@ -33,10 +33,28 @@ from .marked_search import contains, equals
 from .syntax_tree import BUILT, CONTAINS, EQUALS, JOINED, TICK
 
 
+_MOST_ATTRIBUTES = 10_000
+"""So many answers are kept: templates can make up names."""
+
+
 class Environment(ImmutableSandboxedEnvironment):
     """The sandbox that a template runs in."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._safe: dict[tuple[type, str], bool] = {}
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Jinja decides this by the type and the name alone."""
+        key = type(obj), attr
+        safe = self._safe.get(key)
+        if safe is None:
+            safe = super().is_safe_attribute(obj, attr, value)
+            if len(self._safe) < _MOST_ATTRIBUTES:
+                self._safe[key] = safe
+        return safe
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         budget = current()
