@@ -7,7 +7,7 @@ is added here:
 - *Deadlines.* A connection has two times at which it is over (`_due`, `_read_by`), and one timer. The timer looks when
   it fires whether one has come, and is set again otherwise; so a request that comes in one piece sets no timer at all.
 - *A size.* Headers have bounds, in bytes and in number.
-- *Parts at once.* A part of a stream is written without a message and a coroutine for it (`WRITE_PART` in the scope).
+- *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
 - *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
   says `Connection: close`, and clients send it again. (No client in use does this.)
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from functools import partial
 from typing import Any, cast
 
 import httptools
@@ -45,9 +44,30 @@ _LOOK = 60.0
 """A timer fires at least this often, because a connection that is to close may wait for a client to read."""
 
 
-WRITE_PART = "unbraid.write_part"
-"""The key of a request's scope under which there may be a function that writes a part of a reply that has begun. It
-says whether it did; if not, the part is to be sent as a message."""
+PARTS = "unbraid.parts"
+"""The key of a request's scope under which there may be a `Parts`."""
+
+
+class Parts:
+    """Writes parts of a reply that has begun, without a message for each."""
+
+    __slots__ = ("_cycle", "_flow", "_write")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._flow = cycle.flow
+        self._write = cycle.transport.write
+
+    def ready(self) -> bool:
+        """Whether a part can be written now. If not, it is to be sent as a message."""
+        cycle = self._cycle
+        if self._flow.write_paused or cycle.disconnected or cycle.response_complete:
+            return False
+        return bool(cycle.chunked_encoding)
+
+    def write(self, part: bytes) -> None:
+        """Write a part. There was nothing else written since it was `ready`."""
+        self._write(b"%x\r\n%b\r\n" % (len(part), part))
 
 
 class _Refused(Exception):
@@ -170,13 +190,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._spent = 0
         self._seat.answer()
         super().on_headers_complete()
-        cast(dict[str, Any], self.scope)[WRITE_PART] = partial(self._write_part, self.cycle)
-
-    def _write_part(self, cycle: RequestResponseCycle, part: bytes) -> bool:
-        if self.flow.write_paused or cycle.disconnected or not cycle.chunked_encoding or cycle.response_complete:
-            return False
-        self.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
-        return True
+        cast(dict[str, Any], self.scope)[PARTS] = Parts(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._spent = max(0, self._spent - _WORTH * len(body))

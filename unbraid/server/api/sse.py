@@ -21,9 +21,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..access.protocol import WRITE_PART
 from ..errors import ApiError, as_api_error
 from ..http import SHUTDOWN, while_connected
+from .outbox import stream_of
 
 
 def frame(body: Any) -> bytes:
@@ -141,11 +141,6 @@ async def _apart(work: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
     return await asyncio.create_task(work(*args))
 
 
-def _never(part: bytes) -> bool:
-    """For servers that write nothing but messages."""
-    return False
-
-
 class EventStream(Response):
     """The response. `write` sends the events and returns the last ones; it is cancelled when the client leaves.
     `close` ends what it writes, also where it was cancelled before it began. `farewell` makes what is sent where the
@@ -169,8 +164,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            put = scope.get(WRITE_PART, _never)
-            last = await while_connected(receive, _apart(self._write, send, put))
+            with stream_of(scope) as written:
+                last = await while_connected(receive, _apart(self._write, send, written.put))
         except ApiError as error:
             if error is not SHUTDOWN:
                 raise
