@@ -19,7 +19,7 @@ class IdSource:
 
     def __init__(self, style: CallIds, seed: int | None) -> None:
         self._style = style
-        self._seed = int.from_bytes(os.urandom(24), "big") if seed is None else seed
+        self._seed = seed
         self._made = 0
         self._used: set[str] = set()
 
@@ -34,6 +34,8 @@ class IdSource:
         return id
 
     def _make(self) -> str:
+        if self._seed is None:
+            self._seed = int.from_bytes(os.urandom(24), "big")
         number = (self._seed + self._made * _STEP) % 62**self._style.length
         self._made += 1
         digits = []

@@ -11,6 +11,7 @@ a trusted proxy is the client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from starlette.types import Scope
@@ -33,6 +34,7 @@ def address_of(text: str) -> Address | None:
     return mapped or found
 
 
+@lru_cache(1024)
 def client_at(address: str) -> str:
     """The client that an address stands for."""
     found = address_of(address)

@@ -128,9 +128,10 @@ class ChatChunks:
         """The chunks for what is new."""
         if self._is_plain and not update.sound and update.end is None:
             events = update.events
-            if len(events) == 1:
-                return self._plain(events[0], update.choice)
-            return b"".join([self._plain(event, update.choice) for event in events])
+            if len(events) != 1:
+                return b"".join([self._plain(event, update.choice) for event in events])
+            frame = self._chunks[update.choice].get(type(events[0]))  # before a call: most are of these
+            return self._plain(events[0], update.choice) if frame is None else _encode(events[0].text).join(frame)  # type: ignore[union-attr]
         if update.logprobs and self._with_logprobs:
             self._pending[update.choice] += update.logprobs
         deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]

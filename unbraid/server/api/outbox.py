@@ -76,4 +76,8 @@ _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDiction
 
 def stream_of(scope: Scope) -> Stream:
     """What writes the stream that answers a request."""
-    return Stream(_outboxes.setdefault(asyncio.get_running_loop(), Outbox()), scope.get(PARTS))
+    loop = asyncio.get_running_loop()
+    outbox = _outboxes.get(loop)
+    if outbox is None:
+        outbox = _outboxes[loop] = Outbox()
+    return Stream(outbox, scope.get(PARTS))

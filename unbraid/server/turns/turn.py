@@ -125,15 +125,21 @@ class Turn:
     _called: bool = field(default=False, init=False)
     _blank: list[Event] | None = field(default_factory=list, init=False)
     """The content so far, while it is only whitespace: beside calls that is no answer. None once there is one."""
+    _ids: tuple[int, ...] = field(default=(), init=False)
+    """The tokens since the last update."""
     _text: list[str] = field(default_factory=list, init=False)
     """The output, where it is text and is to be counted at the end."""
+    _keeps_text: bool = field(init=False)
+    """Whether text, where the engine gives no ids, is more than something to parse."""
+
+    def __post_init__(self) -> None:
+        self._keeps_text = bool(self.needs_ids) or (self.recount is not None and self.served.model.encoder is not None)
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """What is new, as it comes. Closing the generator aborts the engine's work."""
         times: list[float] = []
         """When pieces came, those that are not counted yet and the one before them."""
-        feed_tokens, feed_text = self.parser.feed_tokens, self._feed if self._keeps_text else self.parser.feed
-        ids: tuple[int, ...] = ()
+        take = self._take
         try:
             async with (
                 engine_call(self.served.engine, self.generation, self.usage),
@@ -141,31 +147,20 @@ class Turn:
             ):
                 async for output in outputs:
                     if isinstance(output, Finish):
-                        update = await self._end(output)
-                        update.ids = ids
-                        yield update
+                        last = await self._end(output)
+                        last.ids = self._ids
+                        yield last
                         return
                     times.append(perf_counter())
                     if len(times) == _MOST_TIMES:
                         self._count(times)
-                    for piece in (output,) if len(output.ids or output.text or "") <= _PART else _parts(output):
-                        if piece is not output:
-                            await asyncio.sleep(0)  # others have their turn
-                        if piece.ids:
-                            ids = ids + piece.ids if ids else piece.ids
-                            events = feed_tokens(piece.ids)
-                        else:
-                            events = feed_text(piece.text or "")
-                        # Most pieces are one event more of what there is already.
-                        kind = type(events[0]) if len(events) == 1 else None
-                        if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
-                            events = self._remarked(events)
-                        if events or piece.logprobs:
-                            update = Update(self.choice, events, piece.logprobs, ids=ids)
-                            if self.voice is not None:
-                                update.sound = await self._sound(self.voice, events)
-                            yield update
-                            ids = ()
+                    if len(output.ids or output.text or "") > _PART:
+                        async for each in self._take_large(output):
+                            yield each
+                    elif (update := take(output)) is not None:
+                        if self.voice is not None:
+                            update.sound = await self._sound(self.voice, update.events)
+                        yield update
         except EngineError as error:
             if error.field is not None:
                 error.field = self.names.get(error.field, error.field)
@@ -173,6 +168,34 @@ class Turn:
         finally:
             self._count(times)
         raise EngineFailed("the engine ended without saying how")
+
+    def _take(self, piece: Piece) -> Update | None:
+        """Parse a piece. What is new with it, but for sound; None where nothing is."""
+        if piece.ids:
+            self._ids = self._ids + piece.ids if self._ids else piece.ids
+            events = self.parser.feed_tokens(piece.ids)
+        elif self._keeps_text:
+            events = self._feed(piece.text or "")
+        else:
+            events = self.parser.feed(piece.text or "")
+        # Most pieces are one event more of what there is already.
+        kind = type(events[0]) if len(events) == 1 else None
+        if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
+            events = self._remarked(events)
+        if not events and not piece.logprobs:
+            return None
+        update = Update(self.choice, events, piece.logprobs, ids=self._ids)
+        self._ids = ()
+        return update
+
+    async def _take_large(self, piece: Piece) -> AsyncGenerator[Update, None]:
+        """The same for a large piece. It is parsed in parts, and others have their turn in between."""
+        for part in _parts(piece):
+            await asyncio.sleep(0)
+            if (update := self._take(part)) is not None:
+                if self.voice is not None:
+                    update.sound = await self._sound(self.voice, update.events)
+                yield update
 
     def _count(self, times: list[float]) -> None:
         """Count how long pieces took to come, and keep the time of the last."""
@@ -191,11 +214,6 @@ class Turn:
             outputs = bounded(engine, self.generation, self.parser, self.budget)
         meter = Meter.current()
         return outputs if meter is None else meter.count(self.generation, outputs)
-
-    @property
-    def _keeps_text(self) -> bool:
-        """Whether text, where the engine gives no ids, is more than something to parse."""
-        return bool(self.needs_ids) or (self.recount is not None and self.served.model.encoder is not None)
 
     def _feed(self, text: str) -> list[Event]:
         """Feed text that is to be counted, or refused."""

@@ -17,6 +17,9 @@ from typing import Any
 
 from ..errors import TemplateTooMuch
 
+_TEXT = (str, bytes)
+_ITEMS = (list, tuple, set, frozenset, range, KeysView, ValuesView, ItemsView)
+
 
 @dataclass(frozen=True, slots=True)
 class TemplateLimits:
@@ -80,19 +83,19 @@ class Budget:
     def weigh(self, value: Any) -> None:
         """Spend roughly what `value` would have as text, before it becomes text. A list that holds the same list again
         and again takes little memory, but its text is endless."""
-        if isinstance(value, str | bytes):
+        if isinstance(value, _TEXT):
             self.step(len(value))
             return
         stack, total, nodes = [value], 0, 0
         while stack:
             one = stack.pop()
             nodes += 1
-            if isinstance(one, str | bytes):
+            if isinstance(one, _TEXT):
                 total += len(one)
             elif isinstance(one, dict):
                 stack.extend(one)
                 stack.extend(one.values())
-            elif isinstance(one, list | tuple | set | frozenset | range | KeysView | ValuesView | ItemsView):
+            elif isinstance(one, _ITEMS):
                 stack.extend(one)
             elif isinstance(one, int):
                 total += one.bit_length() // 3

@@ -3,8 +3,8 @@
 Only imported where a template is compiled, since this is the module that needs Jinja. One environment serves all
 templates and threads: what differs from one rendering to the next is the `Budget`, which is in a context variable.
 
-The public names of Jinja's sandbox that are overridden here (`call`, `call_binop`, `concat`, `is_safe_attribute`) and the names that
-templates may use are checked by `tests/templates/test_jinja_contract.py`.
+The public names of Jinja's sandbox that are overridden here (`call`, `call_binop`, `concat`, `is_safe_attribute`) and
+the names that templates may use are checked by `tests/templates/test_jinja_contract.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from .cost_checks import check_call, check_operator, check_search, spend
 from .filter_checks import UNUSED_FILTERS, checked_filter, checked_test
 from .marked_search import contains, equals
 from .syntax_tree import BUILT, CONTAINS, EQUALS, JOINED, TICK
-
 
 _MOST_ATTRIBUTES = 10_000
 """So many answers are kept: templates can make up names."""
