@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unbraid
-from unbraid import Event, Format, Limits, Message, ToolCallArguments, ToolCallEnd
+from unbraid import Event, Format, Limits, Message, ToolCallArguments, ToolCallEnd, stream_checks
+from unbraid.stream_checks import run
 
 from ..support import laws, strategies
 from ..support.examples import LONG
-from ..support.laws import run
 
 every_format = pytest.mark.parametrize("format", strategies.FORMATS, ids=[f.name for f in strategies.FORMATS])
 PROMPTS = st.sampled_from(["", "<think>\n", "[THINK]", "<tts_start>", "<tts_start>\n<think>\n"])
@@ -34,7 +34,7 @@ def test_1_chunk_invariance(format: Format, data: st.DataObject) -> None:
     options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
     ways: list[Sequence[str]] = [list(text), data.draw(st.composite(strategies.cuts)(text))]
     ways += [[text[:at], text[at:]] for at in data.draw(st.lists(st.integers(0, len(text)), max_size=8, unique=True))]
-    laws.chunks_do_not_matter(format, text, ways, options)
+    stream_checks.chunks_do_not_matter(format, [text], ways, options)
 
 
 @every_format
@@ -47,7 +47,7 @@ def test_2_batch_is_stream(format: Format, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_3_conservation(format: Format, data: st.DataObject) -> None:
     pieces = data.draw(st.composite(strategies.cuts)(data.draw(strategies.hostile(format))))
-    laws.nothing_is_lost(format, pieces, {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)})
+    stream_checks.nothing_is_lost(format, pieces, {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)})
 
 
 @every_format
@@ -241,7 +241,9 @@ def test_11_agreement(format: Format, data: st.DataObject) -> None:
 def test_12_a_call_that_is_cut_off_is_not_complete(format: Format, data: st.DataObject) -> None:
     text = data.draw(strategies.hostile(format))
     options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
-    laws.cut_off_is_not_complete(format, text, data.draw(st.lists(st.integers(0, len(text)), max_size=6)), options)
+    stream_checks.cut_off_is_not_complete(
+        format, text, data.draw(st.lists(st.integers(0, len(text)), max_size=6)), options
+    )
 
 
 @every_format

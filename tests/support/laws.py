@@ -1,4 +1,5 @@
 """The laws that hold for any text whatever, as checks of one format and one text (docs/design.md says them in full).
+Some of them are in the library, for outputs that users have: `unbraid/stream_checks.py`.
 
 `tests/core/test_laws.py` makes up the texts with Hypothesis, `tests/fuzz` has a fuzzer find them. The laws that need to
 know what a text was made to say stand in the tests.
@@ -8,45 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import unbraid
 from unbraid import (
     Content,
     Event,
     Format,
-    Markup,
-    Message,
     Reasoning,
     SpeechText,
     ToolCallArguments,
     ToolCallEnd,
     ToolCallStart,
 )
-
-Options = dict[str, Any]
-"""Those of the parser."""
-
-
-def run(format: Format, pieces: Iterable[str], **options: Any) -> tuple[Message, list[Event]]:
-    parser = unbraid.parser(format, seed=7, markup=True, **options)
-    events: list[Event] = []
-    for piece in pieces:
-        events += parser.feed(piece)
-    events += parser.finish()
-    return parser.message, events
-
-
-def said(message: Message) -> tuple[object, ...]:
-    """All that a message says, ids and diagnostics included."""
-    return message.parts, [(call.id, call.raw) for call in message.tool_calls], message.diagnostics
-
-
-def chunks_do_not_matter(format: Format, text: str, ways: Iterable[Sequence[str]], options: Options) -> None:
-    """Law 1."""
-    whole, _ = run(format, [text], **options)
-    for pieces in ways:
-        assert said(run(format, pieces, **options)[0]) == said(whole)
+from unbraid.stream_checks import (
+    Options,
+    chunks_do_not_matter,
+    cut_off_is_not_complete,
+    nothing_is_lost,
+    run,
+    said,
+)
 
 
 def whole_is_streamed(format: Format, text: str) -> None:
@@ -54,27 +36,6 @@ def whole_is_streamed(format: Format, text: str) -> None:
     streamed, events = run(format, list(text), prompt="")
     assert said(unbraid.parse(format, text, prompt="", seed=7)) == said(streamed)
     assert fold_deltas(events) == streamed.to_openai()
-
-
-def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> None:
-    """Law 3."""
-    _, events = run(format, pieces, **options)
-    text = "".join(pieces)
-    assert in_a_row(events) == len(text)
-    for event in events:
-        if isinstance(event, Content | Reasoning | SpeechText | Markup):
-            # Where the reasoning belongs to the content, the marker in the prompt that opens it does, too.
-            put_back = format.reasoning_in_content and event is events[0] and event.end == 0
-            assert text[event.start : event.end] == event.text or put_back
-
-
-def in_a_row(events: Iterable[Event]) -> int:
-    """The spans of the events tile the input. Returns where they end."""
-    at = 0
-    for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
-        assert start == at, "a gap, or an overlap"
-        at = end
-    return at
 
 
 def order_is_kept(format: Format, text: str, options: Options) -> None:
@@ -111,18 +72,6 @@ def never_raises(format: Format, text: str, options: Options) -> None:
     json.dumps(message.to_openai())
 
 
-def cut_off_is_not_complete(format: Format, text: str, sizes: Iterable[int], options: Options) -> None:
-    """Law 12: no prefix has a complete call that the whole text does not have in the same form."""
-    whole = complete_calls(run(format, [text], **options)[0])
-    for size in sizes:
-        part = complete_calls(run(format, [text[:size]], **options)[0])
-        assert part == whole[: len(part)]
-
-
-def complete_calls(message: Message) -> list[tuple[str, str]]:
-    return [(call.name, call.arguments) for call in message.tool_calls if call.complete]
-
-
 def saving_changes_nothing(format: Format, pieces: Sequence[str], options: Options) -> None:
     """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
     whole, events = run(format, pieces, **options)
@@ -142,7 +91,7 @@ def all_laws(format: Format, pieces: Sequence[str], sizes: Iterable[int], option
     """Every law above, on one text in one way to cut it."""
     text = "".join(pieces)
     never_raises(format, text, options)
-    chunks_do_not_matter(format, text, [list(text), pieces], options)
+    chunks_do_not_matter(format, [text], [list(text), pieces], options)
     whole_is_streamed(format, text)
     nothing_is_lost(format, pieces, options)
     order_is_kept(format, text, options)

@@ -1,7 +1,7 @@
 """The command `unbraid`.
 
-Each subcommand is a module with `SUMMARY`, `configure` for its arguments and `run`. What it needs beyond the core, it
-imports when it runs.
+Each subcommand is a module with `SUMMARY`, `EXAMPLES`, `configure` for its arguments and `run`. What it needs beyond
+the core, it imports when it runs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ import sys
 from collections.abc import Sequence
 
 from .. import UnbraidError, __version__
-from . import constrain, detect, formats, parse, serve, transcribe
+from . import chat, check, completion, constrain, detect, formats, parse, render, serve, transcribe
 
 _COMMANDS = {
     "serve": serve,
+    "chat": chat,
     "transcribe": transcribe,
     "parse": parse,
+    "render": render,
     "constrain": constrain,
     "detect": detect,
+    "check": check,
     "formats": formats,
+    "completion": completion,
 }
 
 
@@ -54,14 +58,35 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="unbraid", description="Takes apart what a language model writes: answer, reasoning, tool calls, speech."
     )
     command.add_argument("--version", action="version", version=f"unbraid {__version__}")
+    command.set_defaults(all_commands=all_commands)
     commands = command.add_subparsers(required=True, metavar="COMMAND")
     given = sys.argv[1:] if argv is None else argv
-    for name, module in _COMMANDS.items():
-        summary = module.SUMMARY
-        parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-        if name in given:  # the options of the others are not needed, nor what they import for them
-            module.configure(parser)
+    for name in _COMMANDS:
+        # The options of the others are not needed, nor what they import for them.
+        _add(commands, name, configured=name in given)
     return command.parse_args(given)
+
+
+def all_commands() -> dict[str, tuple[str, argparse.ArgumentParser]]:
+    """What each command is for, and its options."""
+    commands = argparse.ArgumentParser().add_subparsers()
+    return {name: (_COMMANDS[name].SUMMARY, _add(commands, name, configured=True)) for name in _COMMANDS}
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, *, configured: bool
+) -> argparse.ArgumentParser:
+    module = _COMMANDS[name]
+    parser = commands.add_parser(
+        name,
+        help=module.SUMMARY,
+        description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.",
+        epilog=f"examples:\n{module.EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if configured:
+        module.configure(parser)
+    return parser
 
 
 def _write_utf8() -> None:

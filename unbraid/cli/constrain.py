@@ -12,6 +12,10 @@ from ..constraints.constraint import Dialect
 from .options import add_format, read_format, read_json, read_tools
 
 SUMMARY = "print the grammar that holds a model to its format and tools, for an engine to enforce"
+EXAMPLES = """\
+  unbraid constrain --format hermes --tools tools.json --tool-choice required
+  unbraid constrain --format qwen3 --tools tools.json --dialect gbnf
+"""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -27,6 +31,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     request.add_argument("--prompt", metavar="TEXT", help="the end of the prompt, where it opened a section: '<think>'")
     output = command.add_argument_group("output")
     output.add_argument("--dialect", choices=get_args(Dialect), default="lark", help="default: lark, for llguidance")
+    output.add_argument("--json", action="store_true", help="print one JSON object: dialect, grammar, unenforced")
     command.set_defaults(run=run)
 
 
@@ -48,7 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     dialect = cast(Dialect, arguments.dialect)
     printed = getattr(made, f"to_{dialect}")()
+    unenforced = made.unenforced(dialect)
+    if arguments.json:
+        told = [{"where": loose.where, "what": loose.what} for loose in unenforced]
+        found = {"dialect": dialect, "grammar": printed, "unenforced": told}
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return 0
     print(printed.rstrip("\n") if isinstance(printed, str) else json.dumps(printed, ensure_ascii=False, indent=2))
-    for loose in made.unenforced(dialect):
+    for loose in unenforced:
         print(f"unbraid: {loose.where}: {loose.what}", file=sys.stderr)
     return 0

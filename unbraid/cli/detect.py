@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..templates.detection import Detection
 
 SUMMARY = "find the format that a model's chat template speaks"
+EXAMPLES = """\
+  unbraid detect path/to/model
+  unbraid detect template.jinja --json
+"""
 _USES = {
     "rendered": "unbraid parse --format {name} …, or unbraid.parser({name!r}, …)",
     "plain": "any format will do: unbraid parse --format hermes …",

@@ -8,6 +8,10 @@ import json
 from .. import Format, all_formats
 
 SUMMARY = "list the formats that can be parsed"
+EXAMPLES = """\
+  unbraid formats
+  unbraid formats --json
+"""
 _STRANDS = ("reasoning", "tools", "speech")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,30 @@ def add_format(command: argparse.ArgumentParser) -> None:
     formats.add_argument("--audio-parser", metavar="NAME", help="the format that speech is written in")
 
 
-def read_format(arguments: argparse.Namespace) -> Format:
-    parts = {
+def has_format(arguments: argparse.Namespace) -> bool:
+    """Whether a format was named."""
+    return arguments.format is not None or any(_parts(arguments).values())
+
+
+def _parts(arguments: argparse.Namespace) -> dict[str, str | None]:
+    return {
         "reasoning": arguments.reasoning_parser,
         "tools": arguments.tool_call_parser,
         "audio": arguments.audio_parser,
     }
+
+
+def add_color(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR asks for it anywhere",
+    )
+
+
+def read_format(arguments: argparse.Namespace) -> Format:
+    parts = _parts(arguments)
     composed = any(name is not None for name in parts.values())
     if arguments.format is not None:
         if composed:
@@ -34,6 +53,25 @@ def read_format(arguments: argparse.Namespace) -> Format:
     return compose(**parts)
 
 
+def add_assignments(group: argparse._ArgumentGroup, dest: str, help: str) -> None:
+    more = f"{help}; may be given several times"
+    group.add_argument("--set", action="append", default=[], metavar="NAME=JSON", dest=dest, help=more)
+
+
+def read_assignments(given: list[str]) -> dict[str, Any]:
+    """What `--set` was given. A value that is no JSON is text."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise UnbraidError(f"--set takes NAME=JSON, such as temperature=0; not {each!r}")
+        try:
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[name] = value
+    return found
+
+
 def read_tools(path: str) -> Tools:
     try:
         return Tools(read_json(path))
@@ -41,13 +79,18 @@ def read_tools(path: str) -> Tools:
         raise error if str(error).startswith(path) else UnbraidError(f"{path}: {error}") from error
 
 
+STDIN = "-"
+"""A file's name that means standard input."""
+
+
 def read_json(path: str) -> Any:
+    """The JSON in a file, or in standard input."""
     try:
-        return json.loads(Path(path).read_bytes())
+        return json.loads(sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise UnbraidError(f"{path} is not JSON: {error}") from error
+        raise UnbraidError(f"{'standard input' if path == STDIN else path} is not JSON: {error}") from error
 
 
 def unreadable(path: str, error: OSError) -> UnbraidError:

@@ -11,16 +11,20 @@ from dataclasses import asdict
 from typing import Any
 
 from .. import Event, Parser
-from .options import add_format, read_format, read_tools, unreadable
+from .options import STDIN, add_color, add_format, read_format, read_tools, unreadable
 from .view import View
 
 SUMMARY = "take a model's raw output apart"
-_STDIN = "-"
+EXAMPLES = """\
+  unbraid parse --format qwen3 output.txt
+  some-model | unbraid parse --format step-audio-2 --events
+  unbraid parse --format hermes --tools tools.json --json output.txt
+"""
 _MOST_READ = 64 * 1024
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", nargs="?", default=_STDIN, metavar="FILE", help="raw output; default: standard input")
+    command.add_argument("file", nargs="?", default=STDIN, metavar="FILE", help="raw output; default: standard input")
     add_format(command)
     request = command.add_argument_group("request", "what the model was asked")
     request.add_argument("--tools", metavar="FILE", help="the request's tools, a JSON list; calls to others are text")
@@ -41,12 +45,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     shape = output.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print the whole message as one JSON object")
     shape.add_argument("--events", action="store_true", help="print one JSON object a line for each event, at once")
-    output.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="auto: on a terminal, unless NO_COLOR is set; FORCE_COLOR asks for it anywhere",
-    )
+    add_color(output)
     command.set_defaults(run=run)
 
 
@@ -82,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _pieces(path: str) -> Iterator[str]:
     """The text of a file, each piece as soon as it is there. Bytes that are not UTF-8 become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    from_stdin = path == _STDIN
+    from_stdin = path == STDIN
     try:
         # Without a buffer a read returns what a pipe holds now, and does not wait for more.
         with open(0 if from_stdin else path, "rb", buffering=0, closefd=not from_stdin) as file:

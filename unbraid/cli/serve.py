@@ -8,6 +8,12 @@ from .. import UnbraidError
 from ..server.settings import add_flags, read_settings
 
 SUMMARY = "serve a model through OpenAI's API"
+EXAMPLES = """\
+  unbraid serve
+  unbraid serve --model path/to/model.gguf --context 8192
+  unbraid serve --vllm http://gpu:8000 --tokenizer Qwen/Qwen3-8B --port 9000
+  unbraid serve --model small=smollm2-135m-instruct --model large=vllm=http://gpu:8000
+"""
 
 
 def configure(command: argparse.ArgumentParser) -> None:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from ..speech.transcript import Transcript
 
 SUMMARY = "transcribe recordings"
+EXAMPLES = """\
+  unbraid transcribe talk.wav
+  unbraid transcribe talk.mp3 --model whisper-tiny --format srt
+  unbraid transcribe *.wav --output transcripts
+"""
 _ENDINGS = {"json": "json", "verbose_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
 _BAR = 30
 

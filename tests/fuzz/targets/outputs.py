@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 import unbraid
-from unbraid import Event, Format, Limits, Message
+from unbraid import Event, Format, Limits, Message, stream_checks
 
 from ...support import laws, strategies
 from ...support.byte_vocabulary import WordVocabulary
@@ -22,7 +22,7 @@ _BITS += ["😀"]
 def text(data: bytes) -> None:
     source = Source(data)
     format = source.choice(strategies.FORMATS)
-    options: laws.Options = {
+    options: stream_checks.Options = {
         "prompt": source.choice(PROMPTS),
         "tools": source.choice(TOOLS),
         "limits": source.choice(LIMITS),
@@ -72,11 +72,11 @@ def tokens(data: bytes) -> None:
         return parser.message, events
 
     whole, events = run([ids])
-    laws.in_a_row(events)
+    stream_checks.in_a_row(events)
     for size in (1, cut + 1):
         message, events = run([ids[at : at + size] for at in range(0, len(ids), size)])
-        laws.in_a_row(events)
-        assert laws.said(message) == laws.said(whole)
+        stream_checks.in_a_row(events)
+        assert stream_checks.said(message) == stream_checks.said(whole)
     json.dumps(whole.to_openai()).encode()
 
 

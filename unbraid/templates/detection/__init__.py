@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...core.grammar import Format
 from ..template import ChatTemplate
 from .errors import DetectionError
 from .inputs import DetectionInput, read_input
 from .result import Detection, How
-from .verdict import detect_in
+from .verdict import detect_in, judge_in
 
 
 def detect(
@@ -31,4 +32,9 @@ def detect(
     return detect_in(read_input(template, bos_token, eos_token))
 
 
-__all__ = ["Detection", "DetectionError", "DetectionInput", "How", "detect", "detect_in"]
+def judge(template: str | ChatTemplate | Path | Mapping[str, Any], format: Format) -> Detection:
+    """Whether a format reads back what a template writes: `verified`, and the reasons."""
+    return judge_in(read_input(template), format)
+
+
+__all__ = ["Detection", "DetectionError", "DetectionInput", "How", "detect", "detect_in", "judge", "judge_in"]

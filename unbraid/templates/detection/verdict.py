@@ -55,6 +55,19 @@ def detect_in(given: DetectionInput) -> Detection:
     return best if problem is None else replace(best, reasons=(*best.reasons, str(problem)))
 
 
+def judge_in(given: DetectionInput, format: Format) -> Detection:
+    """Whether a format reads back what a model's templates write, and why not."""
+    if not given.templates:
+        raise DetectionError("there is no template to go by")
+    found: list[Detection] = []
+    for template in given.templates.values():
+        evidence = gather(template)
+        seen = match(format, evidence)
+        reasons = (*about_results(seen), *about_refusals(evidence))
+        found.append(Detection(format, seen.verified, "rendered", reasons, strands=evidence.strands))
+    return min(found, key=lambda each: each.verified)
+
+
 def _stated(given: DetectionInput) -> tuple[Format | None, DetectionError | None]:
     """The format of the tokenizer's response_template, or why it cannot be used."""
     if given.response_template is None:

@@ -1,0 +1,260 @@
+"""`unbraid chat`: talk to a model in the terminal, each strand in its own colour.
+
+It is a client of OpenAI's API. With `--url` the server is any that speaks it; otherwise one is started here, and ended
+with the chat. What you say at the prompt is a message, or a command that begins with a slash (`_HELP`). The model's
+calls are shown, and you answer them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import UnbraidError
+from .options import add_assignments, add_color, read_assignments, read_json
+from .view import View
+
+if TYPE_CHECKING:
+    from .chat_client import Chat
+
+SUMMARY = "talk to a model in the terminal"
+EXAMPLES = """\
+  unbraid chat
+  unbraid chat "What is the capital of France?"
+  unbraid chat --url http://localhost:8000 --model qwen3 --tools tools.json
+  unbraid chat --system "Answer in one sentence." --set temperature=0
+  unbraid chat --model path/to/model.gguf
+"""
+_HELP = """\
+/help            this
+/clear           forget the conversation
+/system TEXT     say what the model is to be
+/retry           have the last answer made again
+/raw             the chunks of the last answer
+/save FILE       write the conversation as JSON; --load reads it
+/quit            end, as Ctrl-D does
+Ctrl-C stops an answer. A line that ends with \\ goes on in the next one."""
+_POLL = 0.1
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    command.add_argument("message", nargs="?", metavar="MESSAGE", help="say this, print the answer, and end")
+    server = command.add_argument_group("server")
+    server.add_argument("--url", help="a server of OpenAI's API; default: one is started for this chat")
+    server.add_argument(
+        "--api-key", metavar="KEY", default=os.environ.get("OPENAI_API_KEY"), help="default: $OPENAI_API_KEY"
+    )
+    server.add_argument(
+        "--model", help="with --url, its name there (default: the first); else what `unbraid serve --model` takes"
+    )
+    server.add_argument("--config", metavar="FILE", help="without --url: a TOML file with settings of `unbraid serve`")
+    request = command.add_argument_group("request")
+    request.add_argument("--system", metavar="TEXT", help="what the model is to be")
+    request.add_argument("--tools", metavar="FILE", help="tools that the model may call, a JSON list; you answer calls")
+    add_assignments(request, "fields", "a field of the request: temperature=0")
+    request.add_argument("--load", metavar="FILE", help="go on from a conversation that /save wrote")
+    output = command.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="with MESSAGE: print the answer as one JSON object")
+    output.add_argument("--no-history", action="store_true", help="do not keep what you type for the next chat")
+    add_color(output)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        from .chat_client import Chat, model_of
+    except ImportError as error:
+        raise UnbraidError(f"chatting needs httpx ({error}): pip install 'unbraid[server]'") from error
+    if arguments.url and arguments.config:
+        raise UnbraidError("--config is for a server that is started here: leave it out, or --url")
+    fields = read_assignments(arguments.fields)
+    if arguments.tools is not None:
+        fields["tools"] = read_json(arguments.tools)
+    with contextlib.ExitStack() as open_now:
+        url = arguments.url or open_now.enter_context(_server(arguments))
+        named = arguments.model if arguments.url else None
+        fields["model"] = named or asyncio.run(model_of(url, arguments.api_key))
+        chat = Chat(url, arguments.api_key, fields)
+        if arguments.load is not None:
+            chat.messages = read_json(arguments.load)
+        if arguments.system is not None:
+            _set_system(chat, arguments.system)
+        if arguments.message is not None:
+            return _once(chat, arguments.message, arguments)
+        if not sys.stdin.isatty():
+            return _once(chat, sys.stdin.read(), arguments)
+        _converse(chat, arguments)
+    return 0
+
+
+@contextmanager
+def _server(arguments: argparse.Namespace) -> Iterator[str]:
+    """The address of a server that is started here. What it has to say while it loads, it says itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "unbraid", "serve", "--log-level", "warning", "--port", str(port)]
+    for flag in ("model", "config"):
+        if getattr(arguments, flag) is not None:
+            command += [f"--{flag}", getattr(arguments, flag)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        while not _ready(url):
+            if process.poll() is not None:
+                raise UnbraidError("the server ended before it was ready; it says why above")
+            time.sleep(_POLL)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/ready", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def _once(chat: Chat, message: str, arguments: argparse.Namespace) -> int:
+    chat.say(message)
+    before = len(chat.messages)
+    if arguments.json:
+        asyncio.run(_hear(chat, None))
+        answer = (chat.messages[before:] or [{"role": "assistant", "content": None}])[0]
+        print(json.dumps({"message": answer, "usage": chat.usage}, ensure_ascii=False, indent=2))
+    else:
+        asyncio.run(_hear(chat, View(sys.stdout, sys.stderr, color=arguments.color)))
+    return 0
+
+
+async def _hear(chat: Chat, view: View | None) -> None:
+    """Have the model answer, and show it while it comes."""
+    async with aclosing(chat.answer()) as batches:
+        async for events in batches:
+            if view is not None:
+                view.show(events)
+    if view is not None:
+        view.finish()
+
+
+# At the prompt
+
+
+def _converse(chat: Chat, arguments: argparse.Namespace) -> None:
+    history = None if arguments.no_history else _history()
+    print(f"{chat.model}: /help says what you can do; Ctrl-D ends.")
+    try:
+        while (said := _ask("you> ")) is not None:
+            if said.startswith("/"):
+                if not _command(chat, said, arguments):
+                    break
+            elif said.strip():
+                chat.say(said)
+                _answer(chat, arguments)
+    finally:
+        if history is not None:
+            _keep(history)
+
+
+def _answer(chat: Chat, arguments: argparse.Namespace) -> None:
+    """The model's answer, and after each call that you answer the next one."""
+    while True:
+        view = View(sys.stdout, sys.stderr, color=arguments.color)
+        try:
+            asyncio.run(_hear(chat, view))
+        except KeyboardInterrupt:
+            view.finish()
+            print("(stopped)")
+            return
+        except UnbraidError as error:
+            view.finish()
+            print(f"unbraid: {error}", file=sys.stderr)
+            return
+        calls = chat.open_calls()
+        if not calls:
+            return
+        for call in calls:
+            result = _ask(f"result of {call['function']['name']}> ")
+            chat.result(call, result or "")
+
+
+def _ask(prompt: str) -> str | None:
+    """What is typed; None at the end of the input."""
+    lines: list[str] = []
+    try:
+        while True:
+            line = input(prompt)
+            if not line.endswith("\\"):
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
+            prompt = "...> "
+    except EOFError:
+        print()
+        return None
+
+
+def _command(chat: Chat, said: str, arguments: argparse.Namespace) -> bool:
+    """Do what is asked for. False: the chat is over."""
+    name, _, rest = said[1:].partition(" ")
+    rest = rest.strip()
+    if name == "quit":
+        return False
+    if name == "clear":
+        del chat.messages[:]
+    elif name == "system" and rest:
+        _set_system(chat, rest)
+    elif name == "retry" and chat.messages:
+        while chat.messages and chat.messages[-1]["role"] != "user":
+            chat.messages.pop()
+        _answer(chat, arguments)
+    elif name == "raw":
+        for chunk in chat.raw:
+            print(json.dumps(chunk, ensure_ascii=False))
+    elif name == "save" and rest:
+        try:
+            Path(rest).expanduser().write_text(json.dumps(chat.messages, ensure_ascii=False, indent=2))
+        except OSError as error:
+            print(f"unbraid: cannot write {rest}: {error.strerror or error}", file=sys.stderr)
+    else:
+        print(_HELP)
+    return True
+
+
+def _set_system(chat: Chat, text: str) -> None:
+    kept = chat.messages[1:] if chat.messages and chat.messages[0]["role"] == "system" else chat.messages
+    chat.messages = [{"role": "system", "content": text}, *kept]
+
+
+def _history() -> Path | None:
+    """Have the arrow keys bring back what was typed, in this chat and those before. Where it is kept."""
+    try:
+        import readline
+    except ImportError:  # not on Windows
+        return None
+    path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "unbraid" / "chat_history"
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    return path
+
+
+def _keep(history: Path) -> None:
+    import readline
+
+    with contextlib.suppress(OSError):
+        history.parent.mkdir(parents=True, exist_ok=True)
+        readline.write_history_file(history)
