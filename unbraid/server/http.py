@@ -37,6 +37,8 @@ def client_of(request: Request) -> str:
 
 
 _MOST_DIGITS = 20
+_VALUES = (b",", b"[", b"{")
+"""What there is about as many of in JSON as there are values."""
 _LARGE = 2_000_000
 """A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
 
@@ -53,11 +55,12 @@ def error_response(error: ApiError) -> Response:
     return json_response(error.body(), error.status, error.headers())
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request. Raises `ApiError` where it is larger than `most` bytes."""
+async def read_body(request: Request, most: int, most_values: int | None = None) -> bytes:
+    """The body of a request. Raises `ApiError` where it is larger than `most` bytes, or is JSON with more than
+    `most_values` values, as soon as that is known."""
     if announced_size(request) > most:
         raise _too_large(most)
-    body = await until_shutdown(_read(request, most))
+    body = await until_shutdown(_read(request, most, most_values))
     sender.get(Sender()).size = len(body)
     return body
 
@@ -72,15 +75,17 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
-async def _read(request: Request, most: int) -> bytes:
-    parts, size = [], 0
-    asking = sender.get(Sender())
+async def _read(request: Request, most: int, most_values: int | None) -> bytes:
+    parts, size, values = [], 0, 0
     try:
         async for part in request.stream():
             size += len(part)
-            asking.values += sum(map(part.count, (b",", b"[", b"{")))
             if size > most:
                 raise _too_large(most)
+            if most_values is not None:
+                values += sum(map(part.count, _VALUES))
+                if values > most_values:
+                    raise _too_many(most_values)
             parts.append(part)
     except ClientDisconnect:
         raise ClientLeft from None
@@ -89,6 +94,10 @@ async def _read(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> ApiError:
     return ApiError(413, f"the body is larger than {most} bytes, the most that this server takes")
+
+
+def _too_many(most: int) -> ApiError:
+    return ApiError(413, f"the body holds more than {most} values (commas and brackets), the most: send less")
 
 
 # Work that ends early. It runs in the request's own task, which is cancelled; what the work raises then is the reason.

@@ -175,9 +175,9 @@ def made(**more: Any) -> Constraint:
 def test_a_constraint_travels_with_all_that_was_printed_and_is_kept() -> None:
     first = made()
     fields, tag = first.to_llama_cpp(), first.to_structural_tag()
-    copy = shared.unpacked(shared.packed(first))
+    copy = shared.unpacked(b"".join(shared.packed(first)))
     assert copy.to_llama_cpp() == fields
     assert copy.to_structural_tag() == tag
     assert made() is copy, "it is kept for requests that ask for the same"
-    bare = shared.unpacked(shared.packed(made(tool_choice="required")))
+    bare = shared.unpacked(b"".join(shared.packed(made(tool_choice="required"))))
     assert bare.to_gbnf() == made(tool_choice="required").to_gbnf(), "what was not printed can be"

@@ -1,17 +1,19 @@
 """Request bodies: JSON read into the type of a route, with errors that name the field.
 
-Each route declares the fields that it takes as a `Struct`, in its own module. `read_request` reads a body into one. A
-field that is not declared is refused where it would change the
-reply or is probably misspelled; otherwise it is logged once and ignored, as clients send fields of other servers.
+Each route declares the fields that it takes as a `Struct`, in its own module. `read_and_plan` reads a body into one,
+and has it worked out. A field that is not declared is refused where it would change the reply or is probably misspelled;
+otherwise it is logged once and ignored, as clients send fields of other servers.
+
+The interpreter does nothing else while it decodes JSON, in a thread or not. So a large body goes to a worker process as
+the bytes that came, and what comes back is the plan, without what it was made of.
 """
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import logging
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
@@ -23,9 +25,11 @@ from starlette.requests import Request
 
 from ..access.content_types import check_json
 from ..errors import ApiError
-from ..http import read_body
-from ..planning.sender import Sender, sender
-from .fields import Object
+from ..http import read_body, while_connected
+from ..model import Model, Served, chosen
+from ..planning.planner import LARGE
+from ..service import Service
+from .fields import Object, RequestFields
 
 _log = logging.getLogger(__name__)
 
@@ -80,35 +84,65 @@ OPENAI_FIELDS = UndeclaredFields(_WITHOUT_EFFECT, _INSTEAD)
 _NOTHING_UNDECLARED = UndeclaredFields(frozenset(), {})
 
 Body = TypeVar("Body", bound=Struct)
+Asked = TypeVar("Asked", bound=RequestFields)
+T = TypeVar("T")
 _MOST_VALUES = 300_000
-_LARGE = 100_000
-"""A body of more bytes takes milliseconds to read, so a thread does it."""
+"""What is made of a body comes back from the worker process, and unpacking that holds up others."""
+
+
+async def read_and_plan(
+    service: Service,
+    request: Request,
+    kind: type[Asked],
+    plan: Callable[[Model, Asked], T],
+    undeclared: UndeclaredFields = OPENAI_FIELDS,
+) -> tuple[Asked, Served, T]:
+    """The body of a request, checked; the model that it asks for; and what `plan` makes of the two.
+
+    Of a large body, the fields that `kind.PLANNED` names are empty then: they stay where the plan was made. Raises an
+    `ApiError` that names the field.
+    """
+    body = await read_json_body(request, service.max_body, _MOST_VALUES)
+    if len(body) <= LARGE:
+        asked = read(body, kind, undeclared)
+        served = service.served(asked.model)
+        made = await while_connected(request.receive, service.planned(plan, served.current(), asked))
+        return asked, served, made
+    work = service.planned(_read_and_plan, service.known_models(), body, kind, plan, undeclared)
+    asked, made = await while_connected(request.receive, work)
+    return asked, service.served(asked.model), made
+
+
+def _read_and_plan(
+    models: Mapping[str, Model],
+    body: bytes,
+    kind: type[Asked],
+    plan: Callable[[Model, Asked], T],
+    undeclared: UndeclaredFields,
+) -> tuple[Asked, T]:
+    asked = read(body, kind, undeclared)
+    made = plan(chosen(models, asked.model), asked)
+    for name in kind.PLANNED:
+        value = getattr(asked, name)
+        setattr(asked, name, None if value is None else type(value)())
+    return asked, made
 
 
 async def read_request(
-    request: Request, kind: type[Body], most: int, undeclared: UndeclaredFields = OPENAI_FIELDS
+    service: Service, request: Request, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS
 ) -> Body:
-    """The body of a request, checked. Raises an `ApiError` that names the field."""
-    body = await read_json_body(request, most)
-    check_values()
-    small = len(body) < _LARGE
-    return read(body, kind, undeclared) if small else await asyncio.to_thread(read, body, kind, undeclared)
+    """The body of a request, checked, where there is more to do than to plan it. Raises an `ApiError` that names the
+    field."""
+    body = await read_json_body(request, service.max_body, _MOST_VALUES)
+    if len(body) <= LARGE:
+        return read(body, kind, undeclared)
+    return await while_connected(request.receive, service.planned(read, body, kind, undeclared))
 
 
-async def read_json_body(request: Request, most: int) -> bytes:
+async def read_json_body(request: Request, most: int, most_values: int | None = None) -> bytes:
     """The bytes of a body that says that it is JSON. Raises `ApiError` for any other."""
     check_json(request)
-    return await read_body(request, most)
-
-
-def check_values() -> None:
-    """Raises `ApiError` where the body that was read holds so many values that decoding it would hold up others."""
-    values = sender.get(Sender()).values
-    if values > _MOST_VALUES:
-        message = (
-            f"the body holds about {values} values (commas and brackets), and {_MOST_VALUES} is the most: send less"
-        )
-        raise ApiError(413, message)
+    return await read_body(request, most, most_values)
 
 
 def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FIELDS) -> Body:

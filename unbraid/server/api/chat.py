@@ -26,7 +26,7 @@ from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
 from ..turns.task import ChatTask
 from ..turns.turn import Turn, Update, Usage, merged
-from .bodies import read_request
+from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
 from .replies import Head, logprobs_of, usage_of
@@ -36,6 +36,10 @@ from .sse import stream_updates
 class ChatRequest(GenerationFields, kw_only=True):
     """The body of `POST /v1/chat/completions`."""
 
+    PLANNED = (
+        *("messages", "tools", "tool_choice", "documents", "chat_template_kwargs"),
+        *("response_format", "logit_bias", "stop", "stop_token_ids", "metadata"),
+    )
     messages: Annotated[list[Object], Meta(max_length=20_000)]
     tools: Annotated[list[Object], Meta(max_length=512)] | None = None
     tool_choice: str | Object | None = None
@@ -59,11 +63,9 @@ class ChatRequest(GenerationFields, kw_only=True):
 
 async def chat(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked = await read_request(request, ChatRequest, service.max_body)
-    served = service.served(asked.model)
+    asked, served, plan = await read_and_plan(service, request, ChatRequest, _plan)
     head = Head(asked.model or served.names[0])
     note_reply(head.id)
-    plan = await while_connected(request.receive, service.planned(_plan, served.current(), asked))
     usage = Usage()
     custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
     turns = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)

@@ -29,7 +29,7 @@ from ..service import Service
 from ..turns.enforcing import enforced, naming_the_part, unenforced_header
 from ..turns.plan import choices, sampling
 from ..turns.turn import Turn, Update, Usage, merged
-from .bodies import read_request
+from .bodies import read_and_plan
 from .fields import GenerationFields, Top
 from .replies import Head, finite, usage_of, usage_so_far
 from .sse import frame, stream_updates
@@ -42,6 +42,7 @@ _MAX_TOKENS = 16
 class CompletionRequest(GenerationFields, kw_only=True):
     """The body of `POST /v1/completions`."""
 
+    PLANNED = ("prompt", "response_format", "logit_bias", "stop", "stop_token_ids", "metadata")
     prompt: str | list[str | int | list[int]]
     """A text, the ids of its tokens, or several of either."""
     echo: bool | None = None
@@ -50,12 +51,9 @@ class CompletionRequest(GenerationFields, kw_only=True):
 
 async def completions(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked = await read_request(request, CompletionRequest, service.max_body)
-    served = service.served(asked.model)
-    model = served.current()
+    asked, served, plan = await read_and_plan(service, request, CompletionRequest, _plan)
     head = Head(asked.model or served.names[0], "cmpl")
     note_reply(head.id)
-    plan = await while_connected(request.receive, service.planned(_plan, model, asked))
     service.log_unenforced(plan.unenforced)
     turns = _turns(plan, served, service.metrics, arrived)
     usages = list({id(turn.usage): turn.usage for turn in turns}.values())
@@ -67,7 +65,7 @@ async def completions(service: Service, request: Request) -> Response:
         with_usage=asked.wants_usage(),
         with_logprobs=asked.logprobs is not None,
         prompts=prompts if asked.return_token_ids else None,
-        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and model.encoder else None,
+        counted_from=[*map(len, prompts)] if asked.wants_running_usage() and served.model.encoder else None,
     )
     updates, headers = merged(turns), unenforced_header(plan.unenforced)
     if asked.stream:

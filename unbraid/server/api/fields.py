@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
@@ -34,7 +34,15 @@ class ReasoningFields(Struct, forbid_unknown_fields=True):
     max_tokens: Budget | None = None
 
 
-class SamplingFields(Struct, kw_only=True):
+class RequestFields(Struct, kw_only=True):
+    """What every request has."""
+
+    PLANNED: ClassVar[tuple[str, ...]] = ()
+    """The fields that may be large and that nobody looks at once the plan is made."""
+    model: str | None = None
+
+
+class SamplingFields(RequestFields, kw_only=True):
     """The fields that say how tokens are chosen. `null` means that a field is not given."""
 
     seed: Seed | None = None
@@ -54,7 +62,6 @@ class SamplingFields(Struct, kw_only=True):
 class GenerationFields(SamplingFields, kw_only=True):
     """The fields that chat and completions share."""
 
-    model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Choices | None = None

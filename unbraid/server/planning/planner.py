@@ -39,8 +39,8 @@ _ALLOWANCE_A_BYTE = 0.5e-6
 """and for each byte of its body."""
 _SWITCH = 0.001
 """Seconds that a thread may keep the interpreter while the event loop wants it."""
-_LARGE = 100_000
-"""Bytes of a body that goes to a worker at once."""
+LARGE = 100_000
+"""Bytes of a body above which it goes to a worker at once."""
 
 
 _NOBODY = Sender()
@@ -97,7 +97,7 @@ class Planner:
             except OverBudget:
                 pass
         portable = self._workers > 0 and self._models.can_be_sent(_models_in(args))
-        if portable and asking.size > _LARGE:
+        if portable and asking.size > LARGE:
             return await self._in_worker(asking, work, args, kwargs)
         structured = any(map(_has_structure, args))
         if structured and portable and self._waiting >= _MOST_STRUCTURED:

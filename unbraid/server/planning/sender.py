@@ -17,8 +17,6 @@ class Sender:
     """A digest of the API key; without keys, the address."""
     size: int = 0
     """The bytes of the body."""
-    values: int = 0
-    """About how many values the body holds: its commas and opening brackets."""
 
 
 sender: ContextVar[Sender] = ContextVar("unbraid_sender")

@@ -9,7 +9,6 @@ Both ends are ours, and nothing of a client's is unpickled: what clients send tr
 
 from __future__ import annotations
 
-import io
 import itertools
 import logging
 import pickle
@@ -102,8 +101,20 @@ def update(changing: dict[str, dict[str, Any]]) -> None:
         vars(_models[name]).update(fields)
 
 
+class _Parts:
+    """A file that keeps what is written to it as it is. A pickler writes long texts and bytes by themselves, so they
+    are not copied, which would hold up the whole process."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, part: bytes) -> int:
+        self.parts.append(part)
+        return len(part)
+
+
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: _Parts) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._references: dict[int, tuple[Callable[[str], Any], str]] = {}
         for name, model in _models.items():
@@ -116,10 +127,11 @@ class _Pickler(pickle.Pickler):
         return NotImplemented if found is None else (found[0], (found[1],))
 
 
-def packed(value: Any) -> bytes:
-    file = io.BytesIO()
+def packed(value: Any) -> list[bytes]:
+    """A value as bytes, in parts."""
+    file = _Parts()
     _Pickler(file).dump(value)
-    return file.getvalue()
+    return file.parts
 
 
 def unpacked(data: bytes) -> Any:

@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -42,8 +43,8 @@ def main() -> None:
     _give_way()
     sys.setrecursionlimit(_DEEPEST)
     warnings.simplefilter("ignore")  # the server has told them
-    while (job := read(jobs)) is not None:
-        write(results, _done(job))
+    while (context := read(jobs)) is not None and (job := read(jobs)) is not None:
+        write(results, _done(context, job))
 
 
 def ready() -> None:
@@ -62,9 +63,11 @@ def read(source: IO[bytes]) -> bytes | None:
     return data if len(data) == size else None
 
 
-def write(target: IO[bytes], data: bytes) -> None:
-    target.write(SIZE.pack(len(data)))
-    target.write(data)
+def write(target: IO[bytes], message: Sequence[bytes]) -> None:
+    """Write a message, of which there are the parts."""
+    target.write(SIZE.pack(sum(map(len, message))))
+    for part in message:
+        target.write(part)
     target.flush()
 
 
@@ -73,16 +76,16 @@ def _give_way() -> None:
         os.nice(_GIVES_WAY)
 
 
-def _done(job: bytes) -> bytes:
-    """The result of a job, or what it raised."""
+def _done(context: bytes, job: bytes) -> list[bytes]:
+    """The result of a job, or what it raised. `context`: what the worker has to know before it can read the job."""
     try:
-        models, changing, seconds, blob = shared.unpacked(job)
+        models, changing, seconds = shared.unpacked(context)
         for name, model in models.items():
             shared.learn(name, model)
         shared.update(changing)
         meter = Meter(seconds)
         with metered(meter), _Limits(meter, seconds):
-            work, args, kwargs = shared.unpacked(blob)
+            work, args, kwargs = shared.unpacked(job)
             result = work(*args, **kwargs)
             return shared.packed((True, result))
     except BaseException as error:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -51,11 +51,12 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, job: bytes) -> bytes | None:
+    def ask(self, context: Sequence[bytes], job: Sequence[bytes]) -> bytes | None:
         """The result of a job; None where the process has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
+            write(self._process.stdin, context)
             write(self._process.stdin, job)
             return read(self._process.stdout)
         except (OSError, ValueError):  # it was closed
@@ -167,7 +168,7 @@ class WorkerPool:
         """In a thread: what the worker answers."""
         changing = self._models.changing()
         models = {name: self._models.sent(name) for name in changing if name not in worker.models}
-        answer = worker.ask(pickle.dumps((models, changing, self._seconds, shared.packed(job))))
+        answer = worker.ask([pickle.dumps((models, changing, self._seconds))], shared.packed(job))
         if answer is None:
             raise self._how_it_ended(worker)
         worker.models.update(models)

@@ -59,8 +59,8 @@ class PromptFields(SamplingFields, kw_only=True):
     """What the prompt is made of: the body of `POST /v1/messages/count_tokens`. How tokens are chosen makes no
     difference there; of those fields, some are not Anthropic's."""
 
+    PLANNED = ("messages", "system", "tools", "tool_choice", "output_config", "output_format", "chat_template_kwargs")
     messages: Annotated[list[Object], Meta(max_length=100_000)]
-    model: str | None = None
     system: str | list[Object] | None = None
     tools: Annotated[list[Object], Meta(max_length=512)] | None = None
     tool_choice: Object | None = None

@@ -20,7 +20,7 @@ from ...storage.seal import Seal
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat, prompt_of
 from ...turns.turn import Update, Usage
-from ..bodies import read_request
+from ..bodies import read_and_plan
 from ..replies import unhurried
 from ..sse import stream_updates
 from .errors import REQUEST_ID, framing
@@ -30,10 +30,9 @@ from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, 
 
 async def messages(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked = await read_request(request, MessagesRequest, service.max_body, UNDECLARED)
-    served, client = service.served(asked.model), client_of(request)
-    work = service.planned(_plan, served.current(), service.seal, client, asked)
-    plan = await while_connected(request.receive, work)
+    client = client_of(request)
+    planning = partial(_plan, service.seal, client)
+    asked, served, plan = await read_and_plan(service, request, MessagesRequest, planning, UNDECLARED)
     (generation,) = plan.generations
     head = MessageHead(
         asked.model or served.names[0],
@@ -58,19 +57,17 @@ async def messages(service: Service, request: Request) -> Response:
 
 
 async def count_tokens(service: Service, request: Request) -> Response:
-    asked = await read_request(request, PromptFields, service.max_body, UNDECLARED)
-    model = service.served(asked.model).current()
-    work = service.planned(_count, model, service.seal, client_of(request), asked)
-    count = await while_connected(request.receive, work)
+    counting = partial(_count, service.seal, client_of(request))
+    _, _, count = await read_and_plan(service, request, PromptFields, counting, UNDECLARED)
     return json_response({"input_tokens": count}, headers={REQUEST_ID: current_id()})
 
 
-def _plan(model: Model, seal: Seal, client: str, asked: MessagesRequest) -> Plan:
+def _plan(seal: Seal, client: str, model: Model, asked: MessagesRequest) -> Plan:
     with own_words():
         return plan_chat(model, task_of(seal, client, asked))
 
 
-def _count(model: Model, seal: Seal, client: str, asked: PromptFields) -> int:
+def _count(seal: Seal, client: str, model: Model, asked: PromptFields) -> int:
     with own_words():
         task = prompt_task(seal, client, asked)
         Tools(task.tools)  # raises what is wrong with them

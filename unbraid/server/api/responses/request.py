@@ -79,7 +79,6 @@ class ResponsesStreamOptions(Struct):
 class ResponsesRequest(SamplingFields, kw_only=True):
     """The body of `POST /v1/responses`. `null` means that a field is not given."""
 
-    model: str | None = None
     input: str | Annotated[list[Object], Meta(max_length=20_000)] | None = None
     instructions: str | list[Object] | None = None
     previous_response_id: str | None = None

@@ -57,7 +57,7 @@ _DONE = b"data: [DONE]\n\n"
 async def create(service: Service, request: Request) -> Response:
     """`POST /v1/responses`."""
     arrived = time.perf_counter()
-    body = await read_request(request, ResponsesRequest, service.max_body, UNDECLARED)
+    body = await read_request(service, request, ResponsesRequest, UNDECLARED)
     served = service.served(body.model)
     asked, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))
     usage = Usage()
