@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
-from .access.bodies import in_time
+from .access.bodies import guarded
 from .access.gate import ANY, Gate
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
@@ -187,7 +187,7 @@ class Endpoint:
         exchange = scope[EXCHANGE]
         exchange.route = self._path
         sender.set(Sender(client_of_scope(scope, self._service.proxies)))
-        connection = Connection(in_time(receive, self._service.body_seconds))
+        connection = Connection(guarded(scope, receive, self._service.body_seconds))
         try:
             request = Request(scope, connection, send)
             response = await self._respond(request)

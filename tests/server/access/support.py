@@ -15,6 +15,7 @@ from typing import Any
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.access.connections import Connections
 from unbraid.server.access.door import Access
+from unbraid.server.access.pacing import Pace
 from unbraid.server.access.patience import Patience
 from unbraid.server.app import write_error
 from unbraid.server.observing.refusals import observed
@@ -65,13 +66,18 @@ class Limited:
 
 @contextmanager
 def limited(
-    patience: Patience = PATIENT, connections: Connections | None = None, *, said: Any = None, **settings: Any
+    patience: Patience = PATIENT,
+    connections: Connections | None = None,
+    *,
+    said: Any = None,
+    pace: Pace | None = None,
+    **settings: Any,
 ) -> Iterator[Limited]:
     """A server that runs, with these limits. `said` is what its engine plays."""
     engine = ReplayEngine(lambda _: said or script("Hi there."))
     service = service_of(engine, "qwen3", body_seconds=patience.body, **settings)
     write = observed(write_error, service.metrics)
-    access = Access(write_error=write, patience=patience, connections=connections or Connections())
+    access = Access(write_error=write, patience=patience, connections=connections or Connections(), pace=pace or Pace())
     with serving(service, access=access) as server:
         yield Limited(server, engine)
 

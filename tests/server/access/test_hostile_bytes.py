@@ -19,6 +19,7 @@ from ...support.examples import examples
 from ...support.waiting import wait_for
 from .support import (
     ASK,
+    CHAT,
     HEALTH,
     HELLO,
     JSON,
@@ -35,6 +36,7 @@ from .support import (
 )
 
 BRIEF = replace(PATIENT, farewell=SOON)
+CHUNKED = JSON + "Transfer-Encoding: chunked\r\nx-request-id: mine\r\n"
 
 
 @pytest.mark.parametrize(
@@ -84,20 +86,22 @@ def test_headers_that_are_too_large(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "line"),
+    ("sent", "code", "line", "route"),
     [
-        (b"\x00", 400, "- - 400 failed"),
+        (b"\x00", 400, "- - 400 failed", "other"),
         (
             b"GET /none?secret HTTP/1.1\r\nx-request-id: mine\r\n" + b"a: b\r\n" * 2 * MOST_HEADERS,
             431,
             "- /none 431",
+            "other",
         ),
-        (head(headers=JSON + "Transfer-Encoding: chunked\r\nx-request-id: mine\r\n") + b"?\r\n", 400, "POST /v1/chat"),
+        (head(headers=CHUNKED) + b"?\r\n", 400, f"POST {CHAT} 400", CHAT),
+        (head(headers=CHUNKED) + b"2\r\n{}\r\n" + b"1;" + b"a" * 2 * MOST_HEADER_BYTES, 431, f"POST {CHAT} 431", CHAT),
     ],
-    ids=["no HTTP", "headers", "body"],
+    ids=["no HTTP", "headers", "body", "extensions"],
 )
 def test_what_is_refused_early_is_told_as_all_else(
-    sent: bytes, code: int, line: str, caplog: pytest.LogCaptureFixture
+    sent: bytes, code: int, line: str, route: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "unbraid.access")
     with limited(BRIEF) as server, server.connect() as client:
@@ -109,9 +113,10 @@ def test_what_is_refused_early_is_told_as_all_else(
         id = re.search(rb"x-request-id: (\S+)", reply)
         assert id is not None
         assert id[1] == b"mine" if b"mine" in sent else id[1].startswith(b"req_")
-        wait_for(lambda: any(line in record.getMessage() for record in caplog.records))
+        wait_for(lambda: len(caplog.records) > 1)
+        assert [line in record.getMessage() for record in caplog.records] == [False, True], caplog.text
         counted = server.server.service.metrics.text().decode()
-        assert f'unbraid_requests_total{{route="other",status="{code}"}} 1.0' in counted
+        assert f'unbraid_requests_total{{route="{route}",status="{code}"}} 1.0' in counted
         assert "secret" not in caplog.text
 
 

@@ -1,24 +1,27 @@
-"""Bodies that trickle in are cut off where they are read, so that the client is told in its dialect.
+"""Bodies that trickle in, or break, are refused where they are read, so that the client is told in its dialect.
 
-`in_time` goes around the `receive` of a request. Once the body is there it only passes on, and `receive` waits for the
+`guarded` goes around the `receive` of a request. Once the body is there it only passes on, and `receive` waits for the
 client to leave.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from ..errors import ApiError
 from .patience import SLOWEST, Progress
 
+BROKEN = "unbraid.broken"
+"""The key of a request's scope under which the connection says what is wrong with the rest of the body."""
 
-def in_time(receive: Receive, seconds: float) -> Receive:
-    """The same `receive`, which raises `ApiError` where a body does not come along. 0 seconds: it never does."""
-    if not seconds:
-        return receive
+
+def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
+    """The same `receive`, which raises `ApiError` where a body is broken or does not come along. 0 seconds: for that
+    there is any time."""
     progress = Progress(seconds)
     whole = False
 
@@ -26,12 +29,14 @@ def in_time(receive: Receive, seconds: float) -> Receive:
         nonlocal whole
         if whole:
             return await receive()
-        begun = time.monotonic()
+        begun, left = time.monotonic(), progress.left()
         try:
-            async with asyncio.timeout(progress.left()):
+            async with asyncio.timeout(None if left == math.inf else left):
                 message = await receive()
         except TimeoutError:
             raise _too_slow(seconds) from None
+        if BROKEN in scope:
+            raise scope[BROKEN]
         progress.came(len(message.get("body", b"")), time.monotonic() - begun)
         whole = not message.get("more_body", False)
         return message

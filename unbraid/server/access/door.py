@@ -24,6 +24,7 @@ from ..errors import ApiError
 from ..settings import Settings
 from .addresses import Network, client_at, is_trusted, proxies_of
 from .connections import Connections, Seat, affordable
+from .pacing import Pace
 from .patience import Patience
 from .protocol import GuardedProtocol, say_goodbye
 from .raw_replies import ErrorWriter, raw_error
@@ -42,6 +43,7 @@ class Access:
     write_error: ErrorWriter
     patience: Patience = field(default_factory=Patience)
     connections: Connections = field(default_factory=Connections)
+    pace: Pace = field(default_factory=Pace)
     proxies: Sequence[Network] = ()
     """Proxies speak for many clients: their connections are counted in all, and not for each client."""
     tls: ssl.SSLContext | None = None
@@ -152,6 +154,7 @@ class Door(asyncio.Protocol):
             self._loop,
             seat=seat,
             patience=access.patience,
+            pace=access.pace,
             write_error=access.write_error,
         )
         transport.set_protocol(protocol)

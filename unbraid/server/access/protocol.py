@@ -7,6 +7,9 @@ is added here:
 - *Deadlines.* A connection has two times at which it is over (`_due`, `_read_by`), and one timer. The timer looks when
   it fires whether one has come, and is set again otherwise; so a request that comes in one piece sets no timer at all.
 - *A size.* Headers have bounds, in bytes and in number.
+- *A pace.* Large bodies are read at a rate that all connections share (`pacing`).
+- *Replies before the end of a body.* The rest is thrown away for a moment, and the connection ends, unless the rest is
+  small. So whoever sends a body that is refused is told why, and does not have it read.
 - *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
 - *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
   says `Connection: close`, and clients send it again. (No client in use does this.)
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
@@ -28,7 +32,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ..errors import ApiError
+from .bodies import BROKEN
 from .connections import Seat
+from .pacing import FREE, Pace, PacedFlow
 from .patience import Patience
 from .raw_replies import ErrorWriter, raw_error
 
@@ -86,12 +92,14 @@ class GuardedProtocol(HttpToolsProtocol):
         *,
         seat: Seat,
         patience: Patience,
+        pace: Pace,
         write_error: ErrorWriter,
     ) -> None:
         super().__init__(config, server_state, app_state, loop)
         self.url = b""
         self._seat = seat
         self._patience = patience
+        self._pace = pace
         self._write_error = write_error
         self._due = math.inf
         """When what the connection waits for has to be there."""
@@ -107,6 +115,10 @@ class GuardedProtocol(HttpToolsProtocol):
         """Bytes that came for a body, less what they were good for: chunks have heads, and trailers behind them."""
         self._body_only = False
         """Whether the headers that the parser reads are known already."""
+        self._body_size = 0
+        """Bytes that came since the headers."""
+        self._keep_alive = True
+        """Whether the client wants to send another request after this one."""
         self._deaf = False
         """Whether what comes is thrown away."""
         self._unread = 0
@@ -115,6 +127,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = self._flow = PacedFlow(transport)
         self._seat.close = transport.abort
         self._set_due(self._patience.for_headers())
 
@@ -122,14 +135,17 @@ class GuardedProtocol(HttpToolsProtocol):
         self._seat.leave()
         if self._timer is not None:
             self._timer.cancel()
+        self._flow.release()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             self._unread += len(data)
-            if self._unread > _MOST_UNREAD:
+            if self._unread > _MOST_UNREAD and not self._in_body:
                 self.transport.abort()
+            else:
+                self._slow_down(len(data))
             return
         self._unset_keepalive_if_required()
         if self._in_headers:
@@ -144,8 +160,17 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._refuse(_TOO_LARGE)
             elif self._due == math.inf:
                 self._set_due(self._patience.for_headers())
-        elif self._in_body and self._spent > MOST_HEADER_BYTES and not self._deaf:
-            self._refuse(_TOO_LARGE)
+        elif self._in_body and not self._deaf:
+            self._slow_down(len(data))
+            if self._spent > MOST_HEADER_BYTES:
+                self._refuse(_TOO_LARGE)
+
+    def _slow_down(self, size: int) -> None:
+        """So many bytes came of a body, or of what nobody reads."""
+        self._body_size += size
+        wait = self._pace.wait(size, self.loop.time()) if self._body_size > FREE else 0.0
+        if wait and not self.transport.is_closing():
+            self._flow.hold(wait, self.loop)
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -187,10 +212,15 @@ class GuardedProtocol(HttpToolsProtocol):
             raise _Refused
         self._due = math.inf
         self._in_headers, self._in_body = False, True
-        self._spent = 0
+        self._spent = self._body_size = 0
         self._seat.answer()
         super().on_headers_complete()
-        cast(dict[str, Any], self.scope)[PARTS] = Parts(self.cycle)
+        cycle = self.cycle
+        cast(dict[str, Any], self.scope)[PARTS] = Parts(cycle)
+        cycle.transport = cast(asyncio.Transport, _ReplyTransport(self.transport, self._end_connection))
+        self._keep_alive = cycle.keep_alive
+        if cycle.waiting_for_100_continue or _is_large(self.headers):
+            cycle.keep_alive = False  # as long as the body is not there
 
     def on_body(self, body: bytes) -> None:
         self._spent = max(0, self._spent - _WORTH * len(body))
@@ -201,8 +231,24 @@ class GuardedProtocol(HttpToolsProtocol):
             return  # the body is still to come
         super().on_message_complete()
         self._in_body = False
+        if not self.cycle.response_started:
+            self.cycle.keep_alive = self._keep_alive
         if self.cycle.response_complete:
             self._wait()
+
+    def shutdown(self) -> None:
+        self._keep_alive = False
+        super().shutdown()
+
+    def _end_connection(self) -> None:
+        """The last reply has been written. To close now what the client still sends on would reset the connection, and
+        the client would not see the reply."""
+        if not self._in_body or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._deaf = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -279,14 +325,17 @@ class GuardedProtocol(HttpToolsProtocol):
         self._feed(b"\r\n".join([b"POST / HTTP/1.1", *(framing or [b"content-length: 0"]), b"", rest]))
 
     def _refuse(self, error: ApiError) -> None:
-        """Say why, and end the connection. A request that is being answered is given up."""
+        """Say why, and end the connection. If there is a request that is not answered yet, its answer is the last: that
+        it cannot be read, unless all of it was."""
         silent = self._deaf
         self._deaf = True
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            silent = silent or cycle.response_started
-            cycle.disconnected = True
-            cycle.message_event.set()
+        if cycle is not None and not cycle.response_complete and not silent:
+            cycle.keep_alive = False
+            if self._in_body:
+                cast(dict[str, Any], self.scope)[BROKEN] = error
+                cycle.message_event.set()
+            return
         if silent or self.transport.is_closing():
             self.transport.abort()
             return
@@ -296,6 +345,24 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.write(told)
         self._set_due(self._patience.farewell)
         say_goodbye(self.transport)
+
+
+class _ReplyTransport:
+    """What a request's reply is written to: a transport with another way to end it."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write, self.is_closing = transport.write, transport.is_closing
+        self.close = close
+
+
+def _is_large(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether so much may follow the headers that nobody wants to read it in vain."""
+    for name, value in headers:
+        if name == b"transfer-encoding" or (name == b"content-length" and int(value) > _MOST_UNREAD):
+            return True
+    return False
 
 
 def say_goodbye(transport: asyncio.Transport) -> None:

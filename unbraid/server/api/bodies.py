@@ -1,8 +1,8 @@
 """Request bodies: JSON read into the type of a route, with errors that name the field.
 
 Each route declares the fields that it takes as a `Struct`, in its own module. `read_and_plan` reads a body into one,
-and has it worked out. A field that is not declared is refused where it would change the reply or is probably misspelled;
-otherwise it is logged once and ignored, as clients send fields of other servers.
+and has it worked out. A field that is not declared is refused where it would change the reply or is probably
+misspelled; otherwise it is logged once and ignored, as clients send fields of other servers.
 
 The interpreter does nothing else while it decodes JSON, in a thread or not. So a large body goes to a worker process as
 the bytes that came, and what comes back is the plan, without what it was made of.
