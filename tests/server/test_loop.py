@@ -1,8 +1,8 @@
 """No request keeps the event loop busy for long, however large it or its reply is: the loop answers all the others.
 
 What is measured is the longest turn of the loop, in CPU time of its thread, beside a piece of work of some 10 ms in the
-same run (`moment`). JSON is decoded and pickled in threads and processes, but the interpreter does nothing else
-meanwhile; that is bounded by the size of bodies (`docs/operating.md`), and not seen here.
+same run (`moment`). What the interpreter does in other threads without letting the loop go on is not seen here: that
+no large body is decoded there is in `test_large_requests.py`.
 """
 
 from __future__ import annotations
@@ -117,6 +117,23 @@ def test_a_large_request(running: Scripted, name: str) -> None:
     running.say("Hello.")
     path, body = REQUESTS[name]
     check(running, path, body, (200, 400))
+
+
+JSON_ROUTES = (*ROUTES, "/messages/count_tokens", "/parse", "/tokenize")
+
+
+@pytest.mark.parametrize("path", JSON_ROUTES)
+@pytest.mark.parametrize(
+    "body",
+    [b'{"x": [' + b'{"a":[]},' * 2_000_000, b'{"x": "' + b"ab c1! " * 4_000_000, b" " * 63_000_000 + b"{"],
+    ids=["objects", "text", "space"],
+)
+def test_tens_of_megabytes_that_are_no_request(running: Scripted, path: str, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    with watched() as watch:
+        response = patient_http.post(f"{running.server.url}/v1{path}", content=body, headers=headers)
+    assert response.status_code in (400, 413), response.text
+    assert watch.seconds < MOMENTS * moment(), str(watch)
 
 
 def test_a_long_conversation_that_is_stored(running: Scripted) -> None:
