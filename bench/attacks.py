@@ -2,17 +2,20 @@
 
     python bench/attacks.py             # all attacks, four requests of each at once; some minutes
     python bench/attacks.py --only grammars mix
+    python bench/attacks.py --only floods
 
 The server runs in a process of its own, with Qwen3's tokenizer and template and llama.cpp's dialect of grammars, and
 plays a script in place of a model. A request may take a second of CPU time. This process is all of its clients. The
 quiet time is measured before and after each attack, and the ratio is that of the medians; for `/health`, the slowest of
-a hundred counts. `left`: the clients leave after a second.
+a hundred counts. `left`: the clients leave after a second. Floods are large bodies that are sent again and again on
+four connections, as fast as the server takes them, from a process of their own.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import subprocess
 import sys
 import time
@@ -25,13 +28,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import uvicorn
 
-from tests.support.attacks import ATTACKS, Attack, Waits, attacked, quiet
+from tests.support.attacks import ATTACKS, Attack, Waits, attacked, flooded, quiet
+from tests.support.flood import FLOODS
 from tests.support.real_tokenizers import encode, qwen3_huggingface
 from tests.support.running_server import service_of
 from tests.support.scripted_server import template_of_qwen3
 from unbraid.engines.replay.replay import ReplayEngine, script
-from unbraid.server.app import create_app
+from unbraid.server.access.door import Access
+from unbraid.server.app import create_app, write_error
 from unbraid.server.planning.planner import Planner
+from unbraid.server.running.run import fast_loop
 from unbraid.tokens import vocabulary
 
 _LEAVING = ("schemas of 3 kB", "parsing 4.4 MB", "mix")
@@ -52,7 +58,8 @@ def serve() -> None:
         loose_schemas=True,
         planner=Planner(2, 1.0),
     )
-    server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None))
+    access = Access(write_error=write_error)
+    server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None, **access.uvicorn))
 
     async def run() -> None:
         service.planner.add(service.models[0].model)
@@ -63,7 +70,10 @@ def serve() -> None:
         print(server.servers[0].sockets[0].getsockname()[1], flush=True)
         await serving
 
-    asyncio.run(run())
+    gc.collect()
+    gc.freeze()
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(run())
 
 
 async def measure(url: str, only: list[str], requests: int) -> None:
@@ -72,6 +82,14 @@ async def measure(url: str, only: list[str], requests: int) -> None:
     print(f"{'attack':26} {'chat, ms':>9} {'slowest':>9} {'ratio':>6} {'health, ms':>11}   all took, and were answered")
     mixed = cycle(ATTACKS.values())
     attacks: dict[str, Attack] = {**ATTACKS, "mix": lambda: next(mixed)()}
+
+    def show(title: str, waits: Waits, still: float, told: str) -> None:
+        print(
+            f"{title:26} {1e3 * waits.chat:9.1f} {1e3 * max(waits.chats):9.1f} {waits.chat / still:6.1f} "
+            f"{1e3 * worst(waits.health):11.1f}   {told}",
+            flush=True,
+        )
+
     for name, attack in attacks.items():
         for leave in (None, 1.0) if name in _LEAVING else (None,):
             if only and name not in only:
@@ -80,12 +98,14 @@ async def measure(url: str, only: list[str], requests: int) -> None:
             after = await quiet(url, 20)
             still, before = median([*before.chats, *after.chats]), after
             told = ", ".join(f"{count} × {status or 'left'}" for status, count in Counter(statuses).items())
-            title = name if leave is None else f"{name}, left"
-            print(
-                f"{title:26} {1e3 * waits.chat:9.1f} {1e3 * max(waits.chats):9.1f} {waits.chat / still:6.1f} "
-                f"{1e3 * worst(waits.health):11.1f}   {seconds:.1f} s: {told}",
-                flush=True,
-            )
+            show(name if leave is None else f"{name}, left", waits, still, f"{seconds:.1f} s: {told}")
+    for name in FLOODS:
+        if only and "floods" not in only and name not in only:
+            continue
+        waits, answered = await flooded(url, name)
+        after = await quiet(url, 20)
+        still, before = median([*before.chats, *after.chats]), after
+        show(name, waits, still, ", ".join(f"{count} × {status}" for status, count in answered.items()))
 
 
 def shown(waits: Waits) -> str:

@@ -25,6 +25,7 @@ from ..support.attacks import (
     Body,
     attacked,
     first_token,
+    flooded,
     objects,
     parsing,
     product,
@@ -32,6 +33,7 @@ from ..support.attacks import (
     schemas,
     tool,
 )
+from ..support.flood import FLOODS
 from ..support.processes import is_running
 from ..support.scripted_server import Scripted
 from ..support.waiting import PATIENCE, until, wait_for
@@ -197,6 +199,16 @@ _mixed = cycle(ATTACKS.values())
 
 def mix() -> tuple[str, Body]:
     return next(_mixed)()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOODS)
+def test_others_do_not_wait_for_floods(running: Scripted, name: str) -> None:
+    url = running.server.url
+    still = asyncio.run(quiet(url))
+    waits, statuses = asyncio.run(flooded(url, name))
+    assert set(statuses) <= {"0", "400", "413", "415", "429", "503"}, statuses
+    assert waits.chat < MARGIN * still.chat, (waits.chat, still.chat)
 
 
 @pytest.mark.slow

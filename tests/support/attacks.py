@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ def turns(count: int = 5_000) -> tuple[str, Body]:
 
 
 def objects(megabytes: float = 20.0) -> tuple[str, Body]:
-    """A large body whose objects are small, which is slow to decode."""
+    """A large body whose objects are small, which would be slow to decode."""
     return "/v1/chat/completions", {"messages": HELLO, "documents": [{"a": []}] * int(megabytes * 1e6 / 10)}
 
 
@@ -176,6 +177,23 @@ async def attacked(
         waits = await watch(others, running.done, least)
         statuses = await running
         return waits, statuses, time.perf_counter() - begun
+
+
+async def flooded(
+    url: str, name: str, connections: int = 4, seconds: float = 4.0, least: int = 10
+) -> tuple[Waits, dict[str, int]]:
+    """What others wait while a flood goes on (`flood`), and how often that was answered with which status."""
+    port = str(httpx.URL(url).port)
+    command = [sys.executable, "-m", "tests.support.flood", port, name, str(connections), str(seconds)]
+    flood = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert flood.stdout is not None
+    assert await flood.stdout.readline()
+    ended = asyncio.ensure_future(flood.stdout.read())
+    async with httpx.AsyncClient(base_url=url, timeout=300) as others:
+        waits = await watch(others, ended.done, least)
+    statuses: dict[str, int] = json.loads(await ended)
+    await flood.wait()
+    return waits, statuses
 
 
 async def quiet(url: str, least: int = 20) -> Waits:
