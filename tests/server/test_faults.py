@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -397,6 +398,20 @@ def test_draining(playing: Playing) -> None:
     assert patient_http.get(f"{playing.server.url}/ready").status_code == 503
 
 
+class Hanging(ReplayEngine):
+    """One that is there and says nothing."""
+
+    async def check(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_an_engine_that_does_not_say_whether_it_is_there() -> None:
+    with serving(service_of(Hanging([]), "hermes")) as server:
+        error = refused(patient_http.get(f"{server.url}/ready"), 503)
+        assert "does not say" in error["message"]
+        assert patient_http.get(f"{server.url}/health").status_code == 200
+
+
 def test_browsers_of_other_sites() -> None:
     engine = ReplayEngine([script("Hi")], repeat=True)
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
@@ -407,3 +422,10 @@ def test_browsers_of_other_sites() -> None:
         )
         other = {**asks, "Origin": "https://evil.example"}
         assert "access-control-allow-origin" not in patient_http.options(server.url + CHAT, headers=other).headers
+        unknown = {**asks, "Access-Control-Request-Method": "MELT"}
+        for path, anthropic in ((CHAT, False), ("/v1/messages", True)):
+            refusal = patient_http.options(server.url + path, headers=unknown)
+            assert refusal.status_code == 400
+            assert "method" in refusal.json()["error"]["message"]
+            assert (refusal.json().get("type") == "error") == anthropic
+            assert refusal.headers["access-control-allow-origin"] == asks["Origin"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
-from unbraid.server.api import bodies
 from unbraid.server.planning import shared
 from unbraid.server.planning.planner import LARGE, Planner
 from unbraid.server.storage.store import Store
@@ -20,7 +20,7 @@ from ..support import patient_http
 from ..support.attacks import HELLO, Body, tool
 from ..support.scripted_server import WEATHER, Scripted
 
-OBJECTS = [{"a": []}] * 60_000
+OBJECTS: list[Body] = [{"a": []}] * 60_000
 CALLS = {"tools": [WEATHER], "tool_choice": "required"}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
 REQUESTS: dict[str, tuple[str, Body]] = {
@@ -124,7 +124,7 @@ def test_no_large_body_is_decoded_by_the_server_itself(
     running: Scripted, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interpreter would do nothing else meanwhile, in a thread or not."""
-    decoded = sizes_of(monkeypatch, bodies.msgspec.json, "decode")
+    decoded = sizes_of(monkeypatch, msgspec.json, "decode")
     response = post(running, *REFUSED[path])
     assert response.status_code == 400, response.text
     assert "not JSON" in response.text

@@ -206,14 +206,19 @@ def hurried(one: Process, found: Iterator[str]) -> str:
         (["--port", "many"], "--port must be a number, not 'many'"),
         (["--drain-seconds", "-1"], "--drain-seconds must be a number that is not negative, not '-1'"),
         (["--upstream-timeout", "1,2,3"], "--upstream-timeout must be one number or two"),
-        (["--openai", "http://a", "--upstream-timeout", "0"], "a number of seconds above 0"),
+        (["--openai", "http://a", "--upstream-timeout", "0"], "--upstream-timeout must be a number above 0, not '0'"),
+        (["--replay", "R", "--upstream-connect-timeout", "0"], "--upstream-connect-timeout must be a number above 0"),
+        (["--replay", "IDS", "--format", "hermes"], "holds the ids of tokens: give --tokenizer"),
         (["--openai", "http://a", "--upstream-retries", "-1"], "must be a number that is not below 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_it_says_what_is_wrong_and_ends(flags: list[str], said: str, tmp_path: Path) -> None:
-    path = record(tmp_path / "recording.jsonl", script("Hi!"))
-    given = [path if flag == "R" else flag for flag in flags]
+    recordings = {
+        "R": record(tmp_path / "recording.jsonl", script("Hi!")),
+        "IDS": record(tmp_path / "ids.jsonl", script([1, 2])),
+    }
+    given = [recordings.get(flag, flag) for flag in flags]
     command = [sys.executable, "-m", "unbraid", "serve", *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode in (1, 2)
@@ -259,7 +264,7 @@ def test_one_timeout_or_two(tmp_path: Path) -> None:
         assert settings_of("--config", str(file)).upstream_timeout == (30.0, 30.0)
 
 
-@pytest.mark.parametrize("given", ["x", "1,", "nan", "inf", "-1", "", "1,2,3"])
+@pytest.mark.parametrize("given", ["x", "1,", "nan", "inf", "-1", "", "1,2,3", "0", "1,0"])
 def test_what_is_no_timeout(given: str) -> None:
     with pytest.raises(UnbraidError, match="--upstream-timeout must be"):
         settings_of("--upstream-timeout", given)

@@ -18,7 +18,6 @@ from typing import cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
 from .access.bodies import guarded
-from .access.gate import ANY, Gate
+from .access.gate import ANY, Gate, Preflights
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
 from .api.audio.transcriptions import transcriptions, translations
@@ -122,7 +121,8 @@ def create_app(
 
     gate = Middleware(Gate, write_error, check_host=check_host, hosts=hosts, origins=origins)
     cors = Middleware(
-        CORSMiddleware,
+        Preflights,
+        write_error,
         allow_origins=origins,
         allow_methods=["*"],
         allow_headers=["*"],

@@ -35,9 +35,10 @@ def _setting(
     choices: Sequence[str] | None = None,
     least: int = 0,
     most: int | None = None,
+    positive: bool = False,
 ) -> Any:
     told: dict[str, Any] = {"help": help, "group": group, "kind": kind, "metavar": metavar, "choices": choices}
-    told |= {"least": least, "most": most}
+    told |= {"least": least, "most": most, "positive": positive}
     if kind == "list":
         return field(default=(), metadata=told)
     return field(default=default, metadata=told)
@@ -99,9 +100,15 @@ class Settings:
         default=(120.0, 120.0),
         kind="amounts",
         metavar="S[,S]",
+        positive=True,
     )
     upstream_connect_timeout: float = _setting(
-        "how long connecting to one of them may take", group="engine", default=5.0, kind="amount", metavar="S"
+        "how long connecting to one of them may take",
+        group="engine",
+        default=5.0,
+        kind="amount",
+        metavar="S",
+        positive=True,
     )
     upstream_retries: int = _setting(
         "how often a request without output is tried again on another of them",
@@ -266,6 +273,7 @@ class Settings:
         default=10.0,
         kind="amount",
         metavar="S",
+        positive=True,
     )
     plan_workers: int = _setting(
         "processes for requests that take long to be worked out; 0 for none",
@@ -471,7 +479,7 @@ def _counted(given: Any) -> Any:
     return given
 
 
-def _amount(given: Any, where: str) -> float:
+def _amount(given: Any, where: str, positive: bool) -> float:
     """A number that is not negative, and not infinite either: no clock takes that."""
     try:
         found = float(_counted(given))
@@ -479,6 +487,8 @@ def _amount(given: Any, where: str) -> float:
         raise UnbraidError(f"{where} must be a number, not {given!r}") from None
     if not 0.0 <= found < float("inf"):
         raise UnbraidError(f"{where} must be a number that is not negative, not {given!r}")
+    if positive and not found:
+        raise UnbraidError(f"{where} must be a number above 0, not {given!r}")
     return found
 
 
@@ -504,12 +514,12 @@ def _value(given: Any, told: Mapping[str, Any], where: str) -> Any:
             raise UnbraidError(f"{where} must be a number that is not below {least}, not {given!r}")
         return found
     if kind == "amount":
-        return _amount(given, where)
+        return _amount(given, where, told["positive"])
     if kind == "amounts":
         parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else [given]
         if len(parts) not in (1, 2):
             raise UnbraidError(f"{where} must be one number or two, separated by a comma, not {given!r}")
-        return _amount(parts[0], where), _amount(parts[-1], where)
+        return _amount(parts[0], where, told["positive"]), _amount(parts[-1], where, told["positive"])
     if kind == "switch":
         if str(given).lower() in ("true", "1", "yes", "on"):
             return True

@@ -76,8 +76,9 @@ def limited(
     """A server that runs, with these limits. `said` is what its engine plays."""
     engine = ReplayEngine(lambda _: said or script("Hi there."))
     service = service_of(engine, "qwen3", body_seconds=patience.body, **settings)
-    write = observed(write_error, service.metrics)
+    write = observed(write_error, service.metrics, service.proxies)
     access = Access(write_error=write, patience=patience, connections=connections or Connections(), pace=pace or Pace())
+    access.connections.count_refused = service.metrics.count_refused
     with serving(service, access=access) as server:
         yield Limited(server, engine)
 

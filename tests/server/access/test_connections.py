@@ -14,7 +14,11 @@ from unbraid.server.access.connections import Connections, Seat
 from unbraid.server.errors import ApiError
 
 from ...support.waiting import wait_for
-from .support import ASK, HEALTH, error, limited, read_all, read_reply, send, status
+from .support import ASK, HEALTH, Limited, error, limited, read_all, read_reply, send, status
+
+
+def metrics(server: Limited) -> str:
+    return server.server.service.metrics.text().decode()
 
 
 def test_a_client_with_too_many_is_told_so() -> None:
@@ -25,6 +29,7 @@ def test_a_client_with_too_many_is_told_so() -> None:
             send(more, HEALTH)
             reply = read_all(more)
         assert status(reply) == 429
+        assert 'unbraid_connections_refused_total{reason="client"} 1.0' in metrics(server)
         assert b"retry-after: 1" in reply.lower()
         assert "--client-connections" in error(reply)["message"]
         clients[0].close()
@@ -49,6 +54,7 @@ def test_connections_that_are_left_alone_make_room() -> None:
                 client.sendall(b"GET / HTTP/1.1\r\nX: ")
         assert server.healthy()
         assert server.connections.count <= 10
+        assert 'unbraid_connections_refused_total{reason="idle"} 491.0' in metrics(server)
 
 
 def test_connections_that_are_answered_do_not() -> None:
@@ -60,6 +66,7 @@ def test_connections_that_are_answered_do_not() -> None:
             send(more, HEALTH)
             reply = read_all(more)
         assert status(reply) == 503
+        assert 'unbraid_connections_refused_total{reason="server"} 1.0' in metrics(server)
         assert "--connections" in error(reply)["message"]
         assert server.engine.aborted == 0
 

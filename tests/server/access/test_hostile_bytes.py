@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.engines.replay.replay import script
+from unbraid.server.access.addresses import proxies_of
 from unbraid.server.access.protocol import MOST_HEADER_BYTES, MOST_HEADERS
 
 from ...support.examples import examples
@@ -251,3 +252,11 @@ def test_any_bytes_end_in_replies_or_in_nothing(shared: Limited, sent: list[byte
         assert b" 500 " not in reply
     wait_for(lambda: shared.connections.count == 0)
     assert not shared.connections.waiting
+
+
+def test_a_refusal_names_the_client_behind_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "unbraid.access")
+    with limited(BRIEF, proxies=proxies_of(["127.0.0.1"])) as server, server.connect() as client:
+        client.sendall(b"GET /none HTTP/1.1\r\nX-Forwarded-For: 9.9.9.9\r\n" + b"a: b\r\n" * 2 * MOST_HEADERS)
+        assert status(read_all(client)) == 431
+        wait_for(lambda: "client=9.9.9.9" in caplog.text)

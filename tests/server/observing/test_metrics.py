@@ -100,6 +100,7 @@ def test_the_documentation_has_their_labels() -> None:
     metrics = Metrics(lambda: {"m": Replicated(replica)})
     metrics.requests.labels("/", "200").inc()
     metrics.aborted.labels("/").inc()
+    metrics.count_refused("tls")
     metrics.duration.labels("/").observe(1.0)
     metrics.diagnostics.labels("f", "k").inc()
     for metric in metrics._registry.collect():

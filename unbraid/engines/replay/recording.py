@@ -145,6 +145,11 @@ class Recording:
     requests: list[Generation] = field(default_factory=list)
     scripts: list[Script] = field(default_factory=list)
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether outputs are ids of tokens, which only a tokenizer can read."""
+        return any(step.piece.ids for script in self.scripts for step in script.steps)
+
     def find(self, request: Generation) -> Script:
         """The output for the same prompt and audio: what a `ReplayEngine` can choose by."""
         for known, script in zip(self.requests, self.scripts, strict=True):

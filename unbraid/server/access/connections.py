@@ -51,6 +51,8 @@ class Connections:
     def __init__(self, most: int = 0, most_for_client: int = 0) -> None:
         self._most = most
         self._most_for_client = most_for_client
+        self.count_refused: Callable[[str], None] = lambda reason: None
+        """Called for each connection that is turned away or closed to make room, with the reason in one word."""
         self._clients: Counter[str] = Counter()
         self.count = 0
         self.waiting: dict[Seat, None] = {}
@@ -60,6 +62,7 @@ class Connections:
         """A place for a connection, which begins by waiting. `client` is None where connections of one are not counted.
         Raises `ApiError` where there is none."""
         if client and self._most_for_client and self._clients[client] >= self._most_for_client:
+            self.count_refused("client")
             message = (
                 f"your address has {self._most_for_client} connections open, the most that this server takes from one "
                 "(--client-connections): close some, or use them again"
@@ -75,6 +78,7 @@ class Connections:
 
     def _make_room(self) -> None:
         oldest = next(iter(self.waiting), None)
+        self.count_refused("server" if oldest is None else "idle")
         if oldest is None:
             message = f"the server answers on {self._most} connections, the most that it takes (--connections): wait"
             raise ApiError(503, message, code="too_many_connections", retry_after=1.0)

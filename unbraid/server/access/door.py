@@ -167,10 +167,12 @@ class Door(asyncio.Protocol):
         try:
             found = await begun
         except BaseException as error:
+            access = self._access
             seat.leave()
             transport.abort()
             if not isinstance(error, OSError):  # TLS's own errors and timeouts are
                 raise
+            access.connections.count_refused("tls")
             _log.debug("a TLS handshake failed: %s", error)
             return
         if self._lost or found is None:

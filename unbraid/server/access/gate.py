@@ -16,8 +16,11 @@ A browser sends what any page asks it to, to servers on this machine too. Two he
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -94,6 +97,29 @@ class Gate:
         if place is not None and place == _place(f"{origin.partition('://')[0]}://{host}"):
             return
         raise _foreign(f"pages of {origin[:128]!r}")
+
+
+class Preflights(CORSMiddleware):
+    """Middleware that answers what a browser asks before it lets an allowed page send a request (CORS). Starlette does;
+    here a refusal becomes an error as all others are."""
+
+    def __init__(self, app: ASGIApp, /, write_error: ErrorWriter, **settings: Any) -> None:
+        super().__init__(app, **settings)
+        self._write_error = write_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            headers = Headers(scope=scope)
+            if "origin" in headers and "access-control-request-method" in headers:
+                response = self.preflight_response(headers)
+                if response.status_code >= 400:
+                    told = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+                    error = ApiError(response.status_code, f"{bytes(response.body).decode()}: pages may not ask for it")
+                    response = self._write_error(scope, error)
+                    response.headers.update(told)
+                await response(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
 def _foreign(who: str) -> ApiError:

@@ -14,6 +14,9 @@ from ..http import json_response
 from ..model import Served
 from ..service import Service
 
+_PATIENCE = 1.0
+"""Seconds that an engine has to say that it takes requests: as long as Kubernetes waits for `/ready`."""
+
 
 async def health(service: Service, request: Request) -> Response:
     """The process is alive."""
@@ -39,7 +42,10 @@ async def ready(service: Service, request: Request) -> Response:
 async def _trouble(served: Served) -> EngineDown | None:
     """Why the engine of a model takes no requests, or None."""
     try:
-        await served.engine.check()
+        async with asyncio.timeout(_PATIENCE):
+            await served.engine.check()
+    except TimeoutError:
+        return EngineDown(f"the engine does not say within {_PATIENCE:g} s whether it takes requests")
     except EngineDown as error:
         return error
     except EngineError as error:

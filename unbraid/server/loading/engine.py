@@ -124,6 +124,11 @@ def _replay(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         recording = read_recording(settings.replay or "")
     except OSError as error:
         raise UnbraidError(f"--replay {settings.replay} cannot be read: {error.strerror}") from error
+    if settings.tokenizer is None and recording.has_ids:
+        raise UnbraidError(
+            f"--replay {settings.replay} holds the ids of tokens: give --tokenizer, with the tokenizer of the model "
+            f"that was recorded ({recording.model})"
+        )
     files = TokenizerFiles(None) if settings.tokenizer is None else load_tokenizer(settings.tokenizer)
     model = settings.model or recording.model
     engine = ReplayEngine(

@@ -70,6 +70,12 @@ class Metrics:
         self.aborted = Counter(
             "unbraid_requests_aborted", "Requests whose clients left before the end.", ("route",), registry=registry
         )
+        self.refused_connections = Counter(
+            "unbraid_connections_refused",
+            "Connections that were turned away (client, server), closed to make room (idle), or failed in TLS (tls).",
+            ("reason",),
+            registry=registry,
+        )
         self.prompt_tokens = Counter("unbraid_prompt_tokens", "Tokens of prompts.", registry=registry)
         self.cached_tokens = Counter(
             "unbraid_cached_prompt_tokens", "Tokens of prompts that the engine knew already.", registry=registry
@@ -92,6 +98,10 @@ class Metrics:
         self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
         registry.register(_EngineLoads(engines))
         registry.register(ReplicaMetrics(engines))
+
+    def count_refused(self, reason: str) -> None:
+        """A connection was turned away."""
+        self.refused_connections.labels(reason).inc()
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""

@@ -4,13 +4,14 @@ many. They are written to the connection itself, and have an id, an access line 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
+from ..access.addresses import Network, sent_from
 from ..errors import ApiError
 from .exchange import Exchange, begin
 from .metrics import Metrics
@@ -21,15 +22,14 @@ Writer = Callable[[Scope, ApiError], Response]
 _UNKNOWN = "-"
 
 
-def observed(write: Writer, metrics: Metrics) -> Writer:
-    """The same writer of errors, with all that is told of a request."""
+def observed(write: Writer, metrics: Metrics, proxies: Sequence[Network] = ()) -> Writer:
+    """The same writer of errors, with all that is told of a request. `proxies`: those that are believed when they say
+    who the client is."""
 
     def write_and_tell(scope: Scope, error: ApiError) -> Response:
         given = Headers(scope=scope).get(HEADER)
-        client = scope.get("client") or ("",)
-        exchange = Exchange(
-            request_id(given), scope.get("method") or _UNKNOWN, scope["path"] or _UNKNOWN, client=client[0]
-        )
+        client = sent_from(scope, proxies)
+        exchange = Exchange(request_id(given), scope.get("method") or _UNKNOWN, scope["path"] or _UNKNOWN, client)
         begin(exchange)
         response = write(scope, error)
         response.headers[HEADER] = exchange.id

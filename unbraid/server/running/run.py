@@ -110,7 +110,8 @@ async def _serve(
     link = None if pipe is None else Link(pipe, service.metrics.text)
     if link is not None:
         service.metrics_of_all = link.metrics_of_all
-    access = access_of(settings, observed(write_error, service.metrics))
+    access = access_of(settings, observed(write_error, service.metrics, service.proxies))
+    access.connections.count_refused = service.metrics.count_refused
     origins = read_origins(settings.allow_origin)
     app = create_app(service, origins, tracer, hosts=settings.allow_host, check_host=is_loopback(settings.host))
     config = uvicorn.Config(
