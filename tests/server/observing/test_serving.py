@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from unbraid.engines.replay.replay import script
 from unbraid.errors import UnbraidError
-from unbraid.server.observing.otel import tracer
+from unbraid.server.observing.otel import OpenTelemetry, tracer
 
 from ...support import patient_http
 from ...support.serve_process import Process, record, serve
@@ -141,6 +143,28 @@ def test_exporters_that_are_not_there(environment: dict[str, str], said: str) ->
     with pytest.raises(UnbraidError, match="there is no OpenTelemetry exporter") as raised:
         tracer(environment)
     assert said in str(raised.value)
+
+
+class _Deaf(SpanExporter):
+    """A collector that takes a connection and never answers."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.asked.set()
+        threading.Event().wait()
+        return SpanExportResult.FAILURE
+
+
+def test_a_collector_that_does_not_answer_does_not_keep_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    provider, exporter = TracerProvider(shutdown_on_exit=False), _Deaf()
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=1))
+    tracing = OpenTelemetry(provider, farewell=0.01)
+    tracing.request("GET", {}, {}).end()
+    assert exporter.asked.wait(PATIENCE)
+    tracing.close()
+    assert "the last spans could not be sent" in caplog.text
 
 
 def test_none_is_no_exporter() -> None:

@@ -8,7 +8,9 @@ on either way.
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -26,6 +28,7 @@ try:
 except ImportError as missing:
     raise UnbraidError(f"--otel needs OpenTelemetry ({missing}): pip install 'unbraid[otel]'") from missing
 
+_log = logging.getLogger(__name__)
 _EXPORTERS = "opentelemetry_traces_exporter"
 
 
@@ -61,8 +64,10 @@ def _entry(name: str, environment: Mapping[str, str]) -> EntryPoint:
 class OpenTelemetry:
     """Makes spans with a provider of OpenTelemetry's SDK."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, farewell: float = 3.0) -> None:
+        """`farewell`: how many seconds the last spans have to be sent."""
         self._provider = provider
+        self._farewell = farewell
         self._tracer = provider.get_tracer("unbraid", __version__)
 
     def request(self, method: str, headers: Mapping[str, str], attributes: Attributes) -> Span:
@@ -71,7 +76,13 @@ class OpenTelemetry:
         return _Span(self._tracer, self._tracer.start_span(method, before, kind, attributes=attributes), before)
 
     def close(self) -> None:
-        self._provider.shutdown()
+        """Send what there is. The SDK would try for half a minute where nobody takes it, and the server would not
+        end."""
+        sending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        sending.start()
+        sending.join(self._farewell)
+        if sending.is_alive():
+            _log.warning("the last spans could not be sent within %g seconds", self._farewell)
 
 
 class _Span(Span):
