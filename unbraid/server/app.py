@@ -44,6 +44,7 @@ from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, client_of, 
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
+from .planning.held import held
 from .planning.sender import Sender, sender
 from .service import Service
 
@@ -198,6 +199,7 @@ class Endpoint:
             exchange.left = True
         finally:
             connection.close()
+            held.release(sender.get())
 
     async def _respond(self, request: Request) -> Response:
         try:

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive
 
 from .errors import ApiError
+from .planning.held import held
 from .planning.sender import Sender, sender
 
 T = TypeVar("T")
@@ -77,11 +78,13 @@ def whole_number(text: str) -> int | None:
 
 async def _read(request: Request, most: int, most_values: int | None) -> bytes:
     parts, size, values = [], 0, 0
+    asking = sender.get(Sender())
     try:
         async for part in request.stream():
             size += len(part)
             if size > most:
                 raise _too_large(most)
+            held.add(asking, len(part))
             if most_values is not None:
                 values += sum(map(part.count, _VALUES))
                 if values > most_values:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.server.access.pacing import FREE, Pace, PacedFlow
+from unbraid.server.planning.held import held
 
 from ...support.examples import examples
 from ...support.in_loop import in_loop
@@ -184,3 +185,23 @@ async def test_a_connection_is_read_when_neither_reason_is_left() -> None:
     assert not transport.reading, "nobody has taken what came"
     flow.resume_reading()
     assert transport.reading
+
+
+# The memory of all
+
+
+def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come slowly, and each of them is small enough."""
+    monkeypatch.setattr(held, "most", 1_000_000)
+    with limited() as server, server.connect() as first, server.connect() as second:
+        first.sendall(head(length=LARGE) + b" " * 400_000)
+        wait_for(lambda: held.size >= 400_000)
+        second.sendall(head(length=LARGE) + b" " * 400_000)
+        reply = read_all(second)
+        assert status(reply) == 429
+        assert error(reply)["code"] == "rate_limit_exceeded"
+        with server.connect() as other:
+            other.sendall(ASK)
+            assert status(read_reply(other)) == 200
+        first.close()
+        wait_for(lambda: held.size == 0)

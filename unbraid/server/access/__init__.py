@@ -8,5 +8,6 @@ dialect where a request is known.
     gate        a request has come: `Host` and `Origin` are looked at
     rates       its client is known: requests and tokens a minute
 
-Bodies are timed where they are read (`bodies`), and their types are looked at there (`content_types`).
+Bodies are timed where they are read, and their types are looked at there (`bodies`). Large ones are read at a pace
+(`pacing`).
 """

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from ..access.content_types import check_json
+from ..access.bodies import check_json
 from ..errors import ApiError
 from ..http import read_body, while_connected
 from ..model import Model, Served, chosen

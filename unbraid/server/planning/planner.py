@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from ...errors import OverBudget
 from ...metering import Cancelled, Meter, metered
 from ..model import Model
+from .held import held
 from .sender import Sender, sender
 from .shared import SharedModels
 from .workers import WorkerPool
@@ -90,6 +91,12 @@ class Planner:
     async def run(self, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """What `work` returns or raises. If this is cancelled, the work is given up."""
         asking = sender.get(_NOBODY)
+        try:
+            return await self._run(asking, work, args, kwargs)
+        finally:
+            held.release(asking)
+
+    async def _run(self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         if asking.size <= _SMALL and not any(map(_goes_on, args)):
             try:
                 with metered(Meter(_AT_ONCE)):

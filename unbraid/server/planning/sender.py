@@ -17,6 +17,8 @@ class Sender:
     """A digest of the API key; without keys, the address."""
     size: int = 0
     """The bytes of the body."""
+    held: int = 0
+    """Those of them that are in memory (`held`)."""
 
 
 sender: ContextVar[Sender] = ContextVar("unbraid_sender")

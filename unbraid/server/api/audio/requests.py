@@ -17,7 +17,7 @@ from ....speech.errors import UnsupportedOption
 from ....speech.options import Task, TranscriptionOptions
 from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ....speech.transcriber import Transcriber
-from ...access.content_types import check_form
+from ...access.bodies import check_form
 from ...errors import ApiError
 from ...http import ClientLeft, announced_size, until_shutdown, whole_number
 from ...service import Service
