@@ -84,6 +84,7 @@ def _done(context: bytes, job: bytes) -> list[bytes]:
             shared.learn(name, model)
         shared.update(changing)
         meter = Meter(seconds)
+        meter.look()  # its clock begins here, so that the timer can tell what asks no meter
         with metered(meter), _Limits(meter, seconds):
             work, args, kwargs = shared.unpacked(job)
             result = work(*args, **kwargs)
