@@ -60,9 +60,16 @@ class FakeServer(ABC):
     generates = "/generate"
 
     def __init__(
-        self, output: Sequence[int] = (), *, fault: Fault | None = None, pace: float = 0.0, together: int = 0
+        self,
+        output: Sequence[int] = (),
+        *,
+        fault: Fault | None = None,
+        pace: float = 0.0,
+        together: int = 0,
+        port: int = 0,
     ) -> None:
         self.output = list(output)
+        self._port = port
         self.fault = fault
         self.pace = pace
         self.together = together
@@ -74,6 +81,8 @@ class FakeServer(ABC):
         self.running = 0
         self.most_running = 0
         self.healthy = True
+        self.metrics: str | None = None
+        """What it says at `/metrics`, if it shows any."""
         self.drops_kept = False
         """Close a connection when a second request comes on it."""
         self._server: asyncio.Server | None = None
@@ -99,10 +108,12 @@ class FakeServer(ABC):
             return 200, {"object": "list", "data": [{"id": "fake", "object": "model", "max_model_len": 1000}]}
         if asked.path == "/health":
             return (200 if self.healthy else 503), None
+        if asked.path == "/metrics" and self.metrics is not None:
+            return 200, self.metrics.encode()
         return 404, {"detail": "Not Found"}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, backlog=1024)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
@@ -202,7 +213,7 @@ def _form(data: bytes, boundary: bytes) -> dict[str, Any]:
 
 
 def _send_json(writer: asyncio.StreamWriter, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
-    data = b"" if value is None else json.dumps(value).encode()
+    data = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
     more = "".join(f"{name}: {text}\r\n" for name, text in (headers or {}).items())
     writer.write(f"HTTP/1.1 {status} x\r\n{more}Content-Length: {len(data)}\r\n\r\n".encode() + data)
 
@@ -251,6 +262,12 @@ class Run:
     shown: list[str]
     reason: Literal["stop", "length"]
     matched: str | int | None
+
+
+def left(output: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
+    """What a model still writes after a prompt that ends with the beginning of its output."""
+    sizes = range(min(len(output), len(prompt)), 0, -1)
+    return output[next((size for size in sizes if list(prompt[-size:]) == list(output[:size])), 0) :]
 
 
 def run(output: Sequence[int], stop: Sequence[str], stop_ids: Sequence[int], limit: int | None) -> Run:
@@ -333,7 +350,7 @@ class FakeSGLang(FakeServer):
             message = f"The input ({len(prompt)} tokens) is longer than the model's context length (1000 tokens)."
             yield {"error": {"message": message, "type": "invalid_request_error", "code": 400, "retryable": False}}
             return
-        done = run(self.output, sampling["stop"], sampling["stop_token_ids"], sampling["max_new_tokens"])
+        done = run(left(self.output, prompt), sampling["stop"], sampling["stop_token_ids"], sampling["max_new_tokens"])
         for at in range(1, len(done.ids) + 1):
             if at - 1 == self.abort_after:
                 yield self._aborted(body, done.ids[: at - 1])
@@ -395,7 +412,8 @@ class FakeVLLM(FakeServer):
             )
         if body["model"] != "fake":
             raise ValueError(f"The model `{body['model']}` does not exist.")
-        done = run(self.output, body.get("stop") or (), body.get("stop_token_ids") or (), body.get("max_tokens", 16))
+        output = left(self.output, prompt)
+        done = run(output, body.get("stop") or (), body.get("stop_token_ids") or (), body.get("max_tokens", 16))
         head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "fake"}
         for at, token in enumerate(done.ids):
             yield {**head, "choices": [self._choice(body, done, at, token)]}
