@@ -3,11 +3,12 @@
     .venv-vllm/bin/python bench/plugins.py            # make test-engines makes that environment
 
 Each row is one response in deltas of one token, given to the parser as the engine's server does it: vLLM's with text
-and ids, and with its metrics on, as they are in a server that has a tool parser; SGLang's with text. The time from the
-first delta to the end of the response counts, divided by its deltas. It is the processor's time, the three take turns,
-and the best of several passes counts, so that what else the machine does falls out. "above" is what the interface adds
-to the library's own cost: messages for the engine, and what the engine asks for beside the text. † marks a response
-that was given up after `LIMIT_S`: the cost of a delta was still growing.
+and ids, and with its metrics on, as they are in a server that has a tool parser; SGLang's with text. The time of the
+whole response counts, divided by its deltas: to make its parser, which every response has for itself, and each delta
+to the end. It is the processor's time, the three take turns, and the best of several passes counts, so that what else
+the machine does falls out. "above" is what the interface adds to the library's own cost: messages for the engine, and
+what the engine asks for beside the text. † marks a response that was given up after `LIMIT_S`: the cost of a delta was
+still growing.
 """
 
 from __future__ import annotations
@@ -219,8 +220,9 @@ def in_sglang(tools: str, reasoning: str | None) -> Callable[[], Feed]:
 
 def run(begin: Callable[[], Feed], deltas: Sequence[tuple[str, int]]) -> Took:
     """One pass."""
-    feed, done, spent = begin(), 0, 0.0
+    done, spent = 0, 0.0
     began = time.thread_time()
+    feed = begin()
     while done < len(deltas) and spent < LIMIT_S:
         for text, token in deltas[done : done + CHUNK]:
             done += 1

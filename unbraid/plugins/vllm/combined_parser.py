@@ -101,7 +101,11 @@ class CombinedParser(DelegatingParser):  # type: ignore[misc]
             reader = self._reader = self._new_reader(request)
             self._counts = DeltaCounts(request) if self._is_counted(request) else None
             self._as_is = request.include_reasoning and not request.chat_template_kwargs
-        said = as_delta(reader.feed(delta_text, delta_token_ids, finished), self._format)
+        if reader.plain and not finished and reader.shows(delta_token_ids):
+            events = reader.feed_tokens(delta_token_ids)
+        else:
+            events = reader.feed(delta_text, delta_token_ids, finished)
+        said = as_delta(events, self._format)
         counts = self._counts
         if counts is not None:
             counts.add(said is not None and said.tool_calls)
@@ -169,32 +173,31 @@ class DeltaCounts:
     that many deltas behind.
     """
 
-    __slots__ = ("_called", "_room", "_silent", "_with", "_without")
+    __slots__ = ("_called", "_room", "_with", "_without")
 
     def __init__(self, request: Any) -> None:
         self._without, self._with = (delta_counter(request, called) for called in (False, True))
-        self._silent = self._called = 0
-        """The deltas without a call, and with one, that were not passed on."""
         self._room = BATCH
+        """So many more deltas may come before they are passed on."""
+        self._called = 0
+        """How many of those that came have a call."""
 
     def add(self, called: object) -> None:
         """A delta comes, with a call or without."""
         if called:
             self._called += 1
-        else:
-            self._silent += 1
         self._room -= 1
         if not self._room:
             self.flush()
 
     def flush(self) -> None:
         """Pass on what was counted."""
-        if self._silent:
-            self._without(self._silent)
+        silent = BATCH - self._room - self._called
+        if silent:
+            self._without(silent)
         if self._called:
             self._with(self._called)
-        self._silent = self._called = 0
-        self._room = BATCH
+        self._room, self._called = BATCH, 0
 
     def __del__(self) -> None:
         self.flush()  # whoever reads the stream may leave before it ends

@@ -182,6 +182,10 @@ class ResponseReader:
         """The tokens that are not parsed: vLLM's text would not show them, and they say nothing in this format."""
         self._by_ids: bool | None = None if by_ids and self._vocabulary is not None else False
         """None until the first delta decides. A parser cannot change from one to the other."""
+        self.shows = self._hidden.isdisjoint
+        """Whether all of some ids are parsed."""
+        self.plain = False
+        """Whether `feed_tokens` does all that `feed` would, with ids that are all parsed, before the last delta."""
         self._blocks = None if format.headers is None else Blocks(format)
         self._parser = Parser(
             format,
@@ -193,17 +197,19 @@ class ResponseReader:
             keep_message=whole,
             markup=format.speech is not None,
         )
+        self.feed_tokens = self._parser.feed_tokens
 
     def feed(self, text: str, ids: Sequence[int], finished: bool) -> list[Event]:
         """The events of one delta, which came with this text and these ids."""
         if self._by_ids is None and (text or ids):
             self._by_ids = bool(ids) and not cuts_text(self._request)
+            self.plain = self._by_ids and self._blocks is None
         if finished:
             return self._feed_last(text, ids)
         if self._by_ids:
-            if not self._hidden.isdisjoint(ids):
+            if not self.shows(ids):
                 ids = [token for token in ids if token not in self._hidden]
-            events = self._parser.feed_tokens(ids)
+            events = self.feed_tokens(ids)
         else:
             events = self._parser.feed(text) if text else []
         return events if self._blocks is None else list(map(self._apart, events))
