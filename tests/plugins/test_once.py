@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from unbraid.core.tools import Tools
-from unbraid.errors import InvalidTools
+from unbraid.errors import InvalidTools, SchemaWarning
 from unbraid.plugins.once import KEPT, once_for_content
 
 
@@ -80,3 +81,18 @@ def test_a_mistake_is_told_every_time(read: Any) -> None:
     for _ in range(2):
         with pytest.raises(InvalidTools):
             read([tool(a={}), tool(b={})])
+
+
+@pytest.mark.parametrize("depth", [150, 480, 5000])
+def test_tools_that_nest_deep_are_read(read: Any, depth: int) -> None:
+    """A schema, and a value in it, which nobody looks into."""
+    schema: Any = {"type": "string"}
+    value: Any = 0
+    for _ in range(depth):
+        schema, value = {"type": "object", "properties": {"a": schema}}, [value]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SchemaWarning)
+        for _ in range(2):
+            found = read([tool(a={"type": "string"}, deep=schema, other={"default": value})])["f"]["properties"]
+            assert found["a"] == {"type": "string"}
+            assert found["deep"]["properties"]["a"]["type"] == "object"

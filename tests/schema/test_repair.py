@@ -103,15 +103,19 @@ def test_what_is_no_schema_at_all_is_refused(schema: Any) -> None:
         repair(schema, "p")
 
 
-def test_what_nests_too_deep_is_refused() -> None:
+def test_what_nests_too_deep_is_read_as_any_value() -> None:
     deep: Any = {}
     for _ in range(300):
-        deep = {"items": deep}
-    circle: dict[str, Any] = {}
-    circle["items"] = circle
+        deep = {"type": "array", "items": deep}
+    circle: dict[str, Any] = {"type": "array"}
+    circle["items"] = circle["contains"] = circle
     for schema in (deep, circle):
-        with pytest.raises(InvalidSchema, match="nests deeper than 200"):
-            repair(schema, "p")
+        found, [what, *_] = repair(schema, "p")
+        assert "nests deeper than 200; read as any value" in str(what)
+        for _ in range(201):
+            assert found["type"] == "array"
+            found = found["items"]
+        assert found is True
 
 
 def test_shared_parts_cost_no_more_than_they_are() -> None:

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidSchema, InvalidTools, about
+from ..errors import InvalidTools, about
 from .custom_tools.definition import CustomTool, read_custom_tool
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mappin
         said = f"{parameters['type']!r:.40}"
         repairs.append(Repair(f"{where}.type", f'arguments are always an object, not {said}; read as "object"'))
         parameters = {**parameters, "type": "object"}
-    try:
-        repaired, found = repair(parameters, where)
-    except InvalidSchema as error:
-        raise InvalidTools(str(error)) from None
+    repaired, found = repair(parameters, where)
     repairs += found
     assert isinstance(repaired, Mapping), "only booleans become booleans"
     return repaired

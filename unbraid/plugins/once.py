@@ -10,6 +10,7 @@ one. The content is compared as text (`repr`), because `1`, `1.0` and `True` are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -26,18 +27,23 @@ Read = Callable[[Sequence[Any]], Tools]
 
 def once_for_content(read: Read) -> Read:
     """`read`, which reads the same tools once, and must depend on nothing else. What is kept is a copy, so it does not
-    change with the request that it was read from."""
+    change with the request that it was read from. Tools that nest too deep to be copied are read every time."""
     kept: dict[str, Tools] = {}
 
     @wraps(read)
     def found(tools: Sequence[Any]) -> Tools:
-        content = repr([_content(tool) for tool in tools])
+        try:
+            content = repr([_content(tool) for tool in tools])
+        except RecursionError:
+            return read(tools)
         known = kept.get(content)
-        if known is None:
-            known = read(tools)
-            if len(content) <= LONGEST:
-                if len(kept) >= KEPT:
-                    kept.clear()
+        if known is not None:
+            return known
+        known = read(tools)
+        if len(content) <= LONGEST:
+            if len(kept) >= KEPT:
+                kept.clear()
+            with suppress(RecursionError):
                 kept[content] = known = known.copy()
         return known
 

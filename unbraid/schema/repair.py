@@ -41,8 +41,8 @@ class Repair:
 
 
 def repair(schema: object, where: str) -> tuple[Schema, list[Repair]]:
-    """The schema without what is malformed in it, and what was changed. Raises InvalidSchema if it nests too deep to be
-    read, or is no schema at all."""
+    """The schema without what is malformed in it or too deep to be read, and what was changed. Raises InvalidSchema if
+    it is no schema at all."""
     if not isinstance(schema, bool | Mapping):
         raise InvalidSchema(f"{where} must be a JSON schema (an object or a boolean), not {type(schema).__name__}")
     repairer = _Repairer()
@@ -84,7 +84,9 @@ class _Repairer:
         if id(schema) in self._done:
             return self._done[id(schema)]
         if depth > _MOST_DEPTH:
-            raise InvalidSchema(f"{where:.200} nests deeper than {_MOST_DEPTH}; put what is deep into `$defs`")
+            self._note(f"{where:.200}…", f"nests deeper than {_MOST_DEPTH}; read as any value")
+            self._done[id(schema)] = True  # so that one that holds itself, more than once, comes to an end
+            return True
         working_on(where)
         spend(1 + len(schema))
         changed: dict[str, Any] = {}

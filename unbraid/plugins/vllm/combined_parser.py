@@ -173,31 +173,29 @@ class DeltaCounts:
     that many deltas behind.
     """
 
-    __slots__ = ("_called", "_room", "_with", "_without")
+    __slots__ = ("_called", "_deltas", "_with", "_without")
 
     def __init__(self, request: Any) -> None:
         self._without, self._with = (delta_counter(request, called) for called in (False, True))
-        self._room = BATCH
-        """So many more deltas may come before they are passed on."""
-        self._called = 0
-        """How many of those that came have a call."""
+        self._deltas = self._called = 0
+        """The deltas that were not passed on, and how many of them have a call."""
 
     def add(self, called: object) -> None:
         """A delta comes, with a call or without."""
         if called:
             self._called += 1
-        self._room -= 1
-        if not self._room:
+        self._deltas += 1
+        if self._deltas == BATCH:
             self.flush()
 
     def flush(self) -> None:
         """Pass on what was counted."""
-        silent = BATCH - self._room - self._called
+        silent = self._deltas - self._called
         if silent:
             self._without(silent)
         if self._called:
             self._with(self._called)
-        self._room, self._called = BATCH, 0
+        self._deltas = self._called = 0
 
     def __del__(self) -> None:
         self.flush()  # whoever reads the stream may leave before it ends
