@@ -141,7 +141,21 @@ def test_two_calls_to_one_tool_have_two_numbers(sglang: Any, name: str) -> None:
     assert [item.tool_index for item in items] == [0, 1]
 
 
-@pytest.mark.parametrize("format", [format for format in FORMATS if format.tools is not None], ids=attrgetter("name"))
+with_tools = pytest.mark.parametrize(
+    "format", [format for format in FORMATS if format.tools is not None], ids=attrgetter("name")
+)
+
+
+@with_tools
+def test_whitespace_beside_calls_is_no_answer(installed: Any, format: Format) -> None:
+    text = unbraid.render(unbraid.compose(tools=format.name), Message((ToolCall("get_weather", "{}", "abcdefghi"),)))
+    parser = installed.FunctionCallParser(tools(installed), f"unbraid-{format.name}")
+    for before in ("", "\n", "\n\n", " \n\n\n "):
+        content, [item] = parser.parse_non_stream(before + text)
+        assert (content, item.name) == ("", "get_weather")
+
+
+@with_tools
 def test_a_call_that_is_cut_off_is_not_run(installed: Any, format: Format) -> None:
     """At every cut: a whole reply has none but the calls of the whole output. A stream has begun the others, and the
     server is told that they are not complete."""

@@ -106,7 +106,8 @@ class ToolParsing:
         return cls.format.headers is not None or cls.format.answer is not None or bool(theirs.parses_without_tools())
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> Any:
-        """A whole output. An incomplete call is text: no client has seen it begin."""
+        """A whole output. An incomplete call is text: no client has seen it begin. Whitespace beside calls is left
+        out."""
         known, unknown = known_tools(tools), self._unknown_tools()
         message = parse(self.format, text, tools=known, unknown_tools=unknown).settled()
         # SGLang makes ids of these numbers for some models, so no two calls may share one.
@@ -114,7 +115,8 @@ class ToolParsing:
             ToolCallItem(tool_index=at, name=call.name, parameters=call.arguments)
             for at, call in enumerate(message.tool_calls)
         ]
-        return StreamingParseResult(normal_text=message.content, calls=calls)
+        blank = calls and not message.content.strip()
+        return StreamingParseResult(normal_text="" if blank else message.content, calls=calls)
 
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> Any:
         stream = self._stream
