@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,11 @@ class Asked:
         return said
 
     def both(self, **fields: Any) -> Said:
-        """Streamed and not, which is the same."""
+        """Streamed and not, which is the same; but a whole reply leaves whitespace beside calls out, and a stream has
+        sent it before it knows of a call."""
         streamed = self.streamed(**fields)
-        assert streamed == self.whole(**fields)
+        blank = streamed.calls and not streamed.content.strip()
+        assert (replace(streamed, content="") if blank else streamed) == self.whole(**fields)
         return streamed
 
 
