@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..errors import InvalidSchema
 from .constraint import Constraint, constraint, forced_prefix
+from .determinize.written import NotContinued
 from .dialects.regex import NotRegular
 from .dialects.token_sets import NotTokens, TokenSets
 from .language import Unenforced
@@ -15,6 +16,7 @@ from .language import Unenforced
 __all__ = [
     "Constraint",
     "InvalidSchema",
+    "NotContinued",
     "NotRegular",
     "NotTokens",
     "TokenSets",

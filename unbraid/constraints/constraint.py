@@ -7,6 +7,7 @@ ask for the same (`constraint`), so what is printed for one request is there for
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ..errors import InvalidSchema, InvalidTools, MissingTokens, UnbraidError
 from ..schema.regular import Text, choice, sequence
 from ..schema.types import Schema
 from .builder import LazyLanguage, build, build_lazy
+from .determinize.written import NotContinued, Written, begun_triggers, from_trigger, read_output
 from .dialects.ebnf import to_ebnf
 from .dialects.gbnf import to_gbnf
 from .dialects.lark import to_lark
@@ -47,6 +49,11 @@ _PRINTERS: dict[Dialect, Callable[[Language], Printed[Any]]] = {
     "structural_tag": to_structural_tag,
     "regex": to_regex,
 }
+_REST_PRINTERS: dict[Dialect, Callable[[Language, Sequence[Written]], Printed[Any]]] = {
+    "gbnf": to_gbnf,
+    "ebnf": to_ebnf,
+    "structural_tag": to_structural_tag,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class LlamaCppGrammar:
     """The text that wakes a lazy grammar,"""
     token: int | None = None
     """and its token, if it is one."""
+    begun: tuple[str, ...] = ()
+    """Beginnings of the trigger that were written already, so that the rest of it wakes the grammar, too."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -66,8 +75,11 @@ class LlamaCppGrammar:
         if self.trigger is None:
             return fields
         by_text, by_token = {"type": 1, "value": self.trigger}, {"type": 0, "value": self.trigger, "token": self.token}
-        trigger = by_text if self.token is None else by_token
-        return {**fields, "grammar_lazy": True, "preserved_tokens": [self.trigger], "grammar_triggers": [trigger]}
+        triggers: list[dict[str, Any]] = [by_text if self.token is None else by_token]
+        for beginning in self.begun:  # as a pattern for all of the text that comes, in which the group is the trigger
+            rest = re.escape(self.trigger[len(beginning) :])
+            triggers.append({"type": 3, "value": rf"({rest})[\s\S]*"})
+        return {**fields, "grammar_lazy": True, "preserved_tokens": [self.trigger], "grammar_triggers": triggers}
 
 
 class Constraint:
@@ -80,13 +92,16 @@ class Constraint:
         ends: Iterable[int] = (),
         lazy: Callable[[], LazyLanguage | None] | None = None,
         asked: tuple[Format, str] | None = None,
+        written: tuple[Written, ...] = (),
     ) -> None:
-        """asked: the format and the request that it was made of, as they are kept."""
+        """asked: the format and the request that it was made of, as they are kept.
+        written: the beginning of the output, if that was written already."""
         self._language = language
         self._vocabulary = vocabulary
         self._ends = frozenset(ends)
         self._lazy = lazy
         self._asked = asked
+        self._written = written
         self._printed: dict[Dialect, Printed[Any]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
@@ -98,6 +113,13 @@ class Constraint:
     def language(self) -> Language:
         """What it allows, in no dialect."""
         return self._language
+
+    def after(self, output: str | Iterable[int]) -> Constraint:
+        """The constraint for the rest of an output that begins with `output`: for an engine that is to go on where
+        another broke off. GBNF, EBNF and structural tags can say it. Raises `NotContinued`, here or in printing, where
+        there is no such rest."""
+        written = (*self._written, *read_output(output, self._language, self._vocabulary))
+        return Constraint(self._language, self._vocabulary, self._ends, self._lazy, None, written)
 
     def to_lark(self) -> str:
         """For llguidance, from 1.7 on."""
@@ -134,8 +156,15 @@ class Constraint:
         if dialect not in _PRINTERS:
             raise UnbraidError(f"no dialect {dialect!r}: there are {', '.join(_PRINTERS)}")
         if dialect not in self._printed:
-            self._printed[dialect] = _PRINTERS[dialect](self._language)
+            self._printed[dialect] = self._print(dialect)
         return self._printed[dialect]
+
+    def _print(self, dialect: Dialect) -> Printed[Any]:
+        if not self._written:
+            return _PRINTERS[dialect](self._language)
+        if dialect not in _REST_PRINTERS:
+            raise NotContinued(f"the rest of an output cannot be said in the dialect {dialect!r}")
+        return _REST_PRINTERS[dialect](self._language, self._written)
 
     @cached_property
     def llama_cpp(self) -> LlamaCppGrammar:
@@ -143,7 +172,12 @@ class Constraint:
         lazy = None if self._lazy is None else self._lazy()
         if lazy is None:
             return LlamaCppGrammar(self.printed("gbnf"))
-        return LlamaCppGrammar(to_gbnf(lazy.language), lazy.trigger, lazy.token)
+        awake = from_trigger(self._written, lazy.trigger, lazy.token)
+        if awake is not None:
+            return LlamaCppGrammar(to_gbnf(lazy.language, awake))
+        begun = () if lazy.token is not None else begun_triggers(self._written, lazy.trigger)
+        printed = to_gbnf(lazy.language, (), *([beginning] for beginning in begun))
+        return LlamaCppGrammar(printed, lazy.trigger, lazy.token, tuple(begun))
 
     def unenforced(self, dialect: Dialect) -> list[Unenforced]:
         """What `dialect` cannot express, so that it is not enforced."""
@@ -152,6 +186,8 @@ class Constraint:
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not
         those of the format."""
+        if self._written:
+            raise NotContinued("masks begin with the output: make them of the whole constraint, and advance them")
         if self._vocabulary is None:
             raise UnbraidError("masks are for one vocabulary: make the constraint with tokenizer=…")
         try:

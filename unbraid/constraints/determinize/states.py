@@ -27,10 +27,13 @@ from ...metering import spend, working_on
 from ...schema.regular import EVERY, Chars, Ranges, Text, union
 from ..language import Token
 from .items import EMPTY, MOST_STACKS, Concat, FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
+from .written import NotContinued, Written
 
 MOST_WORK = 400_000
 """How many stacks are looked at: about a second."""
 _MOST_TRIES = 10
+_MOST_READINGS = 10_000
+"""In how many ways a text that was written may be read."""
 
 Stack = int
 State = frozenset[Stack]
@@ -75,6 +78,7 @@ class States:
         self._cut: dict[tuple[Stack, int], Stack] = {}
         self._expanded: dict[Stack, State] = {}
         self._may_end: dict[Stack, bool] = {END: True}
+        self._later: dict[tuple[State, str], State] = {}
         self.work, self._most_work = 0, most_work
         self._known: dict[Item, Ending] = {}  # of what nests in itself
         self._forget()
@@ -86,9 +90,9 @@ class States:
         self._guessed: set[Item] = set()
         self._widths: dict[State, int] = {}
 
-    def check(self, roots: Iterable[tuple[Item, str]]) -> None:
+    def check(self, roots: Iterable[tuple[Item, str]], begun: State = frozenset()) -> None:
         """Make the states of all of them, or raise `TooAmbiguous`. With each root goes the part of a schema that it
-        says."""
+        says. `begun` is where the text goes on, if some of it was written already."""
         roots = list(roots)
         self.items.check_counts()
         for root, place in roots:
@@ -100,7 +104,7 @@ class States:
                 tries += 1
                 if tries > _MOST_TRIES:
                     raise TooAmbiguous
-        for state in self.all(self.start(root) for root, _ in roots):
+        for state in self.all([*(self.start(root) for root, _ in roots), begun]):
             widest = [self.ending(one.item).stacks + self.width(one.target) for one in self.step(state).transitions]
             if max([self.width(state), *widest]) > MOST_STACKS:
                 raise TooAmbiguous
@@ -296,6 +300,80 @@ class States:
             rest = shape.node.text[count:]
             self._cut[stack, count] = self.push([self.items.text(rest)], then) if rest else then
         return self._cut[stack, count]
+
+    # --- What may come after a text ------------------------------------------------------------------------------
+
+    def begun(self, item: Item, readings: Iterable[Iterable[Written]]) -> State:
+        """Where an item is after one of these texts. Raises `NotContinued` where the item allows none of them."""
+        start = self.start(item)
+        state = frozenset[Stack]().union(*(self.after(start, written) for written in readings))
+        if not state:
+            raise NotContinued("the constraint does not allow what was written so far")
+        return state
+
+    def after(self, state: State, written: Iterable[Written]) -> State:
+        """What may come after this text; none at all where the text is not allowed. Raises `TooAmbiguous` where there
+        are too many ways to read it."""
+        for symbol in written:
+            if isinstance(symbol, str):
+                for char in symbol:
+                    state = self._after_char(state, char)
+            else:  # a token may come by its id, and by its text where that stands for it
+                spelled = self.after(state, [symbol.text]) if symbol.text else frozenset()
+                state = self._after_token(state, symbol.id) | spelled
+        return state
+
+    def _after_char(self, state: State, char: str) -> State:
+        if (state, char) not in self._later:
+            code, found = ord(char), set[Stack]()
+            for stack in self._leaves(state):
+                shape = self.items.shapes[self._stacks[stack][0]]
+                match shape:
+                    case Leaf(Text(text)) if text[0] == char:
+                        found.add(self._past(stack, 1))
+                    case Leaf(Chars(ranges)) if any(low <= code <= high for low, high in ranges):
+                        found.add(self._stacks[stack][1])
+            if len(found) > _MOST_READINGS:
+                raise TooAmbiguous
+            self._later[state, char] = frozenset(found)
+        return self._later[state, char]
+
+    def _after_token(self, state: State, token: int) -> State:
+        found = set[Stack]()
+        for stack in self._leaves(state):
+            head, then = self._stacks[stack]
+            match self.items.shapes[head]:
+                case Leaf(Token(ranges)) if any(low <= token <= high for low, high in ranges):
+                    found.add(then)
+        return frozenset(found)
+
+    def _leaves(self, state: State) -> list[Stack]:
+        """The stacks with a leaf on top that it may be."""
+        seen = set(state - ENDED)
+        todo, found = list(seen), []
+        while todo:
+            spend()
+            stack = todo.pop()
+            if isinstance(self.items.shapes[self._stacks[stack][0]], Leaf):
+                found.append(stack)
+                continue
+            more = self._expansions(stack) - ENDED - seen
+            seen |= more
+            todo += more
+        return found
+
+    def contents(self, state: State) -> list[tuple[Item, ...]]:
+        """The items of each stack, from the top."""
+        found = []
+        for stack in sorted(state):
+            items = []
+            while stack != END:
+                item, stack = self._stacks[stack]
+                items.append(item)
+            found.append(tuple(items))
+        return found
+
+    # --- How states follow each other ----------------------------------------------------------------------------
 
     def reached(self, start: State, done: set[State] | None = None) -> list[State]:
         """All the states from there on, without those inside of items; not those that are done, to which they are

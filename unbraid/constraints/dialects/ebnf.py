@@ -1,24 +1,35 @@
 """A language as EBNF for xgrammar: what SGLang calls `ebnf`, and vLLM `grammar`.
 
-xgrammar tells tokens and free text by built-in rules, `Token(…)` and `TagDispatch(…)`.
+xgrammar tells tokens and free text by built-in rules, `Token(…)` and `TagDispatch(…)`. The rest of an output is printed
+from items: the stacks that are left are alternatives, and xgrammar follows them all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...schema.regular import Chars, Text, all_but, among
+from ..determinize.items import Concat, FreeText, InState, Item, Leaf, Named, OneOf, Times, TooAmbiguous
+from ..determinize.written import NotContinued, Written
 from ..grammars.automaton import TooManyStates
-from ..grammars.restriction import unrestricted
+from ..grammars.restriction import restricted, unrestricted
 from ..language import Language, TextExcept, Token
+from .items import ItemPrinter
 from .printed import Printed
-from .rules import RulePrinter, quoted
+from .rules import RulePrinter, char_class, counted, quoted, text
 
 
-def to_ebnf(language: Language) -> Printed[str]:
-    try:
-        return print_ebnf(language)
-    except TooManyStates:
-        free = unrestricted(language)
-        assert free is not None, "only clients' grammars have states"
-        return print_ebnf(free)
+def to_ebnf(language: Language, written: Sequence[Written] = ()) -> Printed[str]:
+    """`written` is the beginning of the output, if that was written already: the grammar is that of the rest. Raises
+    `NotContinued` where there is none."""
+    free = unrestricted(language)
+    for one in [restricted(language), *([] if free is None else [free])]:
+        try:
+            return _RestPrinter(one).run(written) if written else print_ebnf(one)
+        except (TooManyStates, TooAmbiguous):
+            pass
+    raise NotContinued("what was written so far leaves too many alternatives open")
 
 
 def print_ebnf(language: Language) -> Printed[str]:
@@ -37,3 +48,66 @@ class _Printer(RulePrinter):
         # It may end with the beginning of a word; xgrammar has no name for text that does not.
         excluded = "".join(f"{quoted(word)}, " for word in node.without)
         return self.named("text", f"TagDispatch(excludes=({excluded}))")
+
+
+class _RestPrinter(ItemPrinter, _Printer):
+    """Prints what may come after the beginning of an output."""
+
+    def __init__(self, language: Language) -> None:
+        super().__init__(language)
+        self._lines: dict[str, str] = {}
+        self._todo: list[str] = []
+        self._begun: dict[FreeText, str] = {}
+
+    def run(self, written: Sequence[Written]) -> Printed[str]:
+        self.read(self.language.rules)
+        start = self.states_of.begun(self.items.of(self.language.root), [written])
+        stacks = self.states_of.contents(start)
+        self._lines["root"] = " | ".join(" ".join(map(self._item, items)) or '""' for items in stacks)
+        while self._todo:
+            name = self._todo.pop()
+            body = self.items.body(name)
+            assert body is not None, "all rules have been read"
+            self._lines[name] = self._item(body)
+        return Printed(text(self._lines | self.rules), (*self.language.unenforced, *self.all_unenforced()))
+
+    def _item(self, item: Item) -> str:
+        shape = self.items.shapes[item]
+        match shape:
+            case Leaf(Text(characters)):
+                return quoted(characters)
+            case Leaf(Chars(ranges)):
+                return char_class(among(ranges))
+            case Leaf(node):
+                return self.expression(node)
+            case FreeText():
+                return self._going_on(shape)
+            case InState(found, at):
+                return self.states(found, at)
+            case Named(name):
+                if name not in self._lines:
+                    self._lines[name] = ""
+                    self._todo.append(name)
+                return name
+            case Concat(items):
+                return " ".join(map(self._item, items)) or '""'
+            case OneOf(items):
+                return self.named("any", " | ".join(sorted(map(self._item, items))))
+            case Times(inner, least, most):
+                return counted(self.named("part", self._item(inner)), least, most, self.named)
+        raise AssertionError(shape)
+
+    def _going_on(self, shape: FreeText) -> str:
+        """Free text, which may have begun with the beginning of a word."""
+        if not shape.at:
+            return self.free_text(TextExcept(shape.words, shape.clean_end))
+        if shape not in self._begun:
+            self._begun[shape] = name = f"begun-{len(self._begun)}"
+            state = shape.state
+            onwards = {char: self._going_on(replace(shape, at=to)) for char, to in sorted(state.moves.items())}
+            options = [f"{quoted(char)} {target}" for char, target in onwards.items()]
+            options.append(
+                f"{char_class(all_but(*state.moves, *state.forbidden))} {self._going_on(replace(shape, at=0))}"
+            )
+            self.rules[name] = " | ".join([*options, *(['""'] if shape.may_end else [])])
+        return self._begun[shape]

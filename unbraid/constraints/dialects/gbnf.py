@@ -8,18 +8,19 @@ in it is too ambiguous: llama.cpp would be busy with it for minutes over one tok
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ...errors import InvalidSchema
-from ...metering import spend, working_on
-from ...schema.regular import Chars, Node, Text, among, sequence
+from ...metering import spend
+from ...schema.regular import Chars, Text, among
 from ...schema.types import Schema
-from ..determinize.items import FreeText, InState, Item, Items, Leaf, Times, TooAmbiguous
-from ..determinize.states import ENDED, MOST_WORK, State, States
+from ..determinize.items import FreeText, InState, Item, Leaf, Times, TooAmbiguous
+from ..determinize.states import ENDED, MOST_WORK, State
+from ..determinize.written import NotContinued, Written
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, TextExcept, Token
 from ..schema_export import locate
-from ..schema_grammar import SPACE as JSON_SPACE
+from .items import ItemPrinter
 from .printed import Point, Printed
 from .rules import RulePrinter, char_class, counted, quoted, text
 
@@ -27,14 +28,20 @@ from .rules import RulePrinter, char_class, counted, quoted, text
 _MOST_TOKENS = 16
 
 
-def to_gbnf(language: Language) -> Printed[str]:
-    """Where the language is too ambiguous for llama.cpp, the result says so."""
+def to_gbnf(language: Language, *readings: Sequence[Written]) -> Printed[str]:
+    """Where the language is too ambiguous for llama.cpp, the result says so.
+
+    readings: what was written already, if anything was; several where it is not known which. The grammar is that of the
+        rest. Raises `NotContinued` where there is none.
+    """
     free = unrestricted(language)
     for one in [restricted(language), *([] if free is None else [free])]:
         try:
-            return _DeterministicPrinter(one, MOST_WORK).run()
+            return _DeterministicPrinter(one, MOST_WORK).run(readings or ((),))
         except (TooAmbiguous, RecursionError):
             pass
+    if any(readings):
+        raise NotContinued("what was written so far leaves too many alternatives open")
     printed = _Printer().print(language if free is None else free)
     return Printed(printed.grammar, printed.unenforced, too_ambiguous=_locate_ambiguity(language))
 
@@ -80,77 +87,54 @@ class _Printer(RulePrinter):
         return self.named("token", shown(node)) if len(node.ids) <= _MOST_TOKENS else self.expression(node.text)
 
 
-class _DeterministicPrinter(_Printer):
+class _DeterministicPrinter(ItemPrinter, _Printer):
     """Prints the states of a language, each as a rule."""
 
+    most_tokens = _MOST_TOKENS
+
     def __init__(self, language: Language, most_work: int) -> None:
-        super().__init__()
-        self._language = language
-        self._items = Items(self._rule, self._replacement)
-        self._states = States(self._items, most_work)
+        super().__init__(language, most_work)
         self._state_names: dict[State, str] = {}
         self._todo: list[State] = []
         self._used: Counter[State] = Counter()
 
     @property
     def work(self) -> int:
-        return self._states.work
+        return self.states_of.work
 
-    def _rule(self, name: str) -> Node:
-        rules = self._language.rules
-        return rules[name] if name in rules else self.schemas.rules[name]
-
-    def _replacement(self, node: Json | Token, spaced: bool) -> Node | None:
-        """The rules of a JSON value, with whitespace before it unless it is `spaced`; the text of a large set of
-        tokens."""
-        if isinstance(node, Json):
-            value = self.schemas.node(node)
-            self._read(self.schemas.rules)
-            return value if spaced else sequence(JSON_SPACE, value)
-        return node.text if len(node.ids) > _MOST_TOKENS else None
-
-    def _read(self, rules: Iterable[str]) -> None:
-        """These rules, one after the other: each needs few but those before it, so that the stack stays low."""
-        for name in list(rules):
-            working_on(self._place(name))
-            self._items.body(name)
-
-    def _place(self, rule: str) -> str:
-        return self.schemas.places.get(rule, "")
-
-    def run(self) -> Printed[str]:
+    def run(self, readings: Sequence[Sequence[Written]] = ((),)) -> Printed[str]:
         """Raises `TooAmbiguous` where the language cannot be determinised within bounds."""
-        self._read(self._language.rules)
-        for node in self._language.nodes():
+        self.read(self.language.rules)
+        for node in self.language.nodes():
             if isinstance(node, TextExcept):
                 self.unenforced += node.length_unenforced()
-        root = self._items.of(self._language.root)
-        rules = [*self._language.rules, *self.schemas.rules]
-        self._states.check([*((self._items.named(name), self._place(name)) for name in rules), (root, "")])
-        start = self._states.start(root)
-        states = list(self._states.all([start]))
+        root = self.items.of(self.language.root)
+        rules = [*self.language.rules, *self.schemas.rules]
+        start = self.states_of.begun(root, readings)
+        self.states_of.check([*((self.items.named(name), self.place(name)) for name in rules), (root, "")], start)
+        states = list(self.states_of.all([start]))
         for state in states:
-            self._used.update(transition.target for transition in self._states.step(state).transitions)
-            self._used.update(map(self._states.start, self._states.inner(state)))
+            self._used.update(transition.target for transition in self.states_of.step(state).transitions)
+            self._used.update(map(self.states_of.start, self.states_of.inner(state)))
         lines = {"root": self._state(start)}
         while self._todo:
             state = self._todo.pop()
             lines[self._state_names[state]] = self._state(state)
-        unenforced = (*self._language.unenforced, *self.all_unenforced())
+        unenforced = (*self.language.unenforced, *self.all_unenforced())
         return Printed(text(lines | self.rules), unenforced, points=tuple(dict.fromkeys(map(self._point, states))))
 
     def _point(self, state: State) -> Point:
         spend()
-        found = self._states.step(state)
-        shapes = [self._items.shapes[transition.item] for transition in found.transitions]
+        found = self.states_of.step(state)
+        shapes = [self.items.shapes[transition.item] for transition in found.transitions]
         for at, shape in enumerate(shapes):
             while isinstance(shape, Times) and shape.least:
-                shapes[at] = shape = self._items.shapes[shape.item]
+                shapes[at] = shape = self.items.shapes[shape.item]
         leaves = tuple(shape.node for shape in shapes if isinstance(shape, Leaf))
         return Point(leaves, only=bool(leaves) and len(leaves) == len(shapes) and not found.ends)
 
     def _state(self, state: State) -> str:
-        found = self._states.step(state)
+        found = self.states_of.step(state)
         options = [self._option(transition.item, transition.target) for transition in found.transitions]
         return " | ".join([*options, *(['""'] if found.ends else [])]) or '""'
 
@@ -159,7 +143,7 @@ class _DeterministicPrinter(_Printer):
         parts: list[str | Text] = [self._item(item)]
         while then != ENDED:
             spend()
-            found = self._states.step(then)
+            found = self.states_of.step(then)
             if self._used[then] > 1 or found.ends or len(found.transitions) > 1:
                 parts.append(self._name(then))
                 break
@@ -176,7 +160,7 @@ class _DeterministicPrinter(_Printer):
         return " ".join(written)
 
     def _item(self, item: Item) -> str | Text:
-        shape = self._items.shapes[item]
+        shape = self.items.shapes[item]
         match shape:
             case Leaf(Text() as leaf):
                 return leaf
@@ -188,10 +172,10 @@ class _DeterministicPrinter(_Printer):
                 return self.automaton(words, clean_end, at)
             case InState(found, at):
                 return self.states(found, at)
-            case Times(inner, least, most) if self._states.is_unambiguous(shape):
+            case Times(inner, least, most) if self.states_of.is_unambiguous(shape):
                 part = self._item(inner)
                 return counted(f"({quoted(part.text)})" if isinstance(part, Text) else part, least, most, self.named)
-        return self._name(self._states.start(item))
+        return self._name(self.states_of.start(item))
 
     def _name(self, state: State) -> str:
         if state not in self._state_names:

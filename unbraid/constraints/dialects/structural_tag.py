@@ -5,23 +5,31 @@ Schemas go to xgrammar's own converter. What a tag cannot express is put into it
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from ...schema.regular import NOTHING, Choice, Node, Repeat, Sequence, Text
+from ..determinize.written import Written
 from ..grammars.automaton import TooManyStates
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_export import export
 from ..schema_grammar import MOST_JSON_SPACE
 from ..schema_grammar import SPACE as JSON_SPACE
-from .ebnf import print_ebnf
+from .ebnf import print_ebnf, to_ebnf
 from .printed import Printed
 from .regex import regular
 
 Tag = dict[str, Any]
 
 
-def to_structural_tag(language: Language) -> Printed[Tag]:
+def to_structural_tag(language: Language, written: Seq[Written] = ()) -> Printed[Tag]:
+    """`written` is the beginning of the output, if that was written already. The rest of a schema is no schema, so what
+    follows it is EBNF."""
+    if written:
+        rest = to_ebnf(language, written)
+        tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": rest.grammar}}
+        return Printed(tag, rest.unenforced)
     try:
         return _printed(restricted(language))
     except TooManyStates:

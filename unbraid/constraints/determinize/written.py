@@ -1,0 +1,76 @@
+"""What was written already: the beginning of an output, as parts that a language can be followed through.
+
+An output that broke off goes on somewhere else, under the constraint for its rest. Tokens that a language names by
+their ids are kept as such; all others are text. `States.after` follows the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from ...core.vocabulary import Vocabulary
+from ...errors import UnbraidError
+from ..language import Language, Token
+
+
+class NotContinued(UnbraidError):
+    """No constraint can be made for the rest of an output; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenToken:
+    """A token that was written and may be more than its text."""
+
+    id: int
+    text: str
+
+
+Written = str | WrittenToken
+"""A part of what was written already."""
+
+
+def read_output(output: str | Iterable[int], language: Language, vocabulary: Vocabulary | None) -> tuple[Written, ...]:
+    """The parts of an output. Raises `NotContinued` for one that ends inside a character."""
+    if isinstance(output, str):
+        return (output,) if output else ()
+    named = [node.ranges for node in language.nodes() if isinstance(node, Token)]
+    parts: list[Written] = []
+    data = b""
+    for token in output:
+        found = None if vocabulary is None else vocabulary.token_bytes(token)
+        if any(low <= token <= high for ranges in named for low, high in ranges):
+            parts += [*_text(data), WrittenToken(token, (found or b"").decode("utf-8", "replace"))]
+            data = b""
+        elif found is None:
+            raise NotContinued(f"the text of token {token} is not known")
+        else:
+            data += found
+    return (*parts, *_text(data))
+
+
+def _text(data: bytes) -> list[str]:
+    try:
+        return [data.decode()] if data else []
+    except UnicodeDecodeError as error:
+        raise NotContinued("what was written so far ends inside a character, or is no text") from error
+
+
+def from_trigger(written: Seq[Written], marker: str, token: int | None) -> tuple[Written, ...] | None:
+    """The parts from the first place on where a lazy grammar wakes; None if there is none."""
+    for at, part in enumerate(written):
+        if isinstance(part, WrittenToken):
+            if part.id == token:
+                return tuple(written[at:])
+        elif token is None and marker in part:
+            return (part[part.index(marker) :], *written[at + 1 :])
+    return None
+
+
+def begun_triggers(written: Seq[Written], marker: str) -> list[str]:
+    """The beginnings of the marker that the text ends with: the rest of it may come next."""
+    text = written[-1] if written else ""
+    if not isinstance(text, str):
+        return []
+    return [marker[:size] for size in range(1, len(marker)) if text.endswith(marker[:size])]
