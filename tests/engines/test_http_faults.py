@@ -18,19 +18,24 @@ from unbraid.engines import (
     Load,
     Piece,
     PromptTooLong,
+    Sampling,
     Unsupported,
 )
 from unbraid.engines.http import _message
 from unbraid.engines.refusals import refusal, too_long_field
 from unbraid.engines.timeouts import Timeouts
 
-from ..support.byte_vocabulary import END
+from ..support.byte_vocabulary import END, MARKER
 from ..support.fake_servers import FakeServer, FakeSGLang, Fault
 from ..support.in_loop import collect, collect_until_error, in_loop
 from ..support.waiting import PATIENCE, until
-from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, whole
+from .http_kinds import HELLO, KINDS, PROMPT, each_kind, engine, ids_of, text_of, whole
 
 # What goes wrong
+
+
+def logprobs_of(outputs: list[Any]) -> list[Any]:
+    return [one for output in outputs if isinstance(output, Piece) for one in output.logprobs]
 
 
 async def fails(kind: str, fault: Fault, **options: Any) -> tuple[list[Any], EngineError, FakeServer]:
@@ -146,15 +151,70 @@ async def test_another_server_takes_over_before_the_first_token(kind: str) -> No
             await one.close()
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
 @each_kind
 @in_loop
-async def test_nobody_takes_over_after_the_first_token(kind: str) -> None:
-    async with KINDS[kind][0](HELLO, fault=Fault("cut", after=1)) as bad, KINDS[kind][0](HELLO) as good:
-        one = engine(kind, bad, good)
-        with pytest.raises(EngineFailed):
-            await collect(one.generate(Generation(prompt=PROMPT)))
-        assert not good.generated
+async def test_another_goes_on_after_any_token(kind: str, temperature: float) -> None:
+    """From the ids; where there is only text, all of a greedy output comes again."""
+    asked = Generation(prompt=PROMPT, sampling=Sampling(temperature=temperature))
+    async with KINDS[kind][0](HELLO) as good:
+        one = engine(kind, good)
+        undisturbed = whole(await collect(one.generate(asked)))
         await one.close()
+    for after in range(1, len(HELLO)):
+        async with KINDS[kind][0](HELLO, fault=Fault("cut", after=after)) as bad, KINDS[kind][0](HELLO) as good:
+            one = engine(kind, bad, good)
+            outputs, error = await collect_until_error(one.generate(asked))
+            if kind == "openai" and temperature and text_of(outputs):
+                assert "it cannot go on at another replica: it came as text" in str(error)
+                assert not good.generated
+            else:
+                assert whole(outputs) == undisturbed
+                finish = outputs[-1]
+                assert (finish.reason, finish.prompt_tokens, finish.completion_tokens) == ("stop", 3, len(HELLO))
+            await one.close()
+
+
+@pytest.mark.parametrize("kind", ["sglang", "vllm"])
+@in_loop
+async def test_what_is_left_is_asked_for(kind: str) -> None:
+    """The limit, the stop texts and the logprobs of an output that goes on are those of an undisturbed one."""
+    stop = ("\U0001f99c",)
+    cases: list[dict[str, Any]] = [{"max_tokens": 4}, {"stop": stop}, {"stop_tokens": (MARKER,)}, {"logprobs": 2}]
+    for fields in cases:
+        asked = Generation(prompt=PROMPT, sampling=Sampling(seed=7), **fields)
+        async with KINDS[kind][0](HELLO) as good:
+            one = engine(kind, good)
+            outputs = await collect(one.generate(asked))
+            await one.close()
+        for after in range(1, 4):
+            async with KINDS[kind][0](HELLO, fault=Fault("cut", after=after)) as bad, KINDS[kind][0](HELLO) as good:
+                one = engine(kind, bad, good)
+                found = await collect(one.generate(asked))
+                assert ids_of(found) == ids_of(outputs)
+                assert found[-1] == outputs[-1]
+                assert logprobs_of(found) == logprobs_of(outputs)
+                sent = good.generated[0]
+                limit = sent["sampling_params"]["max_new_tokens"] if kind == "sglang" else sent["max_tokens"]
+                assert limit == {"max_tokens": 4 - after}.get(next(iter(fields)), limit)
+                assert sent.get("seed", sent.get("sampling_params", {}).get("sampling_seed")) != 7
+                await one.close()
+
+
+@pytest.mark.parametrize(("kind", "name"), [("sglang", "repetition_penalty"), ("vllm", "presence_penalty")])
+@in_loop
+async def test_penalties_that_would_forget_what_came(kind: str, name: str) -> None:
+    """All comes again if the output is greedy; if not, the failure says why nobody can go on."""
+    for temperature in (0.0, 1.0):
+        penalty: dict[str, Any] = {name: 0.5}
+        asked = Generation(prompt=PROMPT, sampling=Sampling(temperature=temperature, **penalty))
+        async with KINDS[kind][0](HELLO, fault=Fault("cut", after=2)) as bad, KINDS[kind][0](HELLO) as good:
+            one = engine(kind, bad, good)
+            outputs, error = await collect_until_error(one.generate(asked))
+            assert name in str(error) if error else ids_of(outputs) == HELLO
+            assert (error is None) == (temperature == 0.0)
+            assert len(good.generated) == (error is None)
+            await one.close()
 
 
 @in_loop

@@ -253,6 +253,12 @@ class Run:
     matched: str | int | None
 
 
+def left(output: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
+    """What a model still writes after a prompt that ends with the beginning of its output."""
+    sizes = range(min(len(output), len(prompt)), 0, -1)
+    return output[next((size for size in sizes if list(prompt[-size:]) == list(output[:size])), 0) :]
+
+
 def run(output: Sequence[int], stop: Sequence[str], stop_ids: Sequence[int], limit: int | None) -> Run:
     """Write `output` until something ends it. Text lags behind by what may be a stop text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -333,7 +339,7 @@ class FakeSGLang(FakeServer):
             message = f"The input ({len(prompt)} tokens) is longer than the model's context length (1000 tokens)."
             yield {"error": {"message": message, "type": "invalid_request_error", "code": 400, "retryable": False}}
             return
-        done = run(self.output, sampling["stop"], sampling["stop_token_ids"], sampling["max_new_tokens"])
+        done = run(left(self.output, prompt), sampling["stop"], sampling["stop_token_ids"], sampling["max_new_tokens"])
         for at in range(1, len(done.ids) + 1):
             if at - 1 == self.abort_after:
                 yield self._aborted(body, done.ids[: at - 1])
@@ -395,7 +401,8 @@ class FakeVLLM(FakeServer):
             )
         if body["model"] != "fake":
             raise ValueError(f"The model `{body['model']}` does not exist.")
-        done = run(self.output, body.get("stop") or (), body.get("stop_token_ids") or (), body.get("max_tokens", 16))
+        output = left(self.output, prompt)
+        done = run(output, body.get("stop") or (), body.get("stop_token_ids") or (), body.get("max_tokens", 16))
         head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "fake"}
         for at, token in enumerate(done.ids):
             yield {**head, "choices": [self._choice(body, done, at, token)]}

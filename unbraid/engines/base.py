@@ -74,6 +74,9 @@ class Generation:
     """How many alternatives to report for each token; 0 for the token alone, None for nothing."""
     audio: tuple[Audio, ...] = ()
     """The recordings for the prompt's audio placeholders, in order. Few engines take any."""
+    written: int = 0
+    """How many of the prompt's last tokens are output already, of an engine that broke off. All else is for the rest: a
+    limit, a constraint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,15 @@ class PromptTooLong(EngineError):
 
 class Unsupported(EngineError):
     """The engine cannot do what was asked; the message says what to leave out."""
+
+
+def refuse_penalties(request: Generation, engine: str, *names: str) -> None:
+    """Refuse to go on with an output under these penalties, for engines that would count only its rest."""
+    neutral = Sampling()
+    for name in names if request.written else ():
+        if getattr(request.sampling, name) != getattr(neutral, name):
+            message = f"{engine} would count only the rest of the output for {name}: leave it out"
+            raise Unsupported(message, field=name)
 
 
 def refuse_audio(request: Generation, engine: str) -> None:

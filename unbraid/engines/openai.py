@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Generation, Piece, TokenLogprob, Unsupported
+from .base import Generation, Piece, TokenLogprob, Unsupported, refuse_penalties
 from .reader import OutputReader, finish_reason, token_bytes
 from .routing import Routing
 from .server import Message, Server, ServerOptions, Servers
@@ -55,6 +55,7 @@ class CompletionServer(Server):
         self._constrain = constrain
 
     def body(self, request: Generation) -> dict[str, Any]:
+        refuse_penalties(request, self.address.url, "presence_penalty", "frequency_penalty")
         chosen = request.sampling
         body: dict[str, Any] = {
             "model": self.model,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Unpack
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
-from .base import Audio, Generation, Piece, TokenLogprob
+from .base import Audio, Generation, Piece, TokenLogprob, refuse_penalties
 from .reader import OutputReader, finish_reason, token_bytes
 from .refusals import refusal
 from .routing import Routing
@@ -67,6 +67,7 @@ class SGLangServer(Server):
 
     def _sampling(self, request: Generation) -> dict[str, Any]:
         """All values, since the server has defaults of its own."""
+        refuse_penalties(request, self.address.url, "presence_penalty", "frequency_penalty", "repetition_penalty")
         chosen = request.sampling
         fields: dict[str, Any] = {
             "temperature": chosen.temperature,

@@ -47,13 +47,13 @@ class ScriptedEngine:
         self.asked += 1
         self.running += 1
         try:
-            for at in range(3):
+            for at in range(request.written, 3):
                 if self.error is not None and at == self.after:
                     raise self.error
-                if at == 0:
+                if at == request.written:
                     self.clock.pass_time(self.seconds)
                 yield Piece((at,))
-            yield Finish("stop", 2, 3)
+            yield Finish("stop", 2 + request.written, 3 - request.written)
         finally:
             self.running -= 1
 

@@ -125,7 +125,7 @@ class ReplayEngine:
         ended = False
         self._running += 1
         try:
-            for step in chosen.steps:
+            for step in chosen.steps if not request.written else _after(request.written, chosen.steps):
                 await asyncio.sleep(step.after / self._speed)
                 yield step.piece
             ended = chosen.ending is not None
@@ -145,7 +145,7 @@ class ReplayEngine:
         return scripts[at % len(scripts)]
 
     def _named(self, scripts: Mapping[str, Script], request: Generation) -> Script:
-        prompt = self._text(request.prompt)
+        prompt = self._text(request.prompt[: len(request.prompt) - request.written])
         found = max(scripts, key=prompt.rfind, default=None)
         if found is None or found not in prompt:
             raise Unsupported(f"the prompt names no script: put one of these into it: {', '.join(scripts)}")
@@ -166,6 +166,16 @@ class ReplayEngine:
         pass
 
 
+def _after(written: int, steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps without the first tokens: these are written already."""
+    for step in steps:
+        ids = step.piece.ids[written:]
+        if ids or not step.piece.ids:
+            logprobs = step.piece.logprobs[-len(ids) :] if ids else step.piece.logprobs
+            yield replace(step, piece=replace(step.piece, ids=ids, logprobs=logprobs))
+        written = max(0, written - len(step.piece.ids))
+
+
 async def _ending(chosen: Script, request: Generation) -> Finish:
     ending = chosen.ending
     if isinstance(ending, Finish):
@@ -175,4 +185,5 @@ async def _ending(chosen: Script, request: Generation) -> Finish:
     if ending is None:
         await asyncio.get_running_loop().create_future()
     prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
-    return Finish(ending or "stop", prompt, sum(len(step.piece.ids) or 1 for step in chosen.steps))
+    count = sum(len(step.piece.ids) or 1 for step in chosen.steps) - request.written
+    return Finish(ending or "stop", prompt, count)

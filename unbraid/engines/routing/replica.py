@@ -35,6 +35,8 @@ class Replica:
         """Requests so far, those that were moved to it included."""
         self.failures = 0
         """Requests that have failed by its fault so far."""
+        self.moved = 0
+        """Outputs that it had begun and that another went on with."""
         self.failed_checks = 0
         """Checks that failed since the last one that succeeded, or since a request that began after the first of them
         was answered: a server with much to do may be late with a check, and do its work all the same."""

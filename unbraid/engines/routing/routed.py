@@ -1,8 +1,8 @@
 """`Routed`: several engines as one.
 
-A request is tried on one replica after another (`choice`) until one gives its first piece. After that a second try
-would give a different answer, so a failure is passed on. How many tries there may be is in `retries`. Replicas are
-checked in the background, too; one whose checks fail several times in a row gets no requests until a check succeeds.
+A request is tried on one replica after another (`choice`) until one gives its first piece. If that one fails later, the
+output goes on at another (`begun`). How many tries there may be is in `retries`. Replicas are checked in the
+background, too; one whose checks fail several times in a row gets no requests until a check succeeds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..base import (
     EngineBusy,
     EngineDown,
     EngineError,
+    EngineFailed,
     Finish,
     Generation,
     Load,
@@ -26,12 +27,41 @@ from ..base import (
     PromptTooLong,
     Unsupported,
 )
+from .begun import Begun, WentOnDifferently, may_go_on
 from .choice import choose
 from .replica import Replica, log, one_line
 from .retries import RetryBudget
 from .rules import Routing
 
 _DEFAULT = Routing()
+
+
+class _Journey:
+    """The replicas that one request has been at."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.tried: list[Replica] = []
+        """Those that are not to be tried now, the last one last: all that have failed since the last piece."""
+        self.problems: list[EngineError] = []
+        self.broken: EngineError | None = None
+        """What an output that has begun was broken off by."""
+
+    def failed(self, error: EngineError, came: bool) -> None:
+        """The last replica failed; `came`: after it had given output."""
+        self.problems.append(error)
+        if came:
+            self.broken = error
+            del self.tried[:-1]
+
+    def lost(self, why: EngineError | str | None = None) -> EngineError:
+        """What to say of an output that has begun and cannot go on."""
+        assert self.broken is not None
+        last = self.problems[-1]
+        reason = why or ("there is none that may be tried now" if last is self.broken else last)
+        error = type(self.broken)(f"{self.broken}; it cannot go on at another replica: {reason}")
+        error.status = self.broken.status
+        return error
 
 
 class Routed:
@@ -76,48 +106,64 @@ class Routed:
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         self._watch()
         self._budget.request()
-        tried: list[Replica] = []
-        problems: list[EngineError] = []
-        while (replica := self._next(tried, problems)) is not None:
-            tried.append(replica)
+        begun = Begun(request)
+        may_move = len(self.replicas) > 1
+        journey = _Journey()
+        while (replica := self._next(journey, begun)) is not None:
             one = replica.begin()
-            begun = False
+            came = False
             problem: EngineError | None = None
             try:
-                async with aclosing(replica.engine.generate(request)) as outputs:
+                async with aclosing(
+                    begun.rest(replica.engine) if begun else replica.engine.generate(request)
+                ) as outputs:
                     async for output in outputs:
-                        if not begun:
-                            begun = True
+                        if not came:
+                            came = True
                             replica.first_piece(one, self._others(replica))
+                        if may_move:
+                            _note(begun, output)
                         yield output
                 return
-            except (Unsupported, PromptTooLong):
-                raise  # wrong here is wrong everywhere
+            except (Unsupported, PromptTooLong) as error:
+                if journey.broken is None:
+                    raise  # wrong here is wrong everywhere
+                raise journey.lost(error) from error
+            except WentOnDifferently as error:
+                raise journey.lost(error) from error
             except EngineError as error:
                 problem = error
-                if begun:
+                if came and not (may_move and may_go_on(error)):
                     raise
-                problems.append(error)
+                journey.failed(error, came)
             finally:
                 replica.end(one, problem)
-        raise self._worst(problems)
+            if came and (end := begun.end()) is not None:
+                yield end
+                return
+            if came and (why := begun.why_not()) is not None:
+                raise journey.lost(why)
+        raise self._worst(journey.problems) if journey.broken is None else journey.lost()
 
-    def _next(self, tried: Sequence[Replica], problems: Sequence[EngineError]) -> Replica | None:
+    def _next(self, journey: _Journey, begun: Begun) -> Replica | None:
         """The replica for the next try, None if there is to be no more."""
-        retries = self._routing.retries
-        if len(tried) > retries.most:
+        if journey.tries > self._routing.retries.most:
             return None
         self._leave_slow_ones_out()
-        found = choose(self.replicas, tried, self._routing.clock())
+        found = choose(self.replicas, journey.tried, self._routing.clock())
         if found is None:
             return None
-        if tried:
-            reason = one_line(problems[-1])
+        if journey.tries:
+            before, reason = journey.tried[-1], one_line(journey.problems[-1])
+            what = f"an output of {begun} so far" if begun else "a request"
             if not self._budget.retry():
-                log.warning("a request is not moved from %s, as too many were: %s", tried[-1].name, reason)
+                log.warning("%s is not moved from %s, as too many were: %s", what, before.name, reason)
                 return None
-            log.warning("a request moves from %s to %s: %s", tried[-1].name, found.name, reason)
+            log.warning("%s moves from %s to %s: %s", what, before.name, found.name, reason)
+            before.moved += bool(begun)
         found.used = next(self._uses)
+        journey.tries += 1
+        journey.tried.append(found)
         return found
 
     def _leave_slow_ones_out(self) -> None:
@@ -184,3 +230,11 @@ class Routed:
                 pass
             replica.look.clear()
             await replica.check()
+
+
+def _note(begun: Begun, output: Piece | Finish) -> None:
+    """Keep what has come. An engine that gives a request up has failed: nobody has asked it to."""
+    if isinstance(output, Piece):
+        begun.note(output)
+    elif output.reason == "abort":
+        raise EngineFailed("the engine gave the request up")

@@ -14,7 +14,17 @@ from typing import Any
 
 from ... import tokens
 from ...core.vocabulary import Vocabulary
-from ..base import Audio, Finish, Generation, Piece, PromptTooLong, Sampling, TokenLogprob, Unsupported
+from ..base import (
+    Audio,
+    Finish,
+    Generation,
+    Piece,
+    PromptTooLong,
+    Sampling,
+    TokenLogprob,
+    Unsupported,
+    refuse_penalties,
+)
 from ..reader import OutputReader, finish_reason, token_bytes
 from ..refusals import too_long_field
 from .async_llm import AsyncVLLM, vllm
@@ -82,6 +92,7 @@ class VLLMLocalEngine(AsyncVLLM):
         return found
 
     def _sampling(self, request: Generation) -> Any:
+        refuse_penalties(request, "vLLM", "presence_penalty", "frequency_penalty")
         library = vllm("vllm.sampling_params")
         chosen: Sampling = request.sampling
         constraint = None

@@ -41,6 +41,11 @@ class SeenReplica(Protocol):
         ...
 
     @property
+    def moved(self) -> int:
+        """Outputs so far that it had begun and that another went on with."""
+        ...
+
+    @property
     def state(self) -> str:
         """`open` and `down` if it is left out."""
         ...
@@ -68,6 +73,11 @@ class ReplicaMetrics(Collector):
         failures = CounterMetricFamily(
             "unbraid_replica_failures", "Requests that failed by the fault of the replica.", labels=_LABELS
         )
+        moved = CounterMetricFamily(
+            "unbraid_replica_moved_outputs",
+            "Outputs that the replica had begun and that another went on with.",
+            labels=_LABELS,
+        )
         first = GaugeMetricFamily(
             "unbraid_replica_first_piece_seconds",
             "From the last request to the replica that was answered to the first piece of its answer.",
@@ -78,9 +88,10 @@ class ReplicaMetrics(Collector):
             running.add_metric(labels, replica.running)
             requests.add_metric(labels, replica.requests)
             failures.add_metric(labels, replica.failures)
+            moved.add_metric(labels, replica.moved)
             if replica.latency is not None:
                 first.add_metric(labels, replica.latency)
-        return up, running, requests, failures, first
+        return up, running, requests, failures, moved, first
 
     def _replicas(self) -> Iterator[tuple[tuple[str, str], SeenReplica]]:
         """Each replica with its labels. One that is named twice is two replicas."""

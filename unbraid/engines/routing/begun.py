@@ -1,0 +1,163 @@
+"""An output that has begun: what has come of it, and how another replica goes on with it when its own has died.
+
+From ids. Where prompt and output are token ids, the next replica is given both as its prompt, the constraint for the
+rest, and the limit that is left. Nothing is generated twice, and a model that always takes the likeliest token writes
+what it would have written.
+
+Again. Where that cannot be said (the output is text; the engine cannot take up a penalty or a constraint midway), a
+greedy request is made once more. What has come already must come again, and is left out; if anything else comes, the
+output is lost. Where tokens are drawn by chance, that would not help, and the output is lost at once.
+
+A seed is not repeated: the draws that go on are those of another seed, which follows from the first and from the place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from random import Random
+
+from ...constraints import NotContinued
+from ..base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
+
+
+class WentOnDifferently(EngineFailed):
+    """A replica wrote something else than what had come already. That is no fault of its own."""
+
+
+class Begun:
+    """One output. False while nothing of it has come."""
+
+    def __init__(self, request: Generation) -> None:
+        self._request = request
+        self._ids: list[int] = []
+        self._texts: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._ids or self._texts)
+
+    def note(self, piece: Piece) -> None:
+        """These tokens have come."""
+        if piece.ids:
+            self._ids += piece.ids
+        elif piece.text:
+            self._texts.append(piece.text)
+
+    def __str__(self) -> str:
+        """How much has come."""
+        return f"{len(self._ids)} tokens" if self._ids else f"{sum(map(len, self._texts))} characters"
+
+    def end(self) -> Finish | None:
+        """How the output ended, if all of it has come and only the engine's word for that is missing."""
+        asked, ids = self._request, self._ids
+        prompt = 0 if isinstance(asked.prompt, str) else len(asked.prompt)
+        if ids and ids[-1] in asked.stop_tokens:
+            return Finish("stop", prompt, len(ids), 0, ids[-1])
+        if ids and asked.max_tokens is not None and len(ids) >= asked.max_tokens:
+            return Finish("length", prompt, len(ids))
+        return None
+
+    def why_not(self) -> str | None:
+        """Why no engine can go on with it, where that is known before one is asked."""
+        if (self._texts or isinstance(self._request.prompt, str)) and self._request.sampling.temperature > 0:
+            return "it came as text, and was drawn by chance"
+        return None
+
+    async def rest(self, engine: Engine) -> AsyncGenerator[Piece | Finish, None]:
+        """What has not come yet, by another engine. Raises `Unsupported` where it cannot go on."""
+        came = False
+        try:
+            count, asked = await asyncio.to_thread(self._continued)
+            async with aclosing(self._past(count, engine.generate(asked))) as outputs:
+                async for output in outputs:
+                    came = True
+                    yield output
+            return
+        except (NotContinued, Unsupported) as error:
+            if came or self._request.sampling.temperature > 0:
+                raise Unsupported(str(error)) from error
+        async with aclosing(self._past(0, engine.generate(self._request))) as outputs:
+            async for output in outputs:
+                yield output
+
+    def _continued(self) -> tuple[int, Generation]:
+        """How many of the tokens are given to the engine, and what it is asked for then."""
+        asked, ids = self._request, self._ids
+        if self._texts or isinstance(asked.prompt, str):
+            raise NotContinued("it came as text")
+        count, constraint = len(ids), None
+        while asked.constraint is not None and constraint is None:
+            try:
+                constraint = asked.constraint.after(ids[:count])
+            except NotContinued:  # a character that is not complete comes again
+                if not count or count < len(ids) - _LONGEST_CHARACTER:
+                    raise
+                count -= 1
+        return count, replace(
+            asked,
+            prompt=(*asked.prompt, *ids[:count]),
+            written=asked.written + count,
+            max_tokens=None if asked.max_tokens is None else asked.max_tokens - count,
+            constraint=constraint,
+            sampling=_further(asked.sampling, count),
+        )
+
+    async def _past(
+        self, count: int, outputs: AsyncGenerator[Piece | Finish, None]
+    ) -> AsyncGenerator[Piece | Finish, None]:
+        """The outputs without what has come already, of which `count` tokens were in the prompt."""
+        ids, text = tuple(self._ids[count:]), "".join(self._texts)
+        async with aclosing(outputs):
+            async for output in outputs:
+                if isinstance(output, Finish):
+                    if ids or text:
+                        raise WentOnDifferently("the output ended earlier than before")
+                    yield _counted(output, count)
+                    return
+                piece = output
+                if ids or text:
+                    piece, ids, text = _without(output, ids, text)
+                if piece.ids or piece.text:
+                    yield piece
+
+
+_LONGEST_CHARACTER = 4
+"""Bytes, and so at most as many tokens."""
+
+
+def _further(sampling: Sampling, count: int) -> Sampling:
+    """The sampling, with a seed for what comes after so many tokens."""
+    if sampling.seed is None or not count:
+        return sampling
+    return replace(sampling, seed=Random(f"{sampling.seed} {count}").getrandbits(31))
+
+
+def _counted(finish: Finish, count: int) -> Finish:
+    """The end of an output of which `count` tokens were in the prompt."""
+    prompt = max(0, finish.prompt_tokens - count)
+    cached = min(prompt, finish.cached_tokens)
+    return Finish(finish.reason, prompt, count + finish.completion_tokens, cached, finish.stopped_by)
+
+
+def _without(piece: Piece, ids: tuple[int, ...], text: str) -> tuple[Piece, tuple[int, ...], str]:
+    """A piece without what was to come again, and what of that is still missing."""
+    if piece.ids:
+        size = min(len(piece.ids), len(ids))
+        if text or piece.ids[:size] != ids[:size]:
+            raise WentOnDifferently("the output went on differently than before")
+        left = piece.ids[size:]
+        # Fewer logprobs than tokens are those of the last tokens.
+        return Piece(left, logprobs=piece.logprobs[-len(left) :] if left else ()), ids[size:], text
+    written = piece.text or ""
+    size = min(len(written), len(text))
+    if ids or written[:size] != text[:size]:
+        raise WentOnDifferently("the output went on differently than before")
+    left_text = written[size:]
+    return Piece(text=left_text, logprobs=piece.logprobs if left_text else ()), ids, text[size:]
+
+
+def may_go_on(error: EngineError) -> bool:
+    """Whether another replica may do better. One that says that the request is wrong would not be alone with that."""
+    return error.status is None or error.status >= 500 or error.status in (408, 429)
