@@ -74,6 +74,8 @@ class FakeServer(ABC):
         self.running = 0
         self.most_running = 0
         self.healthy = True
+        self.metrics: str | None = None
+        """What it says at `/metrics`, if it shows any."""
         self.drops_kept = False
         """Close a connection when a second request comes on it."""
         self._server: asyncio.Server | None = None
@@ -99,6 +101,8 @@ class FakeServer(ABC):
             return 200, {"object": "list", "data": [{"id": "fake", "object": "model", "max_model_len": 1000}]}
         if asked.path == "/health":
             return (200 if self.healthy else 503), None
+        if asked.path == "/metrics" and self.metrics is not None:
+            return 200, self.metrics.encode()
         return 404, {"detail": "Not Found"}
 
     async def __aenter__(self) -> Self:
@@ -202,7 +206,7 @@ def _form(data: bytes, boundary: bytes) -> dict[str, Any]:
 
 
 def _send_json(writer: asyncio.StreamWriter, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
-    data = b"" if value is None else json.dumps(value).encode()
+    data = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
     more = "".join(f"{name}: {text}\r\n" for name, text in (headers or {}).items())
     writer.write(f"HTTP/1.1 {status} x\r\n{more}Content-Length: {len(data)}\r\n\r\n".encode() + data)
 

@@ -67,13 +67,19 @@ class Address:
 
     async def get(self, path: str, timeout: float | None = None) -> Any:
         """The JSON at `path`, None where there is none."""
-        return await self._ask("GET", path, None, timeout)
+        return _json_of(await self._ask("GET", path, None, timeout))
+
+    async def get_text(self, path: str, timeout: float | None = None) -> str:
+        """The text at `path`."""
+        return (await self._ask("GET", path, None, timeout)).text
 
     async def post(self, path: str, body: Mapping[str, Any], timeout: float | None = None) -> Any:
         """The JSON that answers `body`, None where it is none."""
-        return await self._ask("POST", path, body, timeout)
+        return _json_of(await self._ask("POST", path, body, timeout))
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None) -> Any:
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None
+    ) -> httpx.Response:
         seconds = self.timeouts.first if timeout is None else timeout
         with self._errors():
             try:
@@ -82,10 +88,7 @@ class Address:
             except TimeoutError as error:
                 raise self._silent(seconds) from error
         self._check_status(response)
-        try:
-            return response.json()
-        except ValueError:
-            return None
+        return response
 
     async def stream(
         self, path: str, body: Mapping[str, Any] | Form, clock: PieceClock
@@ -192,6 +195,13 @@ class Address:
             raise EngineError(f"{self.url} is no address of a server: {error}") from error
         except httpx.HTTPError as error:
             raise EngineFailed(f"the connection to {self.url} broke: {error or type(error).__name__}") from error
+
+
+def _json_of(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
 
 
 def _is_large(value: Any) -> bool:

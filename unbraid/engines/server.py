@@ -32,6 +32,7 @@ from .http import Address
 from .reader import Reader
 from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
+from .routing.reports import read_load
 from .timeouts import PieceClock, Timeouts
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,9 @@ class Server(ABC):
         self._described = bool(model) and context is not None
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.reported: Load | None = None
+        """What the server said last of its own load."""
+        self._shows_metrics = True
 
     @property
     def load(self) -> Load:
@@ -185,6 +189,17 @@ class Server(ABC):
             raise
         except EngineError as error:
             raise EngineDown(str(error)) from error
+        await self._ask_for_load()
+
+    async def _ask_for_load(self) -> None:
+        """Read the server's metrics. One that shows none is not asked again."""
+        if not self._shows_metrics:
+            return
+        try:
+            self.reported = read_load(await self.address.get_text("/metrics", self.check_timeout))
+        except EngineError as error:  # it has just said that it is well
+            self.reported = None
+            self._shows_metrics = error.status is None or error.status >= 500
 
     async def _discover(self) -> None:
         """Ask for the name and the context of the model, once."""

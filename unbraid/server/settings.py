@@ -104,11 +104,19 @@ class Settings:
         "how long connecting to one of them may take", group="engine", default=5.0, kind="amount", metavar="S"
     )
     upstream_retries: int = _setting(
-        "how often a request without output is tried again on another of them",
+        "how often a request is tried again, or an output goes on, at another of them",
         group="engine",
         default=3,
         kind="number",
         metavar="N",
+    )
+    upstream_bound: float = _setting(
+        "how many times its share of all requests one of them may have for the sake of prompts that it knows; 0: they "
+        "are chosen by their load alone",
+        group="engine",
+        default=1.25,
+        kind="amount",
+        metavar="X",
     )
     context: int | None = _setting("tokens of prompt and output together", group="engine", kind="number", metavar="N")
     parallel: int = _setting("requests at once (embedded)", group="engine", default=4, kind="number", metavar="N")

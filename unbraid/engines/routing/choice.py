@@ -1,23 +1,29 @@
 """The choice: which replica gets the next try of a request.
 
-Every replica that is up gets a rank, and among those of the best rank the one with the fewest requests of ours is
-taken, or the one that was not used for longest. A replica that is left out only ranks last: if all are, they are used
-all the same. To prefer a replica for another reason (a prompt that it has in its cache), add to the rank.
+Every replica that is up gets a rank. Among those of the best rank the one is taken that knows the beginning of the
+prompt (`affinity`), or else the one with the least to do, or the one that was not used for longest. A replica that is
+left out only ranks last: if all are, they are used all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from .affinity import Affinity, Digests
 from .replica import Replica
 
 
-def choose(replicas: Sequence[Replica], tried: Collection[Replica], now: float) -> Replica | None:
+def choose(
+    replicas: Sequence[Replica], tried: Collection[Replica], now: float, affinity: Affinity, digests: Digests
+) -> Replica | None:
     """The best replica that has not been tried, None if there is none."""
     left = [replica for replica in replicas if not replica.down and replica not in tried]
     if not left:
         return None
-    return min(left, key=lambda replica: (_rank(replica, bool(tried), now), replica.running, replica.used))
+    ranks = [_rank(replica, bool(tried), now) for replica in left]
+    best = [replica for replica, rank in zip(left, ranks, strict=True) if rank == min(ranks)]
+    known = affinity.preferred(best, digests)
+    return known or min(best, key=lambda replica: (replica.load, replica.used))
 
 
 def _rank(replica: Replica, again: bool, now: float) -> int:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..base import Engine, EngineBusy, EngineDown, EngineError
 from .breaker import Breaker, State, Try
+from .reports import Reporting
 from .rules import Routing
 from .slowness import FirstPieces
 
@@ -50,6 +51,8 @@ class Replica:
         """Set to have it checked now."""
         self._routing = routing
         self._alone = alone
+        self._others = 0
+        """How many requests of others it had when it last said so."""
         self._unwell = 0.0
         """When the first of the failed checks failed."""
 
@@ -61,6 +64,11 @@ class Replica:
     @property
     def down(self) -> bool:
         return self.failed_checks >= self._routing.failures
+
+    @property
+    def load(self) -> int:
+        """How many requests it has: ours, and those of others by its own last word."""
+        return self.running + self._others
 
     @property
     def latency(self) -> float | None:
@@ -136,6 +144,8 @@ class Replica:
                 log.warning("%s is left out: %d checks failed: %s", self.name, self.failed_checks, one_line(error))
             return error
         self.failed_checks = 0
+        reported = self.engine.reported if isinstance(self.engine, Reporting) else None
+        self._others = 0 if reported is None else max(0, reported.running + reported.waiting - self.running)
         if was_down:
             log.info("%s is back: its check succeeded", self.name)
             self.breaker.try_now()

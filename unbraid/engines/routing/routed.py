@@ -27,6 +27,7 @@ from ..base import (
     PromptTooLong,
     Unsupported,
 )
+from .affinity import Affinity, Digests
 from .begun import Begun, WentOnDifferently, may_go_on
 from .choice import choose
 from .replica import Replica, log, one_line
@@ -39,7 +40,9 @@ _DEFAULT = Routing()
 class _Journey:
     """The replicas that one request has been at."""
 
-    def __init__(self) -> None:
+    def __init__(self, digests: Digests) -> None:
+        self.digests = digests
+        """Those of the prompt."""
         self.tries = 0
         self.tried: list[Replica] = []
         """Those that are not to be tried now, the last one last: all that have failed since the last piece."""
@@ -82,6 +85,7 @@ class Routed:
         ]
         self._routing = routing
         self._budget = RetryBudget(routing.retries, routing.clock)
+        self._affinity = Affinity(routing.affinity)
         self._uses = count(1)
         self._watchers: list[asyncio.Task[None]] = []
 
@@ -108,7 +112,7 @@ class Routed:
         self._budget.request()
         begun = Begun(request)
         may_move = len(self.replicas) > 1
-        journey = _Journey()
+        journey = _Journey(self._affinity.digests(request.prompt) if may_move else ())
         while (replica := self._next(journey, begun)) is not None:
             one = replica.begin()
             came = False
@@ -150,7 +154,7 @@ class Routed:
         if journey.tries > self._routing.retries.most:
             return None
         self._leave_slow_ones_out()
-        found = choose(self.replicas, journey.tried, self._routing.clock())
+        found = choose(self.replicas, journey.tried, self._routing.clock(), self._affinity, journey.digests)
         if found is None:
             return None
         if journey.tries:
@@ -162,6 +166,7 @@ class Routed:
             log.warning("%s moves from %s to %s: %s", what, before.name, found.name, reason)
             before.moved += bool(begun)
         found.used = next(self._uses)
+        self._affinity.note(journey.digests, found)
         journey.tries += 1
         journey.tried.append(found)
         return found

@@ -62,6 +62,28 @@ class RetryRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AffinityRules:
+    """When a request goes to the replica that knows the beginning of its prompt."""
+
+    factor: float = 1.25
+    """As long as that has less than so many times its share of all requests; 0 for never,"""
+    free: int = 4
+    """or less than so many requests at all."""
+    block: int = 64
+    """Tokens of a block. A prompt is compared block by block."""
+    home_blocks: int = 4
+    """How many blocks decide where a prompt goes of which nothing is known."""
+    most_blocks: int = 1024
+    """How many are looked at."""
+    most_known: int = 32_768
+    """How many beginnings are kept."""
+
+    def __post_init__(self) -> None:
+        if 0 < self.factor < 1:
+            raise UnbraidError(f"replicas cannot all have {self.factor:g} times their share: give 1 or more, or 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
     """How requests are spread over replicas."""
 
@@ -72,5 +94,6 @@ class Routing:
     breaker: BreakerRules = BreakerRules()
     slowness: SlownessRules = SlownessRules()
     retries: RetryRules = RetryRules()
+    affinity: AffinityRules = AffinityRules()
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

@@ -14,7 +14,7 @@ from ...engines import Engine
 from ...engines.remote_models import ask, remote_tokenizer
 from ...engines.replay.recording import read_recording
 from ...engines.replay.replay import ReplayEngine
-from ...engines.routing import RetryRules, Routing
+from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...engines.timeouts import Timeouts
 from ...errors import UnbraidError
 from ...models import DEFAULT
@@ -100,7 +100,9 @@ def timeouts_of(settings: Settings) -> Timeouts:
 
 def routing_of(settings: Settings) -> Routing:
     """How requests are spread over them."""
-    return Routing(retries=RetryRules(most=settings.upstream_retries))
+    return Routing(
+        retries=RetryRules(most=settings.upstream_retries), affinity=AffinityRules(factor=settings.upstream_bound)
+    )
 
 
 async def _remote_files(kind: str, url: str, settings: Settings) -> TokenizerFiles:
