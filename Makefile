@@ -15,7 +15,7 @@ SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
 LISTENS := $(if $(NPM),--transcription-model whisper-base)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples test test-long test-engines test-peers fuzz lint bench clean help
+.PHONY: run examples test test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
@@ -42,6 +42,9 @@ test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with o
 
 fuzz: $(VENV)/.package $(VENV)/.test $(VENV)/.atheris ## Look for inputs that break a law or the server (SECONDS=60 for each target; TARGETS="text api")
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGETS)
+
+soak: $(VENV)/.package $(VENV)/.test ## 1,000 streams for ten minutes while replicas are killed (ARGS="--streams 100 --seconds 60")
+	$(BIN)/python -m tests.soak.run $(ARGS)
 
 lint: $(VENV)/.package $(VENV)/.test ## Run the linters
 	$(BIN)/ruff check .

@@ -60,9 +60,16 @@ class FakeServer(ABC):
     generates = "/generate"
 
     def __init__(
-        self, output: Sequence[int] = (), *, fault: Fault | None = None, pace: float = 0.0, together: int = 0
+        self,
+        output: Sequence[int] = (),
+        *,
+        fault: Fault | None = None,
+        pace: float = 0.0,
+        together: int = 0,
+        port: int = 0,
     ) -> None:
         self.output = list(output)
+        self._port = port
         self.fault = fault
         self.pace = pace
         self.together = together
@@ -106,7 +113,7 @@ class FakeServer(ABC):
         return 404, {"detail": "Not Found"}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, backlog=1024)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:

@@ -1,4 +1,5 @@
-"""The retry budget: all retries together are at most a share of the recent requests, and a few besides.
+"""The retry budget: all retries together are at most a share of the recent requests, and a few besides. When a replica
+dies, all that it had comes back at once, so there may be a share of what runs besides.
 
 Without it, replicas that fail because they have too much to do get each request several times. Requests and retries
 count less the older they are, both at the same rate, so there are no windows with edges.
@@ -27,10 +28,12 @@ class RetryBudget:
         self._age()
         self._requests += 1.0
 
-    def retry(self) -> bool:
-        """Whether a request may be tried again. If so, it counts as done."""
+    def retry(self, running: int = 0) -> bool:
+        """Whether a request may be tried again. If so, it counts as done. `running`: how many requests run, where this
+        one was on a replica that died."""
         self._age()
-        if self._retries + 1.0 > self._rules.minimum + self._rules.share * self._requests:
+        rules = self._rules
+        if self._retries + 1.0 > rules.minimum + rules.share * self._requests + rules.moves * running:
             return False
         self._retries += 1.0
         return True

@@ -20,6 +20,7 @@ from ..base import (
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineTimeout,
     Finish,
     Generation,
     Load,
@@ -158,9 +159,10 @@ class Routed:
         if found is None:
             return None
         if journey.tries:
-            before, reason = journey.tried[-1], one_line(journey.problems[-1])
+            before, problem = journey.tried[-1], journey.problems[-1]
+            reason, died = one_line(problem), problem.status is None and not isinstance(problem, EngineTimeout)
             what = f"an output of {begun} so far" if begun else "a request"
-            if not self._budget.retry():
+            if not self._budget.retry(self.load.running if died else 0):
                 log.warning("%s is not moved from %s, as too many were: %s", what, before.name, reason)
                 return None
             log.warning("%s moves from %s to %s: %s", what, before.name, found.name, reason)

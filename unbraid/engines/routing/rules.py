@@ -52,7 +52,9 @@ class RetryRules:
     share: float = 0.2
     """How often all recent requests together are: this share of them,"""
     minimum: float = 10.0
-    """and so many besides."""
+    """and so many besides,"""
+    moves: float = 0.5
+    """and this share of all that run, where a replica has died: all that it had comes back at once."""
     window: float = 10.0
     """Seconds after which a request hardly counts as recent."""
 
