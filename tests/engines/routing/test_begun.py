@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from unbraid.engines import EngineDown, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, TokenLogprob
+from unbraid.engines import (
+    EngineDown,
+    EngineError,
+    EngineFailed,
+    EngineTimeout,
+    Finish,
+    Generation,
+    Piece,
+    Sampling,
+    TokenLogprob,
+)
 from unbraid.engines.refusals import refusal
 from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
 from unbraid.engines.routing import RetryRules, Routed, Routing
@@ -82,18 +92,25 @@ async def test_it_has_an_end() -> None:
         await one.close()
 
 
+@pytest.mark.parametrize("error", [EngineFailed("it died"), EngineTimeout("it is silent"), refusal(500, "CUDA error")])
 @in_loop
-async def test_the_budget_counts_it() -> None:
+async def test_the_budget_counts_it(error: EngineError) -> None:
+    """What dies always moves. What fails in another way does so within the budget, which all moves count for."""
     whole = script(IDS)
     rules = RetryRules(share=0.0, minimum=2.0)
-    one, _ = routed(whole.failing(after=2), whole, routing=Routing(retries=rules, clock=lambda: 0.0))
+    one, engines = routed(whole.failing(after=2, error=error), whole, routing=Routing(retries=rules, clock=lambda: 0.0))
     for replica in one.replicas:
         replica.breaker.open = lambda *_, **__: None  # type: ignore[method-assign]
     found = [await collect_until_error(one.generate(REQUEST)) for _ in range(8)]
     lost = [error for _, error in found if error is not None]
-    assert one.replicas[0].moved == 2
-    assert len(lost) == one.replicas[0].failures - 2 > 0
+    failed = one.replicas[0].failures
+    assert failed > 2
+    assert one.replicas[0].moved == (failed if str(error) == "it died" else 2)
+    assert len(lost) == failed - one.replicas[0].moved
     assert all("there is none that may be tried now" in str(error) for error in lost)
+    engines[0]._scripts = [whole.failing(error=refusal(500, "CUDA error"))]
+    found = [await collect_until_error(one.generate(REQUEST)) for _ in range(4)]
+    assert [error for _, error in found if error is not None], "nothing is left for requests without output"
     await one.close()
 
 

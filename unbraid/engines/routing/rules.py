@@ -54,7 +54,7 @@ class RetryRules:
     minimum: float = 10.0
     """and so many besides,"""
     moves: float = 0.5
-    """and this share of all that run, where a replica has died: all that it had comes back at once."""
+    """and this share of all that run, where a replica has died. Outputs that it had begun always move."""
     window: float = 10.0
     """Seconds after which a request hardly counts as recent."""
 
