@@ -38,6 +38,8 @@ TOOL = {
         },
     },
 }
+FORMATS = [format for format in unbraid.all_formats() if format.speech is None and format.transcript is None]
+"""Those that write text alone: the tokenizer of these tests has no audio."""
 CALL = ToolCall("look_up", '{"word": "té 🦜", "count": 3}', "abcdefghi")
 
 
@@ -93,9 +95,9 @@ def written(format: Format, *, strict: bool) -> Script:
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["free", "strict"])
-@pytest.mark.parametrize("format", unbraid.all_formats(), ids=lambda one: one.name)
+@pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.name)
 def test_every_format_moves(format: Format, strict: bool) -> None:
-    if format.transcript is not None or (strict and format.tools is None):
+    if strict and format.tools is None:
         return  # there is nothing to call
     whole = written(format, strict=strict)
     tools = [] if format.tools is None else [TOOL]
@@ -112,4 +114,4 @@ def test_every_format_moves(format: Format, strict: bool) -> None:
     for cut in places if LONG else sorted(chance.sample(places, min(2, len(places)))):
         messages, usage, engines = asyncio.run(turn(format, whole, task, cut))
         assert (messages, usage) == undisturbed[:2], cut
-        assert any(request.written for engine in engines for request in engine.requests), "nothing moved"
+        assert sum(len(engine.requests) for engine in engines) > task.choices, "nothing moved"
