@@ -24,6 +24,7 @@ class FakeReplica:
     running: int = 0
     requests: int = 0
     failures: int = 0
+    moved: int = 0
     latency: float | None = None
 
 
@@ -40,7 +41,7 @@ def text(**engines: Engine) -> str:
 
 
 def test_each_replica_has_its_own() -> None:
-    first = FakeReplica("http://a", running=2, requests=9, failures=1, latency=0.25)
+    first = FakeReplica("http://a", running=2, requests=9, failures=1, moved=3, latency=0.25)
     found = text(m=Replicated(first, FakeReplica("http://b", "open"), FakeReplica("http://c", "half-open")))
     for line in (
         'unbraid_replica_up{model="m",replica="http://a"} 1.0',
@@ -49,6 +50,7 @@ def test_each_replica_has_its_own() -> None:
         'unbraid_replica_running{model="m",replica="http://a"} 2.0',
         'unbraid_replica_requests_total{model="m",replica="http://a"} 9.0',
         'unbraid_replica_failures_total{model="m",replica="http://a"} 1.0',
+        'unbraid_replica_moved_outputs_total{model="m",replica="http://a"} 3.0',
         'unbraid_replica_first_piece_seconds{model="m",replica="http://a"} 0.25',
     ):
         assert line in found.splitlines()
