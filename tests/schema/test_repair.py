@@ -110,6 +110,7 @@ def test_what_nests_too_deep_is_read_as_any_value() -> None:
     circle: dict[str, Any] = {"type": "array"}
     circle["items"] = circle["contains"] = circle
     for schema in (deep, circle):
+        found: Any
         found, [what, *_] = repair(schema, "p")
         assert "nests deeper than 200; read as any value" in str(what)
         for _ in range(201):
