@@ -8,6 +8,7 @@ So everything that a template does is paid for from a `Budget`, before it is don
     environment    the hooks, the functions that templates may call, and Jinja as Hugging Face sets it up
     cost_checks    what an operator or a call would make, worked out before it is made
     filter_checks  the same for filters and tests
+    loops          which message is being written, for renderings that are traced
     marked_search  comparisons that see past the marks of control tokens
     budget         the limits, and what is left of them
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TemplateTooMuch
+from ..traced_text import joined
 
 _TEXT = (str, bytes)
 _ITEMS = (list, tuple, set, frozenset, range, KeysView, ValuesView, ItemsView)
@@ -78,7 +79,7 @@ class Budget:
             if size > self.limits.output:
                 break
         self.step(size)
-        return "".join(kept)
+        return joined("", kept)
 
     def weigh(self, value: Any) -> None:
         """Spend roughly what `value` would have as text, before it becomes text. A list that holds the same list again
