@@ -61,8 +61,12 @@ class Tally:
         if strand == "reasoning":
             self.thoughts += count
 
-    def settle(self, strand: str, end: int, is_marker: bool) -> None:
-        """All text up to `end` that nothing was said of belongs to `strand`."""
+    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
+        """All text up to `end` that nothing was said of belongs to `strand`.
+
+        is_marker: it opens or closes the strand. is_markup: it says nothing itself, as markers and all else of a call
+            do but its name and arguments.
+        """
         ends = self.ends
         if not ends or ends[0] > end:
             return
@@ -80,3 +84,50 @@ class Tally:
         """Nothing more comes: tokens that no text came of are content."""
         self.counts["content"] += len(self.ends) + self.waiting
         self.ends, self.waiting = [], 0
+
+
+class LabelledTally(Tally):
+    """A tally that also keeps what each token is. Its memory grows with the output."""
+
+    __slots__ = ("cut", "labels", "markup", "places")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: list[str] = []
+        """The strand of each token; `content` until it is known."""
+        self.markup: list[bool] = []
+        """Whether each token is markup, by the same rule."""
+        self.places: list[int] = []
+        """Which tokens those in `ends` are."""
+        self.cut: list[int] = []
+        """Which tokens those are that wait."""
+
+    def token(self, size: int) -> None:
+        (self.places if size else self.cut).append(len(self.labels))
+        self.labels.append("content")
+        self.markup.append(False)
+        super().token(size)
+
+    def cut_off(self, size: int) -> None:
+        super().cut_off(size)
+        self.places += self.cut
+        self.cut = []
+
+    def out_of_band(self, size: int, strand: str) -> None:
+        super().out_of_band(size, strand)
+        self.labels.append(strand)
+        self.markup.append(False)
+
+    def passed(self, count: int, size: int, strand: str) -> None:
+        super().passed(count, size, strand)
+        self.labels += [strand if strand in self.counts else "content"] * count
+        self.markup += [False] * count
+
+    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
+        before = len(self.ends)
+        super().settle(strand, end, is_marker, is_markup)
+        settled = before - len(self.ends)
+        for place in self.places[:settled]:
+            self.labels[place] = strand
+            self.markup[place] = is_markup
+        del self.places[:settled]

@@ -200,7 +200,12 @@ class PromptBuilder:
         return _Ready(
             prepared,
             [capabilities.adapt(each) for each in found],
-            {**variables, "documents": variables["documents"] or None, "add_generation_prompt": prompted, "tools": shown},
+            {
+                **variables,
+                "documents": variables["documents"] or None,
+                "add_generation_prompt": prompted,
+                "tools": shown,
+            },
             continued,
             notes,
         )

@@ -1,0 +1,74 @@
+"""Masks: for each id of a prompt which message it belongs to, whether it was sampled, and whether a message says it.
+
+They follow from where the text comes from (`templates.traced_text`), never from what it looks like. A token counts for
+its last character (`alignment`). Where the template has `{% generation %}` blocks, they say what was sampled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..templates.prompt.builder import PromptBuilder, TracedPrompt
+from .alignment import last_characters
+from .bridges import Bridge, Bridges, NoBridge
+from .regions import Regions, Stretches, difference
+from .stand_ins import ONE_CALL, TOOLS, USER, result
+from .values import NOBODY, Masks, Messages
+
+
+class Masker:
+    """Makes the masks of one template's prompts."""
+
+    def __init__(self, builder: PromptBuilder, bridges: Bridges, closers: frozenset[str]) -> None:
+        assert builder.encoder is not None
+        self._vocabulary = builder.encoder.vocabulary
+        self._controls = builder.controls
+        self._bridges = bridges
+        self._closers = closers
+        self._prompts: dict[str, str] = {}
+
+    def of(self, ids: Sequence[int], prompt: TracedPrompt, messages: Messages, variables: Mapping[str, Any]) -> Masks:
+        """Of a prompt that was rendered with these messages."""
+        regions = Regions(prompt, self._controls, self._closers)
+        turns = [
+            (*regions.sampled(at, self._generation_prompt(messages[at - 1] if at else None, variables)), at)
+            for at, message in enumerate(messages)
+            if message.get("role") == "assistant"
+        ]
+        written = Stretches((begin, end, at) for begin, end, at in turns)
+        sampled = Stretches((begin, end, 1) for begin, end in regions.generation_blocks()) or written
+        values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
+        places = last_characters(ids, regions.text, self._vocabulary)
+        owners = (written.at(at) for at in places)
+        return Masks(
+            tuple(regions.message_at(at) if owner is None else owner for at, owner in zip(places, owners, strict=True)),
+            tuple(sampled.at(at) is not None for at in places),
+            tuple(values.at(at) is not None for at in places),
+        )
+
+    def _generation_prompt(self, last: Mapping[str, Any] | None, variables: Mapping[str, Any]) -> str:
+        """What the template writes where the model is to begin, after such a message."""
+        after_result = last is not None and last.get("role") in ("tool", "function")
+        key = json.dumps([after_result, variables], sort_keys=True, default=str)
+        if key not in self._prompts:
+            history: Messages = [USER, ONE_CALL.message(), result()] if after_result else [USER]
+            tools = TOOLS if after_result else None
+            try:
+                with_it = self._bridges.regions(history, tools, variables, prompt=True).text
+                without = self._bridges.regions(history, tools, variables, prompt=False).text
+            except NoBridge:
+                with_it = without = ""
+            self._prompts[key] = with_it[difference(with_it, without) :]
+        return self._prompts[key]
+
+    def of_bridge(self, bridge: Bridge, number: int) -> Masks:
+        """What the ids of a bridge are. Their messages are counted on from the turn."""
+        regions, size = bridge.regions, len(bridge.ids)
+        text = regions.text[bridge.begin :]
+        places = [at + bridge.begin for at in last_characters(bridge.ids, text, self._vocabulary)]
+        values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
+        owners = [regions.message_at(at) for at in places]
+        moved = tuple(NOBODY if owner < 0 else max(owner, bridge.turn) - bridge.turn + number for owner in owners)
+        return Masks(moved, (False,) * size, tuple(values.at(at) is not None for at in places))

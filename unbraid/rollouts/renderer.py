@@ -1,0 +1,339 @@
+"""The renderer: messages to ids and back, and on from there, for those who train on what a model wrote.
+
+    renderer = unbraid.renderer("path/to/model", tokenizer)
+    prompt = renderer.render(messages, tools=tools)
+    turn = renderer.parse(sampled_ids, prompt=prompt)
+    prompt = renderer.extend(prompt, sampled_ids, new_messages)
+
+Everything is derived: prompts from the model's own template (`templates`), turns by the parser of its format, what
+comes between two turns by a trace of the template (`bridges`), and whether the template itself would have gone on so by
+a proof (`proof`). There is no code for any model.
+
+What `extend` does where the template would rewrite the past is the caller's choice (`past`), because both answers are
+right for someone. Whoever evaluates, or serves the model by its template, must not train on prompts that the template
+never makes: so the default is to refuse. Whoever keeps the tokens in the engine's cache between turns has a model that
+did see its old reasoning, and `past="sampled"` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+from zlib import crc32
+
+from ..core.grammar import Format
+from ..errors import UnbraidError
+from ..parsing import Parser
+from ..templates.prompt.builder import PromptBuilder
+from .bridges import Bridge, Bridges, NoBridge
+from .masking import Masker
+from .proof import Proof
+from .stand_ins import SYSTEM, TOOLS, USER, Shape, shape_of
+from .training import joined_steps
+from .values import Ended, Masks, Messages, Rendering, Sample, Step, Tools, Turn
+
+Past = Literal["template", "sampled", "anew"]
+_ANSWER = Shape()
+
+
+class Renderer:
+    """Renders and parses the conversations of one model. Make it with `unbraid.renderer`.
+
+    builder: makes its prompts; it must have a tokenizer.
+    ends: further tokens that end a turn, by their text.
+    variables: of the template, for every rendering.
+    """
+
+    def __init__(
+        self,
+        builder: PromptBuilder,
+        format: Format,
+        *,
+        name: str = "the chat template",
+        ends: Iterable[str] = (),
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        encoder = builder.encoder
+        if encoder is None:
+            raise UnbraidError("a renderer needs a tokenizer: its prompts are token ids")
+        self._builder = builder
+        self._encoder = encoder
+        self._controls = builder.controls
+        self._variables = dict(variables or {})
+        format = format.for_version(encoder.vocabulary.version)
+        closers, stops = self._ends(format, ends)
+        self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
+        """The format of its turns."""
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(self._controls.ids[text] for text in stops))
+        """The tokens that end a turn: for `stop_token_ids` of an engine."""
+        self._stop_texts = {self._controls.ids[text]: text for text in stops}
+        self._bridges = Bridges(builder, closers)
+        self._proof = Proof(self._bridges, self.format, name, self._variables)
+        self._masker = Masker(builder, self._bridges, closers)
+
+    # What is proven
+
+    @property
+    def is_prefix_stable(self) -> bool:
+        """Whether the template goes on from every turn as it stands: it rewrites nothing."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Where the template rewrites the past, each with its lines."""
+        return self._proof.reasons
+
+    # Messages to ids
+
+    def render(
+        self,
+        messages: Messages,
+        tools: Tools | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> Rendering:
+        """The prompt for messages of the chat API. `variables` are the template's (`enable_thinking=False`)."""
+        given = {**self._variables, **variables}
+        made = self._builder.build(
+            messages,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            template_kwargs=given,
+        )
+        assert made.ids is not None
+        ids = made.ids
+
+        def masks() -> Masks:
+            traced = self._builder.trace(
+                messages,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                template_kwargs=given,
+            )
+            return self._masker.of(ids, traced, messages, given)
+
+        return Rendering(ids, masks, messages=messages, tools=tools, variables=given, notes=made.notes)
+
+    # Ids to messages
+
+    def parse(
+        self, sampled: Sequence[int], prompt: Rendering | Sequence[int] | None = None, *, tools: Tools | None = None
+    ) -> Turn:
+        """What a model wrote.
+
+        prompt: what it was given; its end says where the output begins.
+        tools: those of the request; a call of any other is text. A prompt that was rendered with tools knows them.
+        """
+        given = _ids(prompt)
+        if tools is None and isinstance(prompt, Rendering):
+            tools = prompt.tools
+        parser = Parser(
+            self.format,
+            tokenizer=self._encoder.vocabulary,
+            prompt=given,
+            tools=tools or None,
+            label_tokens=True,
+            seed=_seed(given, sampled),
+        )
+        parser.feed_tokens(sampled)
+        parser.finish()
+        stop = next((id for id in reversed(sampled) if id in self._stop_texts), None) if sampled else None
+        ended = stop if sampled and sampled[-1] == stop else None
+        how: Ended = "length" if ended is None else "stop"
+        return Turn(parser.message, parser.token_strands, parser.token_markup, how, ended)
+
+    # On from there
+
+    def extend(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        new_messages: Messages,
+        *,
+        tools: Tools | None = None,
+        past: Past = "template",
+        **variables: Any,
+    ) -> Rendering | None:
+        """The next prompt: the ids of `prompt`, those that were sampled, and those of `new_messages`.
+
+        prompt: what the model was given: ids, or what `render` and `extend` return, which know their messages, tools
+            and variables.
+        past: what to do where the template would rewrite what stands before the new messages. "template": return None;
+            `obstacle` says why. "sampled": go on from what was sampled all the same. "anew": render the whole
+            conversation anew, which needs a `prompt` that knows its messages; the result says so (`Rendering.anew`).
+        """
+        turn, tools, given = self._known(prompt, sampled, tools, variables)
+        reason = self._obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
+        if reason is None:
+            try:
+                return self._extended(prompt, sampled, turn, new_messages, tools, given)
+            except NoBridge:
+                if past != "anew":
+                    return None
+        if past != "anew":
+            return None
+        history = prompt.given if isinstance(prompt, Rendering) else None
+        if history is None:
+            raise UnbraidError(
+                'past="anew" needs a prompt that `render` or `extend` made: ids do not tell the messages'
+            )
+        made = self.render([*history, turn.to_openai(), *new_messages], tools, **given)
+        made.anew = True
+        return made
+
+    def obstacle(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        new_messages: Messages,
+        *,
+        tools: Tools | None = None,
+        **variables: Any,
+    ) -> str | None:
+        """Why `extend` returns None for the same arguments; None if it does not."""
+        turn, tools, given = self._known(prompt, sampled, tools, variables)
+        reason = self._obstacle(turn, prompt, new_messages, tools, given)
+        if reason is None:
+            try:
+                self._bridge(prompt, turn, new_messages, tools, given)
+            except NoBridge as error:
+                return str(error)
+        return reason
+
+    def _known(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> tuple[Turn, Tools | None, dict[str, Any]]:
+        if isinstance(prompt, Rendering):
+            tools = prompt.tools if tools is None else tools
+            variables = {**prompt.variables, **variables}
+        turn = self.parse(sampled, prompt, tools=tools)
+        return turn, tools, {**self._variables, **variables}
+
+    def _obstacle(
+        self,
+        turn: Turn,
+        prompt: Rendering | Sequence[int],
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> str | None:
+        shape = shape_of(turn.message)
+        return self._proof.obstacle(
+            shape,
+            new,
+            earlier=self._has_reasoned(prompt),
+            tools=tools or (TOOLS if shape.calls else None),
+            variables=variables,
+        )
+
+    def _has_reasoned(self, prompt: Rendering | Sequence[int]) -> bool:
+        """Whether the model has reasoned and called since the user last spoke, as far as the messages tell."""
+        if not isinstance(prompt, Rendering) or prompt.given is None:
+            return False
+        for message in reversed(prompt.given):
+            if message.get("role") == "user":
+                return False
+            if message.get("role") == "assistant" and message.get("reasoning_content"):
+                return True
+        return False
+
+    def _bridge(
+        self,
+        prompt: Rendering | Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Bridge:
+        shape = shape_of(turn.message)
+        history: Messages = [USER]
+        if self._proof.depends_on_history is not None:
+            if not isinstance(prompt, Rendering) or prompt.given is None:
+                raise NoBridge(f"{self._proof.depends_on_history}: give the prompt as `render` returned it, not as ids")
+            history = prompt.given
+        shown: Tools | None = TOOLS if tools or shape.calls else None
+        if self._proof.depends_on_tools:
+            shown = tools
+        stopped_at = None if turn.stop_id is None else self._stop_texts[turn.stop_id]
+        return self._bridges.between(
+            history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
+        )
+
+    def _extended(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Rendering:
+        bridge = self._bridge(prompt, turn, new, tools, variables)
+        before = _ids(prompt) or ()
+        known = prompt.given if isinstance(prompt, Rendering) else None
+        number = len(known) if known is not None else 0
+
+        def masks() -> Masks:
+            old = prompt.masks if isinstance(prompt, Rendering) else Masks.of_nobody(len(before))
+            own = Masks((number,) * len(sampled), (True,) * len(sampled), tuple(not each for each in turn.markup))
+            return old.as_prompt_of(number).followed_by(own).followed_by(self._masker.of_bridge(bridge, number))
+
+        return Rendering(
+            (*before, *sampled, *bridge.ids),
+            masks,
+            messages=None if known is None else [*known, turn.to_openai(), *new],
+            tools=tools,
+            variables=variables,
+        )
+
+    # Samples
+
+    def training_sample(
+        self, trajectory: Iterable[Step | tuple[Any, ...]], *, weights: Mapping[str, float] | None = None
+    ) -> Sample:
+        """A trajectory as one row: its ids, what of them was sampled, and a weight for each by its strand.
+
+        trajectory: its steps: prompt and sampled ids, in order. Each prompt must begin with all ids before it.
+        weights: of a strand; 1 for each that is not named.
+        """
+        return joined_steps(
+            self, [step if isinstance(step, Step) else Step(*step) for step in trajectory], weights or {}
+        )
+
+    # What ends a turn
+
+    def _ends(self, format: Format, ends: Iterable[str]) -> tuple[frozenset[str], list[str]]:
+        """The texts of the tokens that close a turn in the template, and of those that a model stops at."""
+        known = [text for text in dict.fromkeys([*format.ends, *ends]) if text in self._controls.ids]
+        bare = Bridges(self._builder, frozenset(known))
+        learned: str | None = None
+        for history in ([USER], [SYSTEM, USER]):
+            try:
+                regions = bare.regions([*history, _ANSWER.message(), USER], None, self._variables, prompt=True)
+            except NoBridge:
+                continue
+            after, (closing, until) = regions.last_value(len(history)), regions.end_of_turn(len(history))
+            if after is not None and closing is None:
+                learned = next((t.text for t in reversed(regions.tokens) if after <= t.begin < until), None)
+            break
+        separates = format.headers is not None and learned in format.headers.ends
+        stops = known if learned is None or separates else list(dict.fromkeys([*known, learned]))
+        return frozenset([*known, *([learned] if learned else [])]), stops
+
+
+def _ids(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
+    return prompt.ids if isinstance(prompt, Rendering) else prompt
+
+
+def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:
+    """For the ids of calls: a turn that is parsed again has the same, and another turn has others."""
+    return crc32(repr((len(prompt or ()), list(sampled))).encode())

@@ -1,0 +1,95 @@
+"""Stand-ins: short messages of the same shape as real ones.
+
+What a template writes after a turn depends on what the turn is (an answer, a call, with or without reasoning) and on
+the names and ids of its calls. It does not depend on what it says. So the text between two turns is taken from a short
+conversation, and costs the same however long the real one is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.message import Message
+
+WORD = "Qz"
+"""A word that no template has."""
+ARGUMENTS = {"qzkey": "qzvalue"}
+TOOLS: tuple[Mapping[str, Any], ...] = (
+    {
+        "type": "function",
+        "function": {
+            "name": "qzfunction",
+            "description": "Qz.",
+            "parameters": {
+                "type": "object",
+                "properties": {"qzkey": {"type": "string", "description": "Qz"}},
+                "required": ["qzkey"],
+            },
+        },
+    },
+)
+USER: Mapping[str, Any] = {"role": "user", "content": WORD}
+SYSTEM: Mapping[str, Any] = {"role": "system", "content": WORD}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a turn has, whatever it says."""
+
+    content: bool = True
+    reasoning: bool = False
+    calls: tuple[tuple[str, str], ...] = ()
+    """The id and the name of each call."""
+
+    def message(self) -> dict[str, Any]:
+        """A turn of this shape."""
+        made: dict[str, Any] = {"role": "assistant", "content": WORD if self.content or not self.calls else ""}
+        if self.reasoning:
+            made["reasoning_content"] = WORD
+        if self.calls:
+            made["tool_calls"] = [
+                {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(ARGUMENTS)}}
+                for id, name in self.calls
+            ]
+        return made
+
+    def in_words(self) -> str:
+        """For reasons."""
+        calls = {0: "", 1: "a call"}.get(len(self.calls), "calls")
+        said = calls or "an answer"
+        return f"{said} after reasoning" if self.reasoning else said
+
+
+def shape_of(message: Message) -> Shape:
+    """The shape of a turn. A call that is not complete is text in it."""
+    settled = message.settled()
+    calls = tuple((call.id, call.name) for call in settled.tool_calls)
+    return Shape(bool(settled.content or settled.speech), bool(settled.reasoning), calls)
+
+
+def call(number: int = 0) -> tuple[str, str]:
+    return f"call_qzqzqzqz{number:012}", "qzfunction"
+
+
+def result(number: int = 0) -> Mapping[str, Any]:
+    """The result of that call."""
+    id, name = call(number)
+    return {"role": "tool", "tool_call_id": id, "name": name, "content": WORD}
+
+
+def messages_like(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of the same roles that say next to nothing."""
+    kept = ("role", "name", "tool_call_id")
+    return [{**{key: each[key] for key in kept if key in each}, "content": WORD} for each in messages]
+
+
+ONE_CALL = Shape(content=False, calls=(call(),))
+EARLIER: tuple[Mapping[str, Any], ...] = (
+    USER,
+    Shape(content=False, reasoning=True, calls=(call(9),)).message(),
+    result(9),
+)
+"""A conversation in which the model has reasoned and called since the user last spoke."""
