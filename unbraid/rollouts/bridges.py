@@ -24,6 +24,7 @@ from ..templates.control_tokens import MARK
 from ..templates.errors import TemplateError
 from ..templates.prompt.builder import PromptBuilder
 from .regions import Regions
+from .stand_ins import TOOLS
 from .values import Messages, Tools
 
 
@@ -84,6 +85,13 @@ class Bridges:
         except TemplateError as error:
             raise NoBridge(f"the template does not take these messages: {error}") from error
         return Regions(traced, self._builder.controls, self._closers)
+
+    def short(self, messages: Messages, variables: Mapping[str, Any], *, prompt: bool) -> Regions:
+        """The same of stand-ins: without tools, or with one where the template fails without."""
+        try:
+            return self.regions(messages, None, variables, prompt=prompt)
+        except NoBridge:
+            return self.regions(messages, TOOLS, variables, prompt=prompt)
 
     def _encoded(self, text: str, after: str | None) -> tuple[int, ...]:
         encoder, controls = self._builder.encoder, self._builder.controls

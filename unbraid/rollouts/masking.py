@@ -14,7 +14,7 @@ from ..templates.prompt.builder import PromptBuilder, TracedPrompt
 from .alignment import last_characters
 from .bridges import Bridge, Bridges, NoBridge
 from .regions import Regions, Stretches, difference
-from .stand_ins import ONE_CALL, TOOLS, USER, result
+from .stand_ins import NEXT, ONE_CALL, USER, Shape, result
 from .values import NOBODY, Masks, Messages
 
 
@@ -29,24 +29,64 @@ class Masker:
         self._closers = closers
         self._prompts: dict[str, str] = {}
 
-    def of(self, ids: Sequence[int], prompt: TracedPrompt, messages: Messages, variables: Mapping[str, Any]) -> Masks:
-        """Of a prompt that was rendered with these messages."""
+    def of(
+        self,
+        ids: Sequence[int],
+        prompt: TracedPrompt,
+        messages: Messages,
+        variables: Mapping[str, Any],
+        *,
+        prompted: bool,
+        continues: bool,
+    ) -> Masks:
+        """Of a prompt that was rendered with these messages.
+
+        prompted: it ends with the generation prompt.
+        continues: its last message is for the model to go on with, so none of it was sampled.
+        """
         regions = Regions(prompt, self._controls, self._closers)
+        number = len(messages) - continues
         turns = [
             (*regions.sampled(at, self._generation_prompt(messages[at - 1] if at else None, variables)), at)
-            for at, message in enumerate(messages)
+            for at, message in enumerate(messages[:number])
             if message.get("role") == "assistant"
         ]
-        written = Stretches((begin, end, at) for begin, end, at in turns)
+        written = Stretches(turns)
         sampled = Stretches((begin, end, 1) for begin, end in regions.generation_blocks()) or written
         values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
         places = last_characters(ids, regions.text, self._vocabulary)
-        owners = (written.at(at) for at in places)
+        owners = [written.at(at) for at in places]
+        prompt_at = self._prompt_at(regions, messages, variables) if prompted else len(regions.text)
         return Masks(
-            tuple(regions.message_at(at) if owner is None else owner for at, owner in zip(places, owners, strict=True)),
+            tuple(
+                owner if owner is not None else NOBODY if at >= prompt_at else regions.message_at(at)
+                for at, owner in zip(places, owners, strict=True)
+            ),
             tuple(sampled.at(at) is not None for at in places),
             tuple(values.at(at) is not None for at in places),
         )
+
+    def differing_blocks(self, variables: Mapping[str, Any]) -> str | None:
+        """How `{% generation %}` blocks differ from what a model writes; None if they do not, or if there are none."""
+        messages = [USER, Shape().message(), NEXT]
+        try:
+            regions = self._bridges.short(messages, variables, prompt=False)
+        except NoBridge:
+            return None
+        blocks = regions.generation_blocks()
+        begin, end = regions.sampled(1, self._generation_prompt(USER, variables))
+        if not blocks or blocks == [(begin, end)]:
+            return None
+        texts = [regions.text[low:high] for low, high in blocks]
+        return (
+            f"the generation blocks of the template have {texts!r} of a turn of which a model writes "
+            f"{regions.text[begin:end]!r}: the masks are those of the blocks"
+        )
+
+    def _prompt_at(self, regions: Regions, messages: Messages, variables: Mapping[str, Any]) -> int:
+        """Where the generation prompt begins at the end of a prompt."""
+        written = self._generation_prompt(messages[-1] if messages else None, variables)
+        return len(regions.text) - len(written) if regions.text.endswith(written) else len(regions.text)
 
     def _generation_prompt(self, last: Mapping[str, Any] | None, variables: Mapping[str, Any]) -> str:
         """What the template writes where the model is to begin, after such a message."""
@@ -54,13 +94,14 @@ class Masker:
         key = json.dumps([after_result, variables], sort_keys=True, default=str)
         if key not in self._prompts:
             history: Messages = [USER, ONE_CALL.message(), result()] if after_result else [USER]
-            tools = TOOLS if after_result else None
             try:
-                with_it = self._bridges.regions(history, tools, variables, prompt=True).text
-                without = self._bridges.regions(history, tools, variables, prompt=False).text
+                with_it = self._bridges.short(history, variables, prompt=True)
+                without = self._bridges.short(history, variables, prompt=False)
             except NoBridge:
-                with_it = without = ""
-            self._prompts[key] = with_it[difference(with_it, without) :]
+                return ""
+            at = difference(with_it.text, without.text)
+            at = next((token.begin for token in with_it.tokens if token.begin < at < token.end), at)
+            self._prompts[key] = with_it.text[at:]
         return self._prompts[key]
 
     def of_bridge(self, bridge: Bridge, number: int) -> Masks:

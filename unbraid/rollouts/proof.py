@@ -20,12 +20,13 @@ from ..core.message import Message
 from ..parsing import Parser
 from .bridges import Bridges, NoBridge, roles
 from .regions import Regions, difference
-from .stand_ins import EARLIER, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, messages_like, result
+from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, messages_like, result
 from .values import Messages, Tools
 
 _SHOWN = 24
 _ANSWER = Shape()
 _MOST_KEPT = 1_000
+_LONG_BEFORE = {"role": "user", "content": "Qz long before"}
 
 
 class Proof:
@@ -56,7 +57,7 @@ class Proof:
 
     def _cases(self) -> list[tuple[Shape, Messages, bool]]:
         """What happens in rollouts: the turn, what follows it, and whether there was reasoning before."""
-        question = [USER]
+        question = [NEXT]
         cases: list[tuple[Shape, Messages, bool]] = []
         for reasoning in self._ways:
             cases.append((Shape(reasoning=reasoning), question, False))
@@ -144,10 +145,10 @@ class Proof:
     @cached_property
     def depends_on_history(self) -> str | None:
         """Why the bridge depends on what came long before the turn; None if it does not."""
-        cases: list[tuple[Shape, Messages]] = [(_ANSWER, [USER])]
+        cases: list[tuple[Shape, Messages]] = [(_ANSWER, [NEXT])]
         if self._calls:
             cases.append((ONE_CALL, [result()]))
-        histories: list[Messages] = [[USER], [USER, _ANSWER.message(), USER], [SYSTEM, USER]]
+        histories: list[Messages] = [[USER], [_LONG_BEFORE, _ANSWER.message(), USER], [SYSTEM, USER]]
         for shape, new in cases:
             texts = {text for each in histories if (text := self._bridge(each, shape, new, self._tools)) is not None}
             if len(texts) > 1:
@@ -156,8 +157,9 @@ class Proof:
 
     @cached_property
     def depends_on_tools(self) -> bool:
-        """Whether the bridge depends on which tools there are."""
-        return self._bridge([USER], _ANSWER, [USER], TOOLS) != self._bridge([USER], _ANSWER, [USER], None)
+        """Whether the bridge depends on which tools there are. (Some templates fail without any.)"""
+        told, untold = (self._bridge([USER], _ANSWER, [NEXT], tools) for tools in (TOOLS, None))
+        return told is not None and untold is not None and told != untold
 
     @property
     def _tools(self) -> Tools | None:

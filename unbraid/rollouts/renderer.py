@@ -29,9 +29,9 @@ from ..templates.prompt.builder import PromptBuilder
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .proof import Proof
-from .stand_ins import SYSTEM, TOOLS, USER, Shape, shape_of
+from .stand_ins import NEXT, SYSTEM, TOOLS, USER, Shape, shape_of
 from .training import joined_steps
-from .values import Ended, Masks, Messages, Rendering, Sample, Step, Tools, Turn
+from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn
 
 Past = Literal["template", "sampled", "anew"]
 _ANSWER = Shape()
@@ -57,7 +57,8 @@ class Renderer:
         encoder = builder.encoder
         if encoder is None:
             raise UnbraidError("a renderer needs a tokenizer: its prompts are token ids")
-        self._builder = builder
+        self.builder: PromptBuilder = builder
+        """What makes its prompts."""
         self._encoder = encoder
         self._controls = builder.controls
         self._variables = dict(variables or {})
@@ -84,6 +85,12 @@ class Renderer:
         """Where the template rewrites the past, each with its lines."""
         return self._proof.reasons
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes."""
+        found = self._masker.differing_blocks(self._variables)
+        return () if found is None else (found,)
+
     # Messages to ids
 
     def render(
@@ -97,7 +104,7 @@ class Renderer:
     ) -> Rendering:
         """The prompt for messages of the chat API. `variables` are the template's (`enable_thinking=False`)."""
         given = {**self._variables, **variables}
-        made = self._builder.build(
+        made = self.builder.build(
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
@@ -107,17 +114,28 @@ class Renderer:
         assert made.ids is not None
         ids = made.ids
 
+        continues = continue_final_message or messages[-1].get("eot", True) is False
+
         def masks() -> Masks:
-            traced = self._builder.trace(
+            traced = self.builder.trace(
                 messages,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
                 template_kwargs=given,
             )
-            return self._masker.of(ids, traced, messages, given)
+            prompted = add_generation_prompt and not continues
+            return self._masker.of(ids, traced, messages, given, prompted=prompted, continues=continues)
 
-        return Rendering(ids, masks, messages=messages, tools=tools, variables=given, notes=made.notes)
+        return Rendering(
+            ids,
+            (MaskPart(masks),),
+            messages=messages,
+            tools=tools,
+            variables=given,
+            notes=made.notes,
+            continues=continues,
+        )
 
     # Ids to messages
 
@@ -279,18 +297,27 @@ class Renderer:
     ) -> Rendering:
         bridge = self._bridge(prompt, turn, new, tools, variables)
         before = _ids(prompt) or ()
-        known = prompt.given if isinstance(prompt, Rendering) else None
-        number = len(known) if known is not None else 0
+        known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
+        said = turn.to_openai()
+        if known is not None and isinstance(prompt, Rendering) and prompt.continues:
+            begun = known.pop()
+            said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
+        number = 0 if known is None else len(known)
 
         def masks() -> Masks:
-            old = prompt.masks if isinstance(prompt, Rendering) else Masks.of_nobody(len(before))
-            own = Masks((number,) * len(sampled), (True,) * len(sampled), tuple(not each for each in turn.markup))
-            return old.as_prompt_of(number).followed_by(own).followed_by(self._masker.of_bridge(bridge, number))
+            count = len(sampled)
+            own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
+            return own.followed_by(self._masker.of_bridge(bridge, number))
 
+        if isinstance(prompt, Rendering):
+            parts = prompt.parts
+        else:
+            size = len(before)
+            parts = (MaskPart(lambda: Masks.of_nobody(size)),)
         return Rendering(
             (*before, *sampled, *bridge.ids),
-            masks,
-            messages=None if known is None else [*known, turn.to_openai(), *new],
+            (*parts, MaskPart(masks, number if known is not None else None)),
+            messages=None if known is None else [*known, said, *new],
             tools=tools,
             variables=variables,
         )
@@ -305,20 +332,19 @@ class Renderer:
         trajectory: its steps: prompt and sampled ids, in order. Each prompt must begin with all ids before it.
         weights: of a strand; 1 for each that is not named.
         """
-        return joined_steps(
-            self, [step if isinstance(step, Step) else Step(*step) for step in trajectory], weights or {}
-        )
+        steps = [step if isinstance(step, Step) else Step(*step) for step in trajectory]
+        return joined_steps(lambda step: self.parse(step.sampled, step.prompt), steps, weights or {})
 
     # What ends a turn
 
     def _ends(self, format: Format, ends: Iterable[str]) -> tuple[frozenset[str], list[str]]:
         """The texts of the tokens that close a turn in the template, and of those that a model stops at."""
         known = [text for text in dict.fromkeys([*format.ends, *ends]) if text in self._controls.ids]
-        bare = Bridges(self._builder, frozenset(known))
+        bare = Bridges(self.builder, frozenset(known))
         learned: str | None = None
         for history in ([USER], [SYSTEM, USER]):
             try:
-                regions = bare.regions([*history, _ANSWER.message(), USER], None, self._variables, prompt=True)
+                regions = bare.short([*history, _ANSWER.message(), NEXT], self._variables, prompt=True)
             except NoBridge:
                 continue
             after, (closing, until) = regions.last_value(len(history)), regions.end_of_turn(len(history))

@@ -31,7 +31,9 @@ TOOLS: tuple[Mapping[str, Any], ...] = (
         },
     },
 )
-USER: Mapping[str, Any] = {"role": "user", "content": WORD}
+USER: Mapping[str, Any] = {"role": "user", "content": "Qz first"}
+NEXT: Mapping[str, Any] = {"role": "user", "content": "Qz next"}
+"""Another one. Templates compare messages by what they say to find the last one."""
 SYSTEM: Mapping[str, Any] = {"role": "system", "content": WORD}
 
 
@@ -83,7 +85,10 @@ def result(number: int = 0) -> Mapping[str, Any]:
 def messages_like(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Messages of the same roles that say next to nothing."""
     kept = ("role", "name", "tool_call_id")
-    return [{**{key: each[key] for key in kept if key in each}, "content": WORD} for each in messages]
+    return [
+        {**{key: each[key] for key in kept if key in each}, "content": f"{WORD} {number}"}
+        for number, each in enumerate(messages)
+    ]
 
 
 ONE_CALL = Shape(content=False, calls=(call(),))

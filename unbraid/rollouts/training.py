@@ -7,19 +7,18 @@ exactly what was sampled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from ..core.tally import STRANDS
 from ..errors import UnbraidError
-from .values import Rendering, Sample, Step
-
-if TYPE_CHECKING:
-    from .renderer import Renderer
+from .values import Rendering, Sample, Step, Turn
 
 
-def joined_steps(renderer: Renderer, steps: Sequence[Step], weights: Mapping[str, float]) -> Sample:
-    """The steps of one trajectory as one row."""
+def joined_steps(parse: Callable[[Step], Turn], steps: Sequence[Step], weights: Mapping[str, float]) -> Sample:
+    """The steps of one trajectory as one row.
+
+    parse: takes apart what was sampled in a step.
+    """
     if not steps:
         raise UnbraidError("a trajectory needs at least one step: a prompt and what was sampled")
     unknown = sorted(set(weights) - set(STRANDS))
@@ -39,7 +38,7 @@ def joined_steps(renderer: Renderer, steps: Sequence[Step], weights: Mapping[str
                 "rewritten, so this is another trajectory; make one sample of the steps before it, and one from here"
             )
         first = first or len(prompt)
-        turn = renderer.parse(step.sampled, step.prompt)
+        turn = parse(step)
         added = len(prompt) - len(ids)
         strands += [""] * added + list(turn.strands)
         turns += [-1] * added + [number] * len(step.sampled)

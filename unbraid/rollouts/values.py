@@ -39,10 +39,35 @@ class Masks:
     def followed_by(self, other: Masks) -> Masks:
         return Masks(self.messages + other.messages, self.sampled + other.sampled, self.content + other.content)
 
-    def as_prompt_of(self, message: int) -> Masks:
-        """The same, once the generation prompt at its end has become the head of a message."""
-        size = next((at for at, owner in enumerate(reversed(self.messages)) if owner != NOBODY), 0)
-        return Masks(self.messages[: len(self.messages) - size] + (message,) * size, self.sampled, self.content)
+
+class MaskPart:
+    """The masks of a stretch of a prompt, worked out when they are first asked for.
+
+    turn: the number of the turn that the stretch begins with; the generation prompt before it then belongs to it.
+    """
+
+    def __init__(self, make: Callable[[], Masks], turn: int | None = None) -> None:
+        self._make = make
+        self.turn = turn
+
+    @cached_property
+    def masks(self) -> Masks:
+        return self._make()
+
+
+def _joined(parts: Sequence[MaskPart]) -> Masks:
+    messages: list[int] = []
+    sampled: list[bool] = []
+    content: list[bool] = []
+    for part in parts:
+        at = len(messages)
+        while part.turn is not None and at and messages[at - 1] == NOBODY:
+            at -= 1
+            messages[at] = part.turn
+        messages += part.masks.messages
+        sampled += part.masks.sampled
+        content += part.masks.content
+    return Masks(tuple(messages), tuple(sampled), tuple(content))
 
 
 class Rendering:
@@ -51,13 +76,13 @@ class Rendering:
     def __init__(
         self,
         ids: tuple[int, ...],
-        masks: Callable[[], Masks],
+        parts: tuple[MaskPart, ...],
         *,
         messages: Messages | None,
         tools: Tools | None,
         variables: Mapping[str, Any],
         notes: tuple[str, ...] = (),
-        anew: bool = False,
+        continues: bool = False,
     ) -> None:
         self.ids = ids
         self.given = messages
@@ -66,9 +91,11 @@ class Rendering:
         self.variables = variables
         self.notes = notes
         """What was changed because the template does not support it, and what else there is to know."""
-        self.anew = anew
+        self.continues = continues
+        """Whether the model goes on with the last message (`continue_final_message`)."""
+        self.anew = False
         """Whether this is no continuation: the ids before it are not those that were sampled."""
-        self._make_masks = masks
+        self.parts = parts
 
     def __repr__(self) -> str:
         return f"Rendering({len(self.ids)} ids{', anew' if self.anew else ''})"
@@ -78,7 +105,7 @@ class Rendering:
 
     @cached_property
     def masks(self) -> Masks:
-        return self._make_masks()
+        return _joined(self.parts)
 
     @property
     def messages(self) -> tuple[int, ...]:

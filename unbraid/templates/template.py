@@ -133,7 +133,7 @@ class CompiledTemplate:
         lines: list[tuple[int, int]] = []
         with tracing():
             text = self._rendered(messages, variables, continue_final, lines, traced=True)
-        return str.__str__(text), trace_of(text, lines)
+        return str.__str__(text), trace_of(text, lines, self._compiled.get_corresponding_lineno)
 
     def _rendered(
         self,
@@ -152,7 +152,7 @@ class CompiledTemplate:
         return _cut_at_end(text, self.name) if continue_final else text
 
     def _run(self, variables: dict[str, Any], lines: list[tuple[int, int]] | None) -> str:
-        """lines: takes where each piece of the output begins, and the line of the template that it comes from."""
+        """lines: takes where each piece of the output begins, and the line of the compiled code that it comes from."""
         written: list[str] = []
         length = 0
         with spending(self._limits):
@@ -160,7 +160,7 @@ class CompiledTemplate:
                 pieces: Any = self._compiled.root_render_func(self._compiled.new_context(variables))
                 for piece in pieces:
                     if lines is not None and piece:
-                        lines.append((length, self._compiled.get_corresponding_lineno(pieces.gi_frame.f_lineno)))
+                        lines.append((length, pieces.gi_frame.f_lineno))
                     length += len(piece)
                     if length > self._limits.output:
                         raise TemplateTooMuch(f"it writes more than {self._limits.output:,} characters")

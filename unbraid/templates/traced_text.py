@@ -14,7 +14,8 @@ A traced text also has points: places without a character, such as where the tem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -260,36 +261,30 @@ class Trace:
     """Stretches that come from a message, in order."""
     points: tuple[tuple[int, Point], ...] = ()
     lines: tuple[tuple[int, int], ...] = ()
-    """Where the template wrote from which of its lines: the first character, and the line."""
+    """Where the template wrote from which line of its compiled code: the first character, and the line."""
+    source_line: Callable[[int], int] = int
+    """The line of the template for one of its compiled code. (Jinja takes its time for that.)"""
 
     def line(self, at: int) -> int | None:
         """The line of the template that wrote the character at `at`."""
-        return next((line for begin, line in reversed(self.lines) if begin <= at), None)
+        return next((self.source_line(line) for begin, line in reversed(self.lines) if begin <= at), None)
 
 
-def trace_of(text: str, lines: Sequence[tuple[int, int]] = ()) -> Trace:
+def trace_of(text: str, lines: Sequence[tuple[int, int]] = (), source_line: Callable[[int], int] = int) -> Trace:
     """What a rendered text with marks says of itself."""
     traced = text if isinstance(text, TracedText) else plain(text)
-    places = [at for at, character in enumerate(traced_characters(traced)) if character in _MARKS]
+    places = [at for at, character in enumerate(str.__iter__(traced)) if character in _MARKS]
     if not places:
-        return Trace(str.__str__(traced), traced._spans, traced._points, tuple(lines))
-    before = _counter(places)
+        return Trace(str.__str__(traced), traced._spans, traced._points, tuple(lines), source_line)
+
+    def before(at: int) -> int:
+        return at - bisect_left(places, at)
+
     spans = tuple((before(begin), before(end), origin) for begin, end, origin in traced._spans)
     whole = str.translate(traced, _WITHOUT_MARKS)
     points = tuple((before(at), point) for at, point in traced._points)
-    return Trace(whole, spans, points, tuple((before(at), line) for at, line in lines))
+    return Trace(whole, spans, points, tuple((before(at), line) for at, line in lines), source_line)
 
 
 _MARKS = frozenset({MARK, END, BREAK})
 _WITHOUT_MARKS = dict.fromkeys(map(ord, _MARKS))
-
-
-def traced_characters(text: str) -> Iterator[str]:
-    """The characters of a text, as plain ones."""
-    return str.__iter__(text)
-
-
-def _counter(places: Sequence[int]) -> Any:
-    from bisect import bisect_left
-
-    return lambda at: at - bisect_left(places, at)
