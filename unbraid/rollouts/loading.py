@@ -39,7 +39,22 @@ def renderer(
     chosen = templates.get("tool_use") or templates.get("default") or next(iter(templates.values()))
     found = resolve(format) if format is not None else detect(chosen).required()
     ends += [text for each in templates.values() if (text := each.special_tokens.get("eos_token"))]
-    return Renderer(PromptBuilder(templates, tokenizer, found), found, name=chosen.name, ends=ends, variables=variables)
+    sources = {name: (each.source, dict(each.special_tokens), each.name) for name, each in templates.items()}
+    return _made(sources, chosen.name, tokenizer, found, tuple(ends), variables)
+
+
+def _made(
+    sources: dict[str, tuple[str, dict[str, Any], str]],
+    name: str,
+    tokenizer: object,
+    format: Format,
+    ends: tuple[str, ...],
+    variables: dict[str, Any],
+) -> Renderer:
+    """A renderer of plain values, which can be sent to another process."""
+    builder = PromptBuilder({each: from_source(*source) for each, source in sources.items()}, tokenizer, format)
+    recipe = (_made, (sources, name, tokenizer, format, ends, variables))
+    return Renderer(builder, format, name=name, ends=ends, variables=variables, recipe=recipe)
 
 
 def _templates(

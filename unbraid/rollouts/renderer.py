@@ -17,7 +17,7 @@ did see its old reasoning, and `past="sampled"` says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 from zlib import crc32
@@ -26,6 +26,7 @@ from ..core.grammar import Format
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
+from .batches import in_order
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .proof import Proof
@@ -43,6 +44,7 @@ class Renderer:
     builder: makes its prompts; it must have a tokenizer.
     ends: further tokens that end a turn, by their text.
     variables: of the template, for every rendering.
+    recipe: a function and its arguments that make the same renderer in another process.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Renderer:
         name: str = "the chat template",
         ends: Iterable[str] = (),
         variables: Mapping[str, Any] | None = None,
+        recipe: tuple[Callable[..., Renderer], tuple[Any, ...]] | None = None,
     ) -> None:
         encoder = builder.encoder
         if encoder is None:
@@ -62,6 +65,7 @@ class Renderer:
         self._encoder = encoder
         self._controls = builder.controls
         self._variables = dict(variables or {})
+        self._recipe = recipe
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = self._ends(format, ends)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -72,6 +76,11 @@ class Renderer:
         self._bridges = Bridges(builder, closers)
         self._proof = Proof(self._bridges, self.format, name, self._variables)
         self._masker = Masker(builder, self._bridges, closers)
+
+    def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
+        if self._recipe is None:
+            raise TypeError("only a renderer that unbraid.renderer made can be sent to another process")
+        return self._recipe
 
     # What is proven
 
@@ -335,6 +344,33 @@ class Renderer:
         steps = [step if isinstance(step, Step) else Step(*step) for step in trajectory]
         return joined_steps(lambda step: self.parse(step.sampled, step.prompt), steps, weights or {})
 
+    # Batches
+
+    def render_many(
+        self,
+        conversations: Iterable[Messages],
+        tools: Tools | None = None,
+        *,
+        workers: int | None = None,
+        **options: Any,
+    ) -> Iterator[Rendering]:
+        """`render` for each of many conversations, in order, with the same tools and options.
+
+        workers: how many processes to do it in. It pays for thousands; see `batches`.
+        """
+        given = ((messages, tools, options) for messages in conversations)
+        return in_order(_render_one, self, given, workers)
+
+    def parse_many(
+        self,
+        outputs: Iterable[tuple[Sequence[int], Sequence[int] | Rendering | None]],
+        *,
+        tools: Tools | None = None,
+        workers: int | None = None,
+    ) -> Iterator[Turn]:
+        """`parse` for each of many outputs: pairs of what was sampled and the prompt before it."""
+        return in_order(_parse_one, self, ((sampled, _ids(prompt), tools) for sampled, prompt in outputs), workers)
+
     # What ends a turn
 
     def _ends(self, format: Format, ends: Iterable[str]) -> tuple[frozenset[str], list[str]]:
@@ -354,6 +390,16 @@ class Renderer:
         separates = format.headers is not None and learned in format.headers.ends
         stops = known if learned is None or separates else list(dict.fromkeys([*known, learned]))
         return frozenset([*known, *([learned] if learned else [])]), stops
+
+
+def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
+    messages, tools, options = given
+    return renderer.render(messages, tools, **options)
+
+
+def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
+    sampled, prompt, tools = given
+    return renderer.parse(sampled, prompt, tools=tools)
 
 
 def _ids(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:

@@ -54,6 +54,13 @@ class MaskPart:
     def masks(self) -> Masks:
         return self._make()
 
+    def __reduce__(self) -> tuple[Callable[..., MaskPart], tuple[Any, ...]]:
+        return _known_part, (self.masks, self.turn)
+
+
+def _known_part(masks: Masks, turn: int | None) -> MaskPart:
+    return MaskPart(lambda: masks, turn)
+
 
 def _joined(parts: Sequence[MaskPart]) -> Masks:
     messages: list[int] = []
