@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .formats import all_formats, compose, find
     from .parsing import Parser, parse
     from .rollouts import Renderer
-    from .templates import ChatTemplate
+    from .templates import ChatTemplate, PartHook
     from .templates.detection import Detection
     from .version import __version__ as __version__
 
@@ -177,6 +177,7 @@ def renderer(
     format: str | Format | None = None,
     *,
     stop: Iterable[str] = (),
+    part_hook: PartHook | None = None,
     **variables: Any,
 ) -> Renderer:
     """Messages to token ids and back, exactly, for those who train on what a model wrote.
@@ -186,13 +187,15 @@ def renderer(
     tokenizer: as in `parser`. Without one, that of the model's folder.
     format: what the model writes; without it, what `detect` finds. Raises `UnknownFormat` if that is not verified.
     stop: further tokens that end a turn, beside those of the format and of the template.
+    part_hook: writes parts of a content that are no text, such as images: it takes the part and its place, and returns
+        the placeholder's text. Tokens in it are meant as tokens.
     variables: of the template, for every rendering.
 
     Needs jinja2 (`unbraid[templates]`).
     """
     from .rollouts import renderer as make
 
-    return make(template, tokenizer, format, stop=stop, **variables)
+    return make(template, tokenizer, format, stop=stop, part_hook=part_hook, **variables)
 
 
 def register(format: Format, *aliases: str) -> Format:

@@ -89,7 +89,8 @@ def format_of(name: str) -> Format:
 
 @cache
 def renderer(name: str, kind: str) -> unbraid.Renderer:
-    return unbraid.renderer(template(name), tokenizer(name, kind), format_of(name), **NEEDS.get(name, {}))
+    variables: dict[str, Any] = dict(NEEDS.get(name, {}))
+    return unbraid.renderer(template(name), tokenizer(name, kind), format_of(name), **variables)
 
 
 # What a model may have sampled

@@ -11,6 +11,7 @@ from ..errors import UnbraidError
 from ..formats import resolve
 from ..templates.detection import detect
 from ..templates.prompt.builder import PromptBuilder
+from ..templates.prompt.messages import PartHook
 from ..templates.sources import BUILT_IN, built_in, from_source, load_templates
 from ..templates.template import ChatTemplate
 from ..templates.tokenizer_files import load_tokenizer
@@ -23,6 +24,7 @@ def renderer(
     format: str | Format | None = None,
     *,
     stop: Iterable[str] = (),
+    part_hook: PartHook | None = None,
     **variables: Any,
 ) -> Renderer:
     """See `unbraid.renderer`."""
@@ -40,7 +42,7 @@ def renderer(
     found = resolve(format) if format is not None else detect(chosen).required()
     ends += [text for each in templates.values() if (text := each.special_tokens.get("eos_token"))]
     sources = {name: (each.source, dict(each.special_tokens), each.name) for name, each in templates.items()}
-    return _made(sources, chosen.name, tokenizer, found, tuple(ends), variables)
+    return _made(sources, chosen.name, tokenizer, found, tuple(ends), part_hook, variables)
 
 
 def _made(
@@ -49,11 +51,13 @@ def _made(
     tokenizer: object,
     format: Format,
     ends: tuple[str, ...],
+    part_hook: PartHook | None,
     variables: dict[str, Any],
 ) -> Renderer:
     """A renderer of plain values, which can be sent to another process."""
-    builder = PromptBuilder({each: from_source(*source) for each, source in sources.items()}, tokenizer, format)
-    recipe = (_made, (sources, name, tokenizer, format, ends, variables))
+    templates = {each: from_source(*source) for each, source in sources.items()}
+    builder = PromptBuilder(templates, tokenizer, format, part_hook=part_hook)
+    recipe = (_made, (sources, name, tokenizer, format, ends, part_hook, variables))
     return Renderer(builder, format, name=name, ends=ends, variables=variables, recipe=recipe)
 
 

@@ -100,16 +100,19 @@ class Masker:
             except NoBridge:
                 return ""
             at = difference(with_it.text, without.text)
+            if at == len(with_it.text) and with_it.regions[-1].message == NOBODY:  # it is always written
+                at = with_it.regions[-1].begin
             at = next((token.begin for token in with_it.tokens if token.begin < at < token.end), at)
             self._prompts[key] = with_it.text[at:]
         return self._prompts[key]
 
-    def of_bridge(self, bridge: Bridge, number: int) -> Masks:
-        """What the ids of a bridge are. Their messages are counted on from the turn."""
+    def of_bridge(self, bridge: Bridge, number: int, new: Messages, variables: Mapping[str, Any]) -> Masks:
+        """What the ids of a bridge to new messages are. The messages are counted on from the turn."""
         regions, size = bridge.regions, len(bridge.ids)
         text = regions.text[bridge.begin :]
         places = [at + bridge.begin for at in last_characters(bridge.ids, text, self._vocabulary)]
         values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
-        owners = [regions.message_at(at) for at in places]
+        prompt_at = self._prompt_at(regions, new, variables)
+        owners = [regions.message_at(at) if at < prompt_at else NOBODY for at in places]
         moved = tuple(NOBODY if owner < 0 else max(owner, bridge.turn) - bridge.turn + number for owner in owners)
         return Masks(moved, (False,) * size, tuple(values.at(at) is not None for at in places))

@@ -43,17 +43,20 @@ class Proof:
     # Whether it goes on
 
     @cached_property
-    def reasons(self) -> tuple[str, ...]:
-        """Where it does not go on; empty if it always does."""
-        found: list[str] = []
+    def cases(self) -> dict[str, str | None]:
+        """What happens in rollouts, and for each case why the template does not go on; None if it does."""
+        found: dict[str, str | None] = {}
         for shape, new, earlier in self._cases():
             tools = TOOLS if shape.calls or earlier or self._calls else None
             reason = self.obstacle(shape, new, earlier=earlier, tools=tools, variables=self._variables)
-            if reason is not None and reason not in found:
-                found.append(reason)
-        if self.depends_on_history is not None:
-            found.append(self.depends_on_history)
-        return tuple(found)
+            found[_circumstances(shape, new, earlier)] = reason
+        return found
+
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """Where it does not go on; empty if it always does."""
+        found = [reason for reason in self.cases.values() if reason is not None]
+        return tuple(found if self.depends_on_history is None else [*found, self.depends_on_history])
 
     def _cases(self) -> list[tuple[Shape, Messages, bool]]:
         """What happens in rollouts: the turn, what follows it, and whether there was reasoning before."""
@@ -115,6 +118,7 @@ class Proof:
         after = self._bridges.regions([*history, turn, *messages_like(new)], shown, variables, prompt=True)
         at = difference(before.text, after.text)
         if at < len(before.text):
+            at = next((token.begin for token in before.tokens if token.begin < at < token.end), at)
             return f"{_circumstances(shape, new, earlier)}: {self._places(before, after, at)}"
         closing, until = after.end_of_turn(len(history))
         written = after.text[len(before.text) : until if closing is None else closing.begin]

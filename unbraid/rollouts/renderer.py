@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 from zlib import crc32
 
@@ -93,6 +94,11 @@ class Renderer:
     def reasons(self) -> tuple[str, ...]:
         """Where the template rewrites the past, each with its lines."""
         return self._proof.reasons
+
+    @property
+    def proof(self) -> Mapping[str, str | None]:
+        """What happens in rollouts, and for each case whether the template goes on: None, or the reason why not."""
+        return MappingProxyType(self._proof.cases)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -316,7 +322,7 @@ class Renderer:
         def masks() -> Masks:
             count = len(sampled)
             own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
-            return own.followed_by(self._masker.of_bridge(bridge, number))
+            return own.followed_by(self._masker.of_bridge(bridge, number, new, variables))
 
         if isinstance(prompt, Rendering):
             parts = prompt.parts

@@ -60,7 +60,7 @@ class Shape:
 
     def in_words(self) -> str:
         """For reasons."""
-        calls = {0: "", 1: "a call"}.get(len(self.calls), "calls")
+        calls = {0: "", 1: "a call"}.get(len(self.calls), "several calls")
         said = calls or "an answer"
         return f"{said} after reasoning" if self.reasoning else said
 
