@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..templates.control_tokens import MARK
-from ..templates.errors import TemplateError
+from ..templates.errors import TemplateBroken, TemplateRefused
 from ..templates.prompt.builder import PromptBuilder
 from .regions import Regions
 from .stand_ins import TOOLS
@@ -82,7 +82,7 @@ class Bridges:
         """A traced rendering, cut up."""
         try:
             traced = self._builder.trace(messages, tools=tools, add_generation_prompt=prompt, template_kwargs=variables)
-        except TemplateError as error:
+        except (TemplateBroken, TemplateRefused) as error:
             raise NoBridge(f"the template does not take these messages: {error}") from error
         return Regions(traced, self._builder.controls, self._closers)
 
