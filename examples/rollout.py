@@ -29,7 +29,8 @@ TOOLS: list[dict[str, Any]] = [
 
 async def sample(engine: EmbeddedEngine, ids: tuple[int, ...], call: bool) -> tuple[list[int], list[float]]:
     """What the model writes, and how likely each token was."""
-    constraint = unbraid.constraint(FORMAT, tools=TOOLS, tool_choice="required" if call else "none", parallel_tool_calls=False)
+    choice = "required" if call else "none"
+    constraint = unbraid.constraint(FORMAT, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)
     asked = Generation(prompt=ids, sampling=Sampling(temperature=0), max_tokens=60, constraint=constraint, logprobs=0)
     sampled: list[int] = []
     logprobs: list[float] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import unbraid
@@ -178,6 +179,8 @@ def test_errors_say_what_to_do() -> None:
     assert anew.anew
     with pytest.raises(unbraid.UnbraidError, match="step 1: its prompt does not begin with the ids before it"):
         one.training_sample([(prompt, ids), (anew, ids)])
+    with pytest.raises(unbraid.UnbraidError, match="past is"):
+        one.extend(prompt, ids, [AGAIN], past="future")  # type: ignore[arg-type]
     with pytest.raises(unbraid.UnbraidError, match="at least one step"):
         one.training_sample([])
     with pytest.raises(unbraid.UnbraidError, match="there is no strand 'thoughts'"):
@@ -190,6 +193,20 @@ def test_errors_say_what_to_do() -> None:
         unbraid.renderer(qwen3())
     with pytest.raises(unbraid.UnknownFormat, match="could not be verified"):
         unbraid.renderer(template("LFM2-8B-A1B"), tokenizer("LFM2-8B-A1B", "bytes"))
+
+
+def test_ids_may_be_arrays() -> None:
+    one = made()
+    prompt, ids = one.render([USER]), ids_of("Sunny.<|im_end|>")
+    arrays: Any = (numpy.asarray(prompt.ids), numpy.asarray(ids))
+    assert one.parse(arrays[1], arrays[0]) == one.parse(ids, prompt)
+    more, same = one.extend(*arrays, [AGAIN]), one.extend(prompt, ids, [AGAIN])
+    assert more is not None
+    assert same is not None
+    assert more.ids == same.ids
+    assert {type(id) for id in more.ids} == {int}
+    assert one.training_sample([arrays]) == one.training_sample([(prompt, ids)])
+    assert (same.arrays()["sampled"] == numpy.asarray(same.sampled)).all()
 
 
 def test_batches() -> None:

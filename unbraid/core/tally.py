@@ -103,9 +103,15 @@ class LabelledTally(Tally):
         """Which tokens those are that wait."""
 
     def token(self, size: int) -> None:
-        (self.places if size else self.cut).append(len(self.labels))
+        self.places.append(len(self.labels))
         self.labels.append("content")
         self.markup.append(False)
+        if size and not self.waiting:  # nearly always
+            self.end += size
+            self.ends.append(self.end)
+            return
+        if not size:
+            self.cut.append(self.places.pop())
         super().token(size)
 
     def cut_off(self, size: int) -> None:

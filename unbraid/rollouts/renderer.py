@@ -162,7 +162,7 @@ class Renderer:
         prompt: what it was given; its end says where the output begins.
         tools: those of the request; a call of any other is text. A prompt that was rendered with tools knows them.
         """
-        given = _ids(prompt)
+        given, sampled = _ids(prompt), _plain(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
         parser = Parser(
@@ -200,6 +200,9 @@ class Renderer:
             `obstacle` says why. "sampled": go on from what was sampled all the same. "anew": render the whole
             conversation anew, which needs a `prompt` that knows its messages; the result says so (`Rendering.anew`).
         """
+        if past not in ("template", "sampled", "anew"):
+            raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
+        sampled = _plain(sampled)
         turn, tools, given = self._known(prompt, sampled, tools, variables)
         reason = self._obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
         if reason is None:
@@ -409,7 +412,12 @@ def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | N
 
 
 def _ids(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
-    return prompt.ids if isinstance(prompt, Rendering) else prompt
+    return prompt.ids if isinstance(prompt, Rendering) else None if prompt is None else _plain(prompt)
+
+
+def _plain(ids: Sequence[int]) -> Sequence[int]:
+    """Ids as plain integers: they may come as an array or a tensor."""
+    return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
 
 
 def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:

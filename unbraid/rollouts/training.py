@@ -30,7 +30,7 @@ def joined_steps(parse: Callable[[Step], Turn], steps: Sequence[Step], weights: 
     logprobs: list[float] | None = [] if all(step.logprobs is not None for step in steps) else None
     first = 0
     for number, step in enumerate(steps):
-        prompt = list(step.prompt.ids if isinstance(step.prompt, Rendering) else step.prompt)
+        prompt = list(step.prompt.ids if isinstance(step.prompt, Rendering) else map(int, step.prompt))
         if prompt[: len(ids)] != ids:
             at = next((at for at, pair in enumerate(zip(prompt, ids, strict=False)) if pair[0] != pair[1]), len(prompt))
             raise UnbraidError(
@@ -46,7 +46,7 @@ def joined_steps(parse: Callable[[Step], Turn], steps: Sequence[Step], weights: 
             if len(step.logprobs) != len(step.sampled):
                 raise UnbraidError(f"step {number}: {len(step.logprobs)} logprobs for {len(step.sampled)} sampled ids")
             logprobs += [0.0] * added + list(step.logprobs)
-        ids = [*prompt, *step.sampled]
+        ids = [*prompt, *map(int, step.sampled)]
     mask = tuple(int(turn >= 0) for turn in turns)
     return Sample(
         tuple(ids),

@@ -14,6 +14,7 @@ A traced text also has points: places without a character, such as where the tem
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -273,7 +274,7 @@ class Trace:
 def trace_of(text: str, lines: Sequence[tuple[int, int]] = (), source_line: Callable[[int], int] = int) -> Trace:
     """What a rendered text with marks says of itself."""
     traced = text if isinstance(text, TracedText) else plain(text)
-    places = [at for at, character in enumerate(str.__iter__(traced)) if character in _MARKS]
+    places = [found.start() for found in _marks.finditer(traced)]
     if not places:
         return Trace(str.__str__(traced), traced._spans, traced._points, tuple(lines), source_line)
 
@@ -281,10 +282,9 @@ def trace_of(text: str, lines: Sequence[tuple[int, int]] = (), source_line: Call
         return at - bisect_left(places, at)
 
     spans = tuple((before(begin), before(end), origin) for begin, end, origin in traced._spans)
-    whole = str.translate(traced, _WITHOUT_MARKS)
+    whole = _marks.sub("", traced)
     points = tuple((before(at), point) for at, point in traced._points)
     return Trace(whole, spans, points, tuple((before(at), line) for at, line in lines), source_line)
 
 
-_MARKS = frozenset({MARK, END, BREAK})
-_WITHOUT_MARKS = dict.fromkeys(map(ord, _MARKS))
+_marks = re.compile(f"[{MARK}{END}{BREAK}]")
