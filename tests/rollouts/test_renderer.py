@@ -200,7 +200,7 @@ def test_ids_may_be_arrays() -> None:
     prompt, ids = one.render([USER]), ids_of("Sunny.<|im_end|>")
     arrays: Any = (numpy.asarray(prompt.ids), numpy.asarray(ids))
     assert one.parse(arrays[1], arrays[0]) == one.parse(ids, prompt)
-    more, same = one.extend(*arrays, [AGAIN]), one.extend(prompt, ids, [AGAIN])
+    more, same = one.extend(arrays[0], arrays[1], [AGAIN]), one.extend(prompt, ids, [AGAIN])
     assert more is not None
     assert same is not None
     assert more.ids == same.ids

@@ -142,7 +142,13 @@ class PromptBuilder:
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         speech = _Speech()
         ready = self._made_ready(
-            messages, tools, variables, continue_final_message, speech, allow_silence=allow_silence, check_tools=check_tools
+            messages,
+            tools,
+            variables,
+            continue_final_message,
+            speech,
+            allow_silence=allow_silence,
+            check_tools=check_tools,
         )
         text = ready.prepared.render(ready.messages, ready.variables, ready.continued)
         appends = tts_output and not speech.spoken
