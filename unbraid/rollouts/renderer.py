@@ -27,6 +27,7 @@ from ..core.grammar import Format
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
+from ..templates.traced_text import REASONING_FIELDS
 from .batches import in_order
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
@@ -278,7 +279,7 @@ class Renderer:
         for message in reversed(prompt.given):
             if message.get("role") == "user":
                 return False
-            if message.get("role") == "assistant" and message.get("reasoning_content"):
+            if message.get("role") == "assistant" and any(message.get(name) for name in REASONING_FIELDS):
                 return True
         return False
 

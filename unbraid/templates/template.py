@@ -19,14 +19,12 @@ from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
 from .sanitize import sanitize
-from .traced_text import Trace, joined, trace_of, traced_message
+from .traced_text import REASONING_FIELDS, Trace, joined, trace_of, traced_message
 
 if TYPE_CHECKING:
     import jinja2
 
 Messages = Sequence[Mapping[str, Any]]
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-"""The names under which templates look for reasoning."""
 _WITHOUT_JINJA = "chat templates need jinja2, which is not installed: pip install 'unbraid[templates]'"
 
 
@@ -217,7 +215,7 @@ def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """The message with its reasoning under each of the names that templates read: those that Hugging Face gives, and
     vLLM's `reasoning`."""
-    reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    reasoning = next((message[name] for name in REASONING_FIELDS if message.get(name) is not None), None)
     if reasoning is None:
         return message
     return {"thinking": reasoning, "reasoning": reasoning, **message, "reasoning_content": reasoning}

@@ -26,7 +26,8 @@ AT = "unbraid at"
 """The key under which a message carries its number until it is traced. No template sees it."""
 _NOT_TRACED = frozenset({"role", "type"})
 """Fields that say what something is, and not what it says."""
-_REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
+REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
+"""The names under which templates look for reasoning."""
 
 
 class Origin(NamedTuple):
@@ -225,7 +226,7 @@ def traced_message(message: dict[str, Any], number: int) -> TracedMessage:
 
 
 def _field(key: str) -> str:
-    return "reasoning" if key in _REASONING else key
+    return "reasoning" if key in REASONING_FIELDS else key
 
 
 def _traced(value: Any, origin: Origin) -> Any:
