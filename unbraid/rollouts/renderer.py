@@ -32,12 +32,12 @@ from .batches import in_order
 from .bridges import Bridge, Bridges, NoBridge
 from .masking import Masker
 from .proof import Proof
-from .stand_ins import NEXT, SYSTEM, TOOLS, USER, Shape, shape_of
+from .stand_ins import TOOLS, USER, shape_of
+from .stops import ends_of_turns
 from .training import joined_steps
 from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn
 
 Past = Literal["template", "sampled", "anew"]
-_ANSWER = Shape()
 
 
 class Renderer:
@@ -69,7 +69,7 @@ class Renderer:
         self._variables = dict(variables or {})
         self._recipe = recipe
         format = format.for_version(encoder.vocabulary.version)
-        closers, stops = self._ends(format, ends)
+        closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
         """The format of its turns."""
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(self._controls.ids[text] for text in stops))
@@ -380,26 +380,6 @@ class Renderer:
     ) -> Iterator[Turn]:
         """`parse` for each of many outputs: pairs of what was sampled and the prompt before it."""
         return in_order(_parse_one, self, ((sampled, _ids(prompt), tools) for sampled, prompt in outputs), workers)
-
-    # What ends a turn
-
-    def _ends(self, format: Format, ends: Iterable[str]) -> tuple[frozenset[str], list[str]]:
-        """The texts of the tokens that close a turn in the template, and of those that a model stops at."""
-        known = [text for text in dict.fromkeys([*format.ends, *ends]) if text in self._controls.ids]
-        bare = Bridges(self.builder, frozenset(known))
-        learned: str | None = None
-        for history in ([USER], [SYSTEM, USER]):
-            try:
-                regions = bare.short([*history, _ANSWER.message(), NEXT], self._variables, prompt=True)
-            except NoBridge:
-                continue
-            after, (closing, until) = regions.last_value(len(history)), regions.end_of_turn(len(history))
-            if after is not None and closing is None:
-                learned = next((t.text for t in reversed(regions.tokens) if after <= t.begin < until), None)
-            break
-        separates = format.headers is not None and learned in format.headers.ends
-        stops = known if learned is None or separates else list(dict.fromkeys([*known, learned]))
-        return frozenset([*known, *([learned] if learned else [])]), stops
 
 
 def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
