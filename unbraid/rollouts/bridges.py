@@ -23,6 +23,7 @@ from typing import Any
 from ..templates.control_tokens import MARK
 from ..templates.errors import TemplateBroken, TemplateRefused
 from ..templates.prompt.builder import PromptBuilder
+from ..templates.sandbox.clock import stopped_clock
 from .regions import Regions
 from .stand_ins import TOOLS
 from .values import Messages, Tools
@@ -88,10 +89,11 @@ class Bridges:
 
     def short(self, messages: Messages, variables: Mapping[str, Any], *, prompt: bool) -> Regions:
         """The same of stand-ins: without tools, or with one where the template fails without."""
-        try:
-            return self.regions(messages, None, variables, prompt=prompt)
-        except NoBridge:
-            return self.regions(messages, TOOLS, variables, prompt=prompt)
+        with stopped_clock():
+            try:
+                return self.regions(messages, None, variables, prompt=prompt)
+            except NoBridge:
+                return self.regions(messages, TOOLS, variables, prompt=prompt)
 
     def _encoded(self, text: str, after: str | None) -> tuple[int, ...]:
         encoder, controls = self._builder.encoder, self._builder.controls

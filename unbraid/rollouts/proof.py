@@ -5,22 +5,25 @@ writes the whole turn after it. Many do not: they leave out reasoning once the u
 to the last message. Then the ids that were sampled are no longer what the template would write, and a reason says
 where: the line of the template that wrote the old text, and the line that now writes something else.
 
-Each question is asked of short stand-ins, and its answer is kept by their shape.
+Each question is asked of short stand-ins, and its answer is kept with them. So it does not matter who asked first: what
+is proven of a template is the same in every process, on every machine and on every day.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 from ..core.grammar import Format
 from ..core.message import Message
 from ..parsing import Parser
+from ..templates.sandbox.clock import stopped_clock
 from .bridges import Bridges, NoBridge, roles
 from .regions import Regions, difference
-from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, messages_like, result
+from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, result, stand_ins
 from .values import Messages, Tools
 
 _SHOWN = 24
@@ -38,7 +41,7 @@ class Proof:
         self._name = name
         self._variables = variables
         self._calls = format.tools is not None
-        self._known: dict[object, str | None] = {}
+        self._known: dict[str, str | None] = {}
 
     # Whether it goes on
 
@@ -95,15 +98,14 @@ class Proof:
 
         earlier: whether the model has reasoned and called before, since the user last spoke.
         """
-        key = (
-            *(shape.content, shape.reasoning, len(shape.calls), roles(new), earlier, bool(tools)),
-            json.dumps(variables, sort_keys=True, default=str),
-        )
+        shape, new = stand_ins(shape, new)
+        key = json.dumps([asdict(shape), new, earlier, bool(tools), variables], sort_keys=True, default=str)
         if key not in self._known:
             if len(self._known) > _MOST_KEPT:
                 self._known.clear()
             try:
-                self._known[key] = self._find_obstacle(shape, new, earlier, tools, variables)
+                with stopped_clock():
+                    self._known[key] = self._find_obstacle(shape, new, earlier, tools, variables)
             except NoBridge as error:
                 self._known[key] = f"{_circumstances(shape, new)}: {error}"
         return self._known[key]
@@ -115,7 +117,7 @@ class Proof:
         shown = TOOLS if tools else None
         before = self._bridges.regions(history, shown, variables, prompt=True)
         turn = shape.message()
-        after = self._bridges.regions([*history, turn, *messages_like(new)], shown, variables, prompt=True)
+        after = self._bridges.regions([*history, turn, *new], shown, variables, prompt=True)
         at = difference(before.text, after.text)
         if at < len(before.text):
             at = next((token.begin for token in before.tokens if token.begin < at < token.end), at)
@@ -171,9 +173,10 @@ class Proof:
 
     def _bridge(self, history: Messages, shape: Shape, new: Messages, tools: Tools | None) -> str | None:
         try:
-            return self._bridges.between(
-                history, shape.message(), new, stopped_at=None, tools=tools, variables=self._variables
-            ).text
+            with stopped_clock():
+                return self._bridges.between(
+                    history, shape.message(), new, stopped_at=None, tools=tools, variables=self._variables
+                ).text
         except NoBridge:
             return None
 

@@ -8,11 +8,12 @@ conversation, and costs the same however long the real one is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.message import Message
+from .values import Messages
 
 WORD = "Qz"
 """A word that no template has."""
@@ -76,19 +77,29 @@ def call(number: int = 0) -> tuple[str, str]:
     return f"call_qzqzqzqz{number:012}", "qzfunction"
 
 
+_NO_CALL = call(8)[0]
+"""The id of a call that the turn does not have."""
+
+
 def result(number: int = 0) -> Mapping[str, Any]:
     """The result of that call."""
     id, name = call(number)
     return {"role": "tool", "tool_call_id": id, "name": name, "content": WORD}
 
 
-def messages_like(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages of the same roles that say next to nothing."""
-    kept = ("role", "name", "tool_call_id")
-    return [
-        {**{key: each[key] for key in kept if key in each}, "content": f"{WORD} {number}"}
-        for number, each in enumerate(messages)
-    ]
+def stand_ins(shape: Shape, new: Messages) -> tuple[Shape, tuple[Mapping[str, Any], ...]]:
+    """A turn of this shape and the messages after it, with nothing left of them but what a template may look at: the
+    roles, the names of functions, and which result answers which call. Ids are numbered."""
+    ids = {id: call(number)[0] for number, (id, _) in enumerate(shape.calls)}
+    calls = tuple((ids[id], name) for id, name in shape.calls)
+    return replace(shape, calls=calls), tuple(_stand_in(each, number, ids) for number, each in enumerate(new))
+
+
+def _stand_in(message: Mapping[str, Any], number: int, ids: Mapping[str, str]) -> Mapping[str, Any]:
+    made = {key: message[key] for key in ("role", "name") if key in message}
+    if "tool_call_id" in message:
+        made["tool_call_id"] = ids.get(message["tool_call_id"], _NO_CALL)
+    return {**made, "content": f"{WORD} {number}"}
 
 
 ONE_CALL = Shape(content=False, calls=(call(),))

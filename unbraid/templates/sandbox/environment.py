@@ -9,7 +9,6 @@ the names that templates may use are checked by `tests/templates/test_jinja_cont
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Iterable
@@ -29,6 +28,7 @@ from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
 from ..traced_text import TracedText, joined, origin_in, plain
 from .budget import current
+from .clock import now
 from .cost_checks import check_call, check_operator, check_search, spend
 from .filter_checks import UNUSED_FILTERS, checked_filter, checked_test
 from .loops import ENTER, GENERATION, ITEM, LEAVE, enter, generation, is_tracing, item, leave
@@ -170,7 +170,7 @@ def _refuse(message: object) -> NoReturn:
 def _now(format: str) -> str:
     if len(format) > _LONGEST_DATE:  # it may ask for numbers of any width
         raise TemplateTooMuch(f"it asks for a date in more than {_LONGEST_DATE:,} characters")
-    return datetime.datetime.now().strftime(format)
+    return now().strftime(format)
 
 
 def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
