@@ -3,12 +3,14 @@
 python bench/rollouts.py [PYTHON]
 
 PYTHON is that of an environment with `renderers` 0.1.12, `tokenizers`, `httpx` and `pydantic`; without it, only unbraid
-is measured. Both render, parse and extend the same conversations of Qwen3, with its own tokenizer. The last rows show
-that `extend` costs by the new messages, not by the conversation's length.
+is measured. Both render, parse and extend the same conversations of Qwen3, with its own tokenizer. The tools stay the
+same, as they do in rollouts; every message and every result is another one, so that nothing is measured that was only
+looked up. The last rows show that `extend` costs by the new messages, not by the conversation's length.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -32,7 +34,7 @@ TOOLS = [
         },
     }
 ]
-RESULT = [{"role": "tool", "name": "get_weather", "tool_call_id": "call_0", "content": "18 degrees, some clouds"}]
+numbers = itertools.count(100_000)  # all of the same length
 SAID = (
     '<think>\n{words}\n</think>\n\n{words}\n<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "Paris"}}}}\n'
     "</tool_call><|im_end|>"
@@ -40,8 +42,14 @@ SAID = (
 
 
 def conversation(turns: int) -> list[dict[str, Any]]:
-    said = [{"role": "user", "content": WORDS * 3}, {"role": "assistant", "content": WORDS * 3}]
-    return [*said * turns, {"role": "user", "content": "How is it?"}]
+    roles = ("user", "assistant") * turns
+    said = [{"role": role, "content": f"{next(numbers)}: {WORDS * 3}"} for role in roles]
+    return [*said, {"role": "user", "content": f"How is it at {next(numbers)}?"}]
+
+
+def result() -> list[dict[str, Any]]:
+    said = f"{next(numbers)} degrees, some clouds"
+    return [{"role": "tool", "name": "get_weather", "tool_call_id": "call_0", "content": said}]
 
 
 def best(work: Callable[[], int]) -> float:
@@ -57,12 +65,17 @@ def best(work: Callable[[], int]) -> float:
 
 
 def measured(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, float]:
-    said = list(tokenizer.encode(SAID.format(words=WORDS * 5), add_special_tokens=False).ids)
+    said, reasoned = (
+        list(tokenizer.encode(SAID.format(words=WORDS * count), add_special_tokens=False).ids) for count in (5, 100)
+    )
     short, long = render(conversation(4)), render(conversation(64))
     assert extend(short, said) is not None
     return {
         "rendered, tokens/s": best(lambda: len(render(conversation(4)))),
-        "parsed, tokens/s": best(lambda: (parse(said, short), len(said))[1]),
+        **{
+            f"parsed, a turn of {len(ids)}, tokens/s": best(lambda ids=ids: (parse(ids, short), len(ids))[1])  # type: ignore[misc]
+            for ids in (said, reasoned)
+        },
         f"extended after {len(short)} tokens, times/s": best(lambda: (extend(short, said), 1)[1]),
         f"extended after {len(long)} tokens, times/s": best(lambda: (extend(long, said), 1)[1]),
     }
@@ -80,7 +93,7 @@ def ours(path: str) -> dict[str, float]:
         tokenizer,
         lambda messages: made.render(messages, TOOLS).ids,
         lambda ids, prompt: made.parse(ids, prompt, tools=TOOLS),
-        lambda prompt, ids: made.extend(prompt, ids, RESULT, tools=TOOLS),
+        lambda prompt, ids: made.extend(prompt, ids, result(), tools=TOOLS),
     )
 
 
@@ -97,7 +110,7 @@ print(json.dumps(rollouts.measured(
     tokenizer,
     lambda messages: made.render_ids(messages, tools=rollouts.TOOLS, add_generation_prompt=True),
     lambda ids, prompt: made.parse_response(ids, tools=rollouts.TOOLS, prompt_ids=list(prompt)),
-    lambda prompt, ids: made.bridge_to_next_turn(list(prompt), ids, rollouts.RESULT, tools=rollouts.TOOLS),
+    lambda prompt, ids: made.bridge_to_next_turn(list(prompt), ids, rollouts.result(), tools=rollouts.TOOLS),
 )))
 """
 

@@ -12,6 +12,8 @@ The tally keeps where each token ends in the raw output until the machine says w
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, islice
 
 STRANDS = ("reasoning", "content", "tool_calls", "speech", "audio")
 """`speech` is text that is spoken, `audio` its codes."""
@@ -42,6 +44,11 @@ class Tally:
         self.ends.append(self.end)
         if self.waiting:
             self.cut_off(0)
+
+    def tokens(self, sizes: Sequence[int]) -> None:
+        """Tokens come that complete so many characters each, where no token waits."""
+        self.ends += islice(accumulate(sizes, initial=self.end), 1, None)
+        self.end = self.ends[-1]
 
     def cut_off(self, size: int) -> None:
         """A character ends without its rest, as `size` characters: the tokens that wait are these."""
@@ -114,6 +121,13 @@ class LabelledTally(Tally):
             self.cut.append(self.places.pop())
         super().token(size)
 
+    def tokens(self, sizes: Sequence[int]) -> None:
+        super().tokens(sizes)
+        count, first = len(sizes), len(self.labels)
+        self.places += range(first, first + count)
+        self.labels += ["content"] * count
+        self.markup += [False] * count
+
     def cut_off(self, size: int) -> None:
         super().cut_off(size)
         self.places += self.cut
@@ -133,7 +147,14 @@ class LabelledTally(Tally):
         before = len(self.ends)
         super().settle(strand, end, is_marker, is_markup)
         settled = before - len(self.ends)
-        for place in self.places[:settled]:
+        if not settled:
+            return
+        places, self.places = self.places[:settled], self.places[settled:]
+        first, until = places[0], places[0] + settled
+        if places == list(range(first, until)):  # nearly always
+            self.labels[first:until] = [strand] * settled
+            self.markup[first:until] = [is_markup] * settled
+            return
+        for place in places:
             self.labels[place] = strand
             self.markup[place] = is_markup
-        del self.places[:settled]

@@ -17,6 +17,8 @@ did see its old reasoning, and `past="sampled"` says so.
 
 from __future__ import annotations
 
+import json
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -24,9 +26,11 @@ from typing import Any, Literal
 from zlib import crc32
 
 from ..core.grammar import Format
+from ..core.tools import Tools as CheckedTools
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
+from ..templates.prompt.encoders import HuggingFaceEncoder
 from ..templates.traced_text import REASONING_FIELDS
 from .batches import in_order
 from .bridges import Bridge, Bridges, NoBridge
@@ -37,6 +41,8 @@ from .stops import ends_of_turns
 from .training import joined_steps
 from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn
 
+_TEXTS_REMEMBERED = 512
+_TOOLS_REMEMBERED = 64
 Past = Literal["template", "sampled", "anew"]
 
 
@@ -65,9 +71,12 @@ class Renderer:
         self.builder: PromptBuilder = builder
         """What makes its prompts."""
         self._encoder = encoder
+        if isinstance(encoder, HuggingFaceEncoder):
+            encoder.remember(_TEXTS_REMEMBERED)
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe
+        self._known_tools: dict[str, CheckedTools] = {}
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -120,12 +129,14 @@ class Renderer:
     ) -> Rendering:
         """The prompt for messages of the chat API. `variables` are the template's (`enable_thinking=False`)."""
         given = {**self._variables, **variables}
+        self._checked(tools)
         made = self.builder.build(
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
             template_kwargs=given,
+            check_tools=False,
         )
         assert made.ids is not None
         ids = made.ids
@@ -153,6 +164,17 @@ class Renderer:
             continues=continues,
         )
 
+    def _checked(self, tools: Tools | None) -> CheckedTools | None:
+        """The tools, checked and repaired once: a rollout has the same ones in every turn."""
+        if not tools:
+            return None
+        key = json.dumps(tools, default=repr)
+        if key not in self._known_tools:
+            while len(self._known_tools) >= _TOOLS_REMEMBERED:
+                self._known_tools.pop(next(iter(self._known_tools)))
+            self._known_tools[key] = CheckedTools(tools).copy()
+        return self._known_tools[key]
+
     # Ids to messages
 
     def parse(
@@ -170,7 +192,7 @@ class Renderer:
             self.format,
             tokenizer=self._encoder.vocabulary,
             prompt=given,
-            tools=tools or None,
+            tools=self._checked(tools),
             label_tokens=True,
             seed=_seed(given, sampled),
         )
@@ -403,4 +425,4 @@ def _plain(ids: Sequence[int]) -> Sequence[int]:
 
 def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:
     """For the ids of calls: a turn that is parsed again has the same, and another turn has others."""
-    return crc32(repr((len(prompt or ()), list(sampled))).encode())
+    return crc32(array("q", sampled).tobytes(), len(prompt or ()))

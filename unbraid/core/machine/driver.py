@@ -154,9 +154,22 @@ class Driver(Machine):
         program = self._program
         placeholders, codes, tally = program.token_placeholders, program.codes, self.tally
         text: list[str] = []
-        for token in ids:
-            if not self.started:
-                self._begin()
+        given = ids if isinstance(ids, list | tuple) else list(ids)
+        if given and not self.started:
+            self._begin()
+        known = [*[program.texts.get(token, "") for token in given], ""]
+        at = 0
+        while at < len(given):
+            if known[at] and detokenizer.clean:
+                until = known.index("", at)
+                run = known[at:until]
+                if tally is not None:
+                    tally.tokens(list(map(len, run)))
+                text += run
+                at = until
+                continue
+            token = given[at]
+            at += 1
             if token in codes:
                 self._push("".join(text))
                 text.clear()

@@ -26,7 +26,7 @@ from jinja2.utils import Namespace, pass_environment
 
 from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
-from ..traced_text import TracedText, joined, origin_in, plain
+from ..traced_text import TracedMessage, TracedText, joined, origin_in, plain
 from .budget import current
 from .clock import now
 from .cost_checks import check_call, check_operator, check_search, spend
@@ -73,9 +73,24 @@ class Environment(ImmutableSandboxedEnvironment):
             __obj = _traced_method(__obj)
         return spend(super().call(__context, __obj, *arguments, **kwargs), budget)
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`obj.attribute`. Nearly all that templates ask for is a key of an object, or a method of a text: Jinja's
+        answer, without the questions that lead to it."""
+        kind = type(obj)
+        if (kind is dict or kind is TracedMessage) and attribute not in _OF_DICTS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind is str and attribute in _OF_TEXTS:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
     def concat(self, texts: Iterable[str]) -> str:
         """Jinja joins the output of macros and of `{% set %}` blocks with this."""
         return current().collect(texts)
+
+
+_OF_DICTS = frozenset(dir(TracedMessage))
+_OF_TEXTS = frozenset(name for name in dir(str) if not name.startswith(("_", "format")))
+"""What a text has that is no way out of the sandbox."""
 
 
 @cache
