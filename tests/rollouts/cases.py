@@ -20,6 +20,7 @@ from ..support import real_tokenizers
 from ..support.strategies import hostile, messages
 from ..templates.prompt_cases import NEEDS, TOOLS
 from ..templates.prompt_models import ALL_TEMPLATES, template_source
+from .further import further_templates
 
 _TOKEN = re.compile(
     r"<[|｜][^<>\s'\"{}]+?[|｜]?>|</?[a-z_:]+[|]?>|\[/?[A-Z_]+\]|<\|\"\|>|<[A-Z]+_\d+>|\]~b\]|\[e~\[|\]<\]minimax\[>\[|</?s>"
@@ -31,10 +32,15 @@ TEMPLATES = tuple(name for name in ALL_TEMPLATES if name not in UNSAFE)
 KINDS = ("bytes", "bpe")
 
 
+def source(name: str) -> str:
+    """A template out of the shared data, or a further one."""
+    return template_source(name) if name in ALL_TEMPLATES else further_templates()[name]
+
+
 @cache
 def tokens_of(name: str) -> tuple[str, ...]:
     """What may be a token in a template."""
-    return tuple(dict.fromkeys([*_TOKEN.findall(template_source(name)), "<s>", "</s>"]))
+    return tuple(dict.fromkeys([*_TOKEN.findall(source(name)), "<s>", "</s>"]))
 
 
 class ByteTokenizer:
@@ -76,15 +82,14 @@ def _with_all_tokens() -> Any:
 
 @cache
 def template(name: str) -> ChatTemplate:
-    return ChatTemplate(template_source(name), bos_token="<s>", eos_token="</s>", name=name)
+    return ChatTemplate(source(name), bos_token="<s>", eos_token="</s>", name=name)
 
 
 @cache
 def format_of(name: str) -> Format:
     """The format that detection finds, or would guess: the templates of some models do not write their calls."""
-    found = detect(template(name)).format
-    assert found is not None
-    return found
+    detected = detect(template(name))
+    return detected.format or detected.required()
 
 
 @cache
