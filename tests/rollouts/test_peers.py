@@ -8,10 +8,6 @@ from the network, `gemma4` and `deepseek-v4` tokens that their templates here do
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import venv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +21,7 @@ from unbraid.templates import ChatTemplate
 from ..support import real_tokenizers
 from ..templates.prompt_models import template_source
 from .cases import TEMPLATES, TOOLS, format_of, tokens_of
+from .environments import answers, python_with
 
 pytestmark = pytest.mark.slow
 REQUIREMENTS = ("renderers==0.1.12", "tokenizers", "httpx", "pydantic", "jinja2")
@@ -124,22 +121,6 @@ OTHER_BRIDGES = {
 
 
 @cache
-def environment() -> Path:
-    """The Python that has `renderers`, made once and kept in the tests' cache."""
-    folder = real_tokenizers.cache_folder() / f"{REQUIREMENTS[0]}-{sys.version_info.major}.{sys.version_info.minor}"
-    python, made = folder / "bin" / "python", folder / ".made"
-    if not made.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-        if done.returncode != 0 and "NewConnectionError" in done.stderr + done.stdout:
-            pytest.skip(f"pip cannot reach its index: {done.stderr[-200:]}")
-        assert done.returncode == 0, done.stderr
-        made.touch()
-    return python
-
-
-@cache
 def vocabulary() -> Any:
     tokens = [text for name in TEMPLATES for text in tokens_of(name)]
     return real_tokenizers.qwen3_with(*dict.fromkeys([*tokens, *MORE_TOKENS]))
@@ -155,14 +136,7 @@ def ours(name: str) -> unbraid.Renderer:
 
 
 def theirs(jobs: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    path = folder / "tokenizer.json"
-    vocabulary().save(str(path))
-    command = [str(environment()), str(Path(__file__).with_name("peer_renderers.py"))]
-    given = json.dumps({"tokenizer": str(path), "jobs": jobs})
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, check=False, env={})
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return answers(python_with(*REQUIREMENTS), "peer_renderers.py", vocabulary(), jobs, folder)
 
 
 @pytest.mark.parametrize("name", MODELS)

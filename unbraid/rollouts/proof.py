@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -81,15 +81,29 @@ class Proof:
         no reasoning is for models that have none."""
         try:
             prompt = self._bridges.regions([USER], self._tools, self._variables, prompt=True).text
-            shown = self._bridges.regions([USER, Shape(reasoning=True).message()], None, self._variables, prompt=False)
         except NoBridge:
             return (False,)
         if Parser(self._format, prompt=prompt).strand == "reasoning":
             return (True,)
         between = self._format.reasoning
         closed = between is not None and between.close.strip() and prompt.rstrip().endswith(between.close.strip())
-        writes = any(origin.field == "reasoning" for _, _, origin in shown.trace.spans)
-        return (False, True) if writes and not closed else (False,)
+        return (False, True) if self._writes_reasoning and not closed else (False,)
+
+    @property
+    def _writes_reasoning(self) -> bool:
+        """Whether the template writes the reasoning of some turn: of an answer, or only of a call."""
+        answer, call = Shape(reasoning=True), replace(ONE_CALL, reasoning=True)
+        conversations: list[Messages] = [[USER, answer.message()]]
+        if self._calls:
+            conversations.append([USER, call.message(), result()])
+        for messages in conversations:
+            try:
+                shown = self._bridges.short(messages, self._variables, prompt=False)
+            except NoBridge:
+                continue
+            if any(origin.field == "reasoning" for _, _, origin in shown.trace.spans):
+                return True
+        return False
 
     def obstacle(
         self, shape: Shape, new: Messages, *, earlier: bool, tools: Tools | None, variables: Mapping[str, Any]

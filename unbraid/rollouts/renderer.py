@@ -6,8 +6,8 @@
     prompt = renderer.extend(prompt, sampled_ids, new_messages)
 
 Everything is derived: prompts from the model's own template (`templates`), turns by the parser of its format, what
-comes between two turns by a trace of the template (`bridges`), and whether the template itself would have gone on so by
-a proof (`proof`). There is no code for any model.
+comes between two turns by a trace of the template (`bridges`, `extension`), and whether the template itself would have
+gone on so by a proof (`proof`). There is no code for any model.
 
 What `extend` does where the template would rewrite the past is the caller's choice (`past`), because both answers are
 right for someone. Whoever evaluates, or serves the model by its template, must not train on prompts that the template
@@ -31,15 +31,14 @@ from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.prompt.encoders import HuggingFaceEncoder
-from ..templates.traced_text import REASONING_FIELDS
 from .batches import in_order
-from .bridges import Bridge, Bridges, NoBridge
+from .bridges import Bridges, NoBridge
+from .extension import Extension
 from .masking import Masker
 from .proof import Proof
-from .stand_ins import TOOLS, USER, shape_of
 from .stops import ends_of_turns
 from .training import joined_steps
-from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn
+from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
 
 _TEXTS_REMEMBERED = 512
 _TOOLS_REMEMBERED = 64
@@ -84,9 +83,10 @@ class Renderer:
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(self._controls.ids[text] for text in stops))
         """The tokens that end a turn: for `stop_token_ids` of an engine."""
         self._stop_texts = {self._controls.ids[text]: text for text in stops}
-        self._bridges = Bridges(builder, closers)
-        self._proof = Proof(self._bridges, self.format, name, self._variables)
-        self._masker = Masker(builder, self._bridges, closers)
+        bridges = Bridges(builder, closers)
+        self._proof = Proof(bridges, self.format, name, self._variables)
+        self._masker = Masker(builder, bridges, closers)
+        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts)
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         if self._recipe is None:
@@ -185,7 +185,7 @@ class Renderer:
         prompt: what it was given; its end says where the output begins.
         tools: those of the request; a call of any other is text. A prompt that was rendered with tools knows them.
         """
-        given, sampled = _ids(prompt), _plain(sampled)
+        given, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
         parser = Parser(
@@ -225,12 +225,12 @@ class Renderer:
         """
         if past not in ("template", "sampled", "anew"):
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
-        sampled = _plain(sampled)
+        sampled = plain_ids(sampled)
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
+        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
         if reason is None:
             try:
-                return self._extended(prompt, sampled, turn, new_messages, tools, given)
+                return self._extension.extended(prompt, sampled, turn, new_messages, tools, given)
             except NoBridge:
                 if past != "anew":
                     return None
@@ -256,10 +256,10 @@ class Renderer:
     ) -> str | None:
         """Why `extend` returns None for the same arguments; None if it does not."""
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._obstacle(turn, prompt, new_messages, tools, given)
+        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given)
         if reason is None:
             try:
-                self._bridge(prompt, turn, new_messages, tools, given)
+                self._extension.bridge(prompt, turn, new_messages, tools, given)
             except NoBridge as error:
                 return str(error)
         return reason
@@ -276,92 +276,6 @@ class Renderer:
             variables = {**prompt.variables, **variables}
         turn = self.parse(sampled, prompt, tools=tools)
         return turn, tools, {**self._variables, **variables}
-
-    def _obstacle(
-        self,
-        turn: Turn,
-        prompt: Rendering | Sequence[int],
-        new: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-    ) -> str | None:
-        shape = shape_of(turn.message)
-        return self._proof.obstacle(
-            shape,
-            new,
-            earlier=self._has_reasoned(prompt),
-            tools=tools or (TOOLS if shape.calls else None),
-            variables=variables,
-        )
-
-    def _has_reasoned(self, prompt: Rendering | Sequence[int]) -> bool:
-        """Whether the model has reasoned and called since the user last spoke, as far as the messages tell."""
-        if not isinstance(prompt, Rendering) or prompt.given is None:
-            return False
-        for message in reversed(prompt.given):
-            if message.get("role") == "user":
-                return False
-            if message.get("role") == "assistant" and any(message.get(name) for name in REASONING_FIELDS):
-                return True
-        return False
-
-    def _bridge(
-        self,
-        prompt: Rendering | Sequence[int],
-        turn: Turn,
-        new: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-    ) -> Bridge:
-        shape = shape_of(turn.message)
-        history: Messages = [USER]
-        if self._proof.depends_on_history is not None:
-            if not isinstance(prompt, Rendering) or prompt.given is None:
-                raise NoBridge(f"{self._proof.depends_on_history}: give the prompt as `render` returned it, not as ids")
-            history = prompt.given
-        shown: Tools | None = TOOLS if tools or shape.calls else None
-        if self._proof.depends_on_tools:
-            shown = tools
-        stopped_at = None if turn.stop_id is None else self._stop_texts[turn.stop_id]
-        return self._bridges.between(
-            history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
-        )
-
-    def _extended(
-        self,
-        prompt: Rendering | Sequence[int],
-        sampled: Sequence[int],
-        turn: Turn,
-        new: Messages,
-        tools: Tools | None,
-        variables: Mapping[str, Any],
-    ) -> Rendering:
-        bridge = self._bridge(prompt, turn, new, tools, variables)
-        before = _ids(prompt) or ()
-        known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
-        said = turn.to_openai()
-        if known is not None and isinstance(prompt, Rendering) and prompt.continues:
-            begun = known.pop()
-            said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
-        number = 0 if known is None else len(known)
-
-        def masks() -> Masks:
-            count = len(sampled)
-            own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
-            return own.followed_by(self._masker.of_bridge(bridge, number, new, variables))
-
-        if isinstance(prompt, Rendering):
-            parts = prompt.parts
-        else:
-            size = len(before)
-            parts = (MaskPart(lambda: Masks.of_nobody(size)),)
-        return Rendering(
-            (*before, *sampled, *bridge.ids),
-            (*parts, MaskPart(masks, number if known is not None else None)),
-            messages=None if known is None else [*known, said, *new],
-            tools=tools,
-            variables=variables,
-        )
 
     # Samples
 
@@ -401,7 +315,7 @@ class Renderer:
         workers: int | None = None,
     ) -> Iterator[Turn]:
         """`parse` for each of many outputs: pairs of what was sampled and the prompt before it."""
-        return in_order(_parse_one, self, ((sampled, _ids(prompt), tools) for sampled, prompt in outputs), workers)
+        return in_order(_parse_one, self, ((sampled, ids_of(prompt), tools) for sampled, prompt in outputs), workers)
 
 
 def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
@@ -412,15 +326,6 @@ def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[st
 def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
     sampled, prompt, tools = given
     return renderer.parse(sampled, prompt, tools=tools)
-
-
-def _ids(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
-    return prompt.ids if isinstance(prompt, Rendering) else None if prompt is None else _plain(prompt)
-
-
-def _plain(ids: Sequence[int]) -> Sequence[int]:
-    """Ids as plain integers: they may come as an array or a tensor."""
-    return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
 
 
 def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:

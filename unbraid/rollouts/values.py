@@ -234,3 +234,13 @@ def _arrays(values: Mapping[str, Sequence[Any]], kind: str | None = None) -> dic
     except ImportError as error:
         raise UnbraidError("arrays need numpy, which is not installed: pip install numpy") from error
     return {name: numpy.asarray(each, dtype=kind) for name, each in values.items()}
+
+
+def ids_of(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
+    """The ids of a prompt, however it was given."""
+    return prompt.ids if isinstance(prompt, Rendering) else None if prompt is None else plain_ids(prompt)
+
+
+def plain_ids(ids: Sequence[int]) -> Sequence[int]:
+    """Ids as plain integers: they may come as an array or a tensor."""
+    return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
