@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     )
     from .formats import all_formats, compose, find
     from .parsing import Parser, parse
-    from .templates import ChatTemplate
+    from .rollouts import Renderer
+    from .templates import ChatTemplate, PartHook
     from .templates.detection import Detection
     from .version import __version__ as __version__
 
@@ -74,6 +75,7 @@ _HOMES = {
     "UnknownFormat",
     "formats": "all_formats compose find",
     "parsing": "Parser parse",
+    "rollouts.renderer": "Renderer",
     "version": "__version__",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -169,6 +171,33 @@ def render(format: str | Format, message: Message) -> str:
     return write(resolve(format), message)
 
 
+def renderer(
+    template: str | Path | ChatTemplate | Mapping[str, ChatTemplate],
+    tokenizer: object | None = None,
+    format: str | Format | None = None,
+    *,
+    stop: Iterable[str] = (),
+    part_hook: PartHook | None = None,
+    **variables: Any,
+) -> Renderer:
+    """Messages to token ids and back, exactly, for those who train on what a model wrote.
+
+    template: a model's folder, a template's text or file, a `ChatTemplate`, `chatml`, or ORG/REPO on the Hugging Face
+        hub.
+    tokenizer: as in `parser`. Without one, that of the model's folder.
+    format: what the model writes; without it, what `detect` finds. Raises `UnknownFormat` if that is not verified.
+    stop: further tokens that end a turn, beside those of the format and of the template.
+    part_hook: writes parts of a content that are no text, such as images: it takes the part and its place, and returns
+        the placeholder's text. Tokens in it are meant as tokens.
+    variables: of the template, for every rendering.
+
+    Needs jinja2 (`unbraid[templates]`).
+    """
+    from .rollouts import renderer as make
+
+    return make(template, tokenizer, format, stop=stop, part_hook=part_hook, **variables)
+
+
 def register(format: Format, *aliases: str) -> Format:
     """Make a format of your own known by its name, and by others. It is checked first, as the laws check the built-in
     ones: what it renders must parse back however it is cut, and what its constraint allows must parse as it is meant.
@@ -203,6 +232,7 @@ __all__ = [
     "Parser",
     "Part",
     "Reasoning",
+    "Renderer",
     "SchemaWarning",
     "Speech",
     "SpeechAudio",
@@ -229,4 +259,5 @@ __all__ = [
     "parser",
     "register",
     "render",
+    "renderer",
 ]

@@ -19,6 +19,7 @@ from .core.grammar import Format
 from .core.limits import Limits
 from .core.machine.driver import Driver
 from .core.message import Fold, Message
+from .core.tally import LabelledTally
 from .core.tools import Tools
 from .errors import InvalidSnapshot, UnbraidError
 from .formats import resolve
@@ -47,6 +48,7 @@ class Parser:
     keep_message: False when you only want the events. Memory then does not grow with the output.
     markup: True to get `Markup` events too.
     count_tokens: True to have `tokens`.
+    label_tokens: True to have `token_strands` and `token_markup` as well. Memory then grows with the output.
     limits: bounds on what the parser holds back.
     seed: makes the ids of calls reproducible.
     """
@@ -66,6 +68,7 @@ class Parser:
         keep_message: bool = True,
         markup: bool = False,
         count_tokens: bool = False,
+        label_tokens: bool = False,
         limits: Limits | None = None,
         seed: int | None = None,
     ) -> None:
@@ -83,6 +86,7 @@ class Parser:
             keep_raw=keep_message,
             markup=markup,
             count_tokens=count_tokens,
+            label_tokens=label_tokens,
             limits=limits or Limits(),
             seed=seed,
         )
@@ -151,6 +155,25 @@ class Parser:
         if self._machine.tally is None:
             raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
         return dict(self._machine.tally.counts)
+
+    @property
+    def token_strands(self) -> tuple[str, ...]:
+        """The strand of each token so far, by the rule of `tokens`. Tokens whose text is held back count as content;
+        after `finish` all are known. Needs `label_tokens`."""
+        return tuple(self._labelled.labels)
+
+    @property
+    def token_markup(self) -> tuple[bool, ...]:
+        """For each token so far whether it is markup: a marker, the end of the turn, or all of a call but its name and
+        its arguments. Needs `label_tokens`."""
+        return tuple(self._labelled.markup)
+
+    @property
+    def _labelled(self) -> LabelledTally:
+        tally = self._machine.tally
+        if not isinstance(tally, LabelledTally):
+            raise UnbraidError("this parser labels no tokens: make it with label_tokens=True")
+        return tally
 
     @property
     def thoughts(self) -> int:

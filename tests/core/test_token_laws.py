@@ -4,6 +4,7 @@ a marker that is a token of the vocabulary is that token only."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -147,11 +148,16 @@ def test_hostile_tokens(case: str, data: st.DataObject) -> None:
     json.dumps(whole.to_openai()).encode()
 
 
-def counted(
-    name: str, tokenizer: object, groups: Sequence[Sequence[int]], through_snapshots: bool = False
-) -> dict[str, int]:
+def counting(
+    name: str,
+    tokenizer: object,
+    groups: Sequence[Sequence[int]],
+    through_snapshots: bool = False,
+    label_tokens: bool = False,
+) -> unbraid.Parser:
     def new() -> unbraid.Parser:
-        return unbraid.parser(name, tokenizer=tokenizer, seed=7, count_tokens=True, keep_message=False, prompt="")
+        options: dict[str, Any] = {"count_tokens": True, "label_tokens": label_tokens, "keep_message": False}
+        return unbraid.parser(name, tokenizer=tokenizer, seed=7, prompt="", **options)
 
     parser = new()
     for group in groups:
@@ -161,7 +167,13 @@ def counted(
             parser = new()
             parser.restore(saved)
     parser.finish()
-    return parser.tokens
+    return parser
+
+
+def counted(
+    name: str, tokenizer: object, groups: Sequence[Sequence[int]], through_snapshots: bool = False
+) -> dict[str, int]:
+    return counting(name, tokenizer, groups, through_snapshots).tokens
 
 
 @every_case
@@ -183,6 +195,11 @@ def test_every_token_belongs_to_one_strand(case: str, data: st.DataObject) -> No
     sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))
     whole = counted(name, tokenizer, [ids])
     assert sum(whole.values()) == len(ids)
+    labelled = counting(name, tokenizer, [ids], label_tokens=True)
+    assert Counter(labelled.token_strands) == Counter(whole)
+    assert len(labelled.token_markup) == len(ids)
+    cut = counting(name, tokenizer, grouped(ids, sizes), True, label_tokens=True)
+    assert (cut.token_strands, cut.token_markup) == (labelled.token_strands, labelled.token_markup)
     assert counted(name, tokenizer, grouped(ids, [1])) == whole
     assert counted(name, tokenizer, grouped(ids, sizes), through_snapshots=True) == whole
     if clean:

@@ -27,6 +27,7 @@ ORDER = (
     ("format_checks", "stream_checks"),
     ("models",),
     ("templates",),
+    ("rollouts",),
     ("engines",),
     ("speech",),
     ("plugins", "server"),
@@ -49,12 +50,13 @@ MAY_IMPORT = {
     "stream_checks": "core parsing",
     "models": "errors tokens",
     "templates": "errors schema core tokens formats parsing models",
+    "rollouts": "errors core formats parsing templates",
     "engines": "errors schema core tokens constraints models templates",
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors core tokens formats parsing constraints engines",
     "server": "errors metering version core formats parsing constraints models templates engines speech",
     "cli": "stream_checks constraints templates engines speech server",
-    "__init__": "errors version core tokens formats parsing constraints format_checks templates",
+    "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
     "__main__": "cli",
 }
 """Which package may import which."""
@@ -62,7 +64,7 @@ MAY_IMPORT = {
 MOST_FILES = 14
 """How many modules a folder may have before it needs folders of its own."""
 
-LOADED_WITHOUT = ("constraints", "templates", "engines", "server", "speech", "models", "plugins", "cli")
+LOADED_WITHOUT = ("constraints", "templates", "rollouts", "engines", "server", "speech", "models", "plugins", "cli")
 """What `import unbraid` leaves for later."""
 
 

@@ -20,7 +20,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -71,6 +70,9 @@ SUITES = {
 
 def fetch_vllm() -> Path:
     """The folder with vLLM's tests, for the version that is installed."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support.sdists import NoSdist, download_sdist, extract_sdist
+
     number = version("vllm").partition("+")[0]
     folder = HOME / f"vllm-{number}"
     if not (folder / "tests").is_dir():
@@ -78,8 +80,11 @@ def fetch_vllm() -> Path:
         if not archive.is_file():
             HOME.mkdir(exist_ok=True)
             (HOME / ".gitignore").write_text("*\n", encoding="utf-8")
-            _download_sdist("vllm", number, archive)
-        _extract(archive, folder, "tests/")
+            try:
+                download_sdist("vllm", number, archive)
+            except NoSdist as error:
+                sys.exit(str(error))
+        extract_sdist(archive, folder, "tests/")
     return folder
 
 
@@ -94,39 +99,6 @@ def fetch_sglang() -> Path | None:
     for part in ("test/registered/unit/function_call", "test/registered/unit/parser"):
         shutil.copytree(Path(named) / part, folder / part)
     return folder
-
-
-def _download_sdist(package: str, number: str, to: Path) -> None:
-    """By pip, so that its index, its proxy and its certificates are used. `pip download` would try to build it."""
-    from pip._internal.commands import create_command
-    from pip._vendor.packaging.specifiers import SpecifierSet
-
-    command = create_command("download")
-    options, _ = command.parse_args(["--no-binary", ":all:", package])
-    with command.main_context():
-        session = command.get_default_session(options)  # type: ignore[attr-defined]
-        finder = command._build_package_finder(options, session)  # type: ignore[attr-defined]
-        found = finder.find_best_candidate(package, SpecifierSet(f"=={number}")).best_candidate
-        if found is None:
-            sys.exit(f"the index has no sdist of {package} {number}")
-        answer = session.get(found.link.url_without_fragment, headers={"Accept-Encoding": "identity"})
-        answer.raise_for_status()
-    begun = to.with_suffix(".begun")
-    begun.write_bytes(answer.content)
-    begun.rename(to)
-
-
-def _extract(archive: Path, folder: Path, part: str) -> None:
-    """What the archive has under `part`, without its first folder."""
-    begun = folder.with_suffix(".begun")
-    shutil.rmtree(begun, ignore_errors=True)
-    with tarfile.open(archive) as opened:
-        for member in opened:
-            name = member.name.partition("/")[2]
-            if name.startswith(part) and member.isfile():
-                member.name = name
-                opened.extract(member, begun, filter="data")
-    begun.rename(folder)
 
 
 def tokenizer() -> Path:

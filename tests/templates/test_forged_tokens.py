@@ -20,6 +20,7 @@ from unbraid.templates import (
     encoder,
 )
 from unbraid.templates.control_tokens import MARK, ControlTokens, is_control
+from unbraid.templates.prompt.encoders import HuggingFaceEncoder
 from unbraid.templates.trie_pattern import trie_pattern
 
 from ..support import real_tokenizers
@@ -128,6 +129,20 @@ def test_plain_text_has_the_ids_that_it_always_has() -> None:
     prompt = builder.build([{"role": "user", "content": text}])
     plain = real_tokenizers.encode_plain(real_tokenizers.qwen3_huggingface(), f"user\n{text}")
     assert ",".join(map(str, plain)) in ",".join(map(str, prompt.ids or ()))
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3, transformers", "step-audio-2, tokenizers", "llama 2"])
+@given(text=hostile_text, other=hostile_text)
+def test_what_is_remembered_has_the_same_ids(name: str, text: str, other: str) -> None:
+    builder = hostile_builders()[name]
+    assert isinstance(builder.encoder, HuggingFaceEncoder)
+    remembering = HuggingFaceEncoder(builder.encoder._tokenizer)
+    remembering.remember(100)
+    assert remembering._parts_stand_alone == (name != "llama 2")
+    token = MARK + next(iter(builder.controls.ids))
+    for whole in (text, text + token + other, token + text + token + text, other + token * 2, ""):
+        assert remembering.encode(whole) == builder.encoder.encode(whole)
+        assert remembering.encode(whole) == builder.encoder.encode(whole)
 
 
 def test_a_token_cannot_be_put_together_with_words_of_the_template() -> None:

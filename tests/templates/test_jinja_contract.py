@@ -211,9 +211,17 @@ def test_the_frames_of_a_template_are_known_by_their_globals() -> None:
     assert known is template, f"Jinja {jinja2.__version__} does not say in __jinja_template__ which template runs"
 
 
+def test_a_template_is_a_generator_whose_frame_knows_its_line() -> None:
+    """For the line that wrote a text."""
+    template = environment().from_string("{{ x }}\n{% if x %}\n{{ x }}{% endif %}")
+    pieces: Any = template.root_render_func(template.new_context({"x": 1}))
+    lines = [template.get_corresponding_lineno(pieces.gi_frame.f_lineno) for _ in pieces]
+    assert (lines[0], lines[-1]) == (1, 3), f"Jinja {jinja2.__version__} does not say which line writes"
+
+
 def test_no_template_can_name_a_hook() -> None:
     hooks = set(environment().filters) - FILTERS
-    assert len(hooks) == 5
+    assert len(hooks) == 9
     for name in hooks:
         with pytest.raises(jinja2.TemplateSyntaxError):
             environment().parse("{{ 1 | " + name + " }}")

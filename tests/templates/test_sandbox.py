@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import tracemalloc
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from unbraid.templates import (
     TemplateTooMuch,
 )
 from unbraid.templates.sandbox import budget
+from unbraid.templates.sandbox.clock import stopped_clock
 
 from .prompt_cases import qwen3, qwen3_encoder
 
@@ -99,11 +101,29 @@ def test_a_template_that_does_too_much_is_stopped_by_what_it_costs(name: str) ->
 
 
 def test_what_is_not_counted_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = itertools.count()  # a second for each step
-    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    template = ChatTemplate("{% for i in range(9999) %}{% endfor %}", limits=SMALL)
-    with pytest.raises(TemplateTooMuch, match="longer than 600 seconds"):
+    """By CPU time: how busy the machine is does not matter."""
+    now = itertools.count()
+    monkeypatch.setattr(budget, "time", SimpleNamespace(thread_time=lambda: next(now)))
+    template = ChatTemplate("{% for i in range(1800) %}{% endfor %}", limits=replace(SMALL, seconds=5))
+    with pytest.raises(TemplateTooMuch, match="longer than 5 seconds"):
         template.render([])
+
+
+def test_renderings_together_have_one_budget() -> None:
+    together = budget.Budget(replace(SMALL, steps=1_000))
+    template = ChatTemplate("{% for i in range(300) %}{% endfor %}")
+    for _ in range(3):
+        with budget.spending(together):
+            template.render([])
+    with pytest.raises(TemplateTooMuch, match="more than 1,000 steps"), budget.spending(together):
+        template.render([])
+
+
+def test_the_clock_can_be_stopped() -> None:
+    template = ChatTemplate("{{ strftime_now('%Y-%m-%d %H:%M:%S.%f') }}")
+    with stopped_clock():
+        assert template.render([]) == "2025-07-01 12:00:00.000000"
+    assert template.render([]) > "2025-07-01 12"
 
 
 def test_namespaces_do_not_tell_what_they_hold() -> None:

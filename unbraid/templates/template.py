@@ -19,13 +19,12 @@ from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
 from .sanitize import sanitize
+from .traced_text import REASONING_FIELDS, Trace, joined, trace_of, traced_message
 
 if TYPE_CHECKING:
     import jinja2
 
 Messages = Sequence[Mapping[str, Any]]
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-"""The names under which templates look for reasoning."""
 _WITHOUT_JINJA = "chat templates need jinja2, which is not installed: pip install 'unbraid[templates]'"
 
 
@@ -87,9 +86,12 @@ class ChatTemplate:
         variables["add_generation_prompt"] = add_generation_prompt
         return unmark(self._plain.render(sanitize(list(messages)), variables, continue_final_message))
 
-    def compile(self, controls: ControlTokens) -> CompiledTemplate:
-        """The template with these control tokens marked in its own text. This takes milliseconds: keep the result."""
-        return CompiledTemplate(self, controls)
+    def compile(self, controls: ControlTokens, *, traced: bool = False) -> CompiledTemplate:
+        """The template with these control tokens marked in its own text. This takes milliseconds: keep the result.
+
+        traced: for `CompiledTemplate.trace`.
+        """
+        return CompiledTemplate(self, controls, traced)
 
     def limited(self, limits: TemplateLimits) -> ChatTemplate:
         """The same template with other limits."""
@@ -107,10 +109,10 @@ class ChatTemplate:
 class CompiledTemplate:
     """A template, ready to render. Its input must be sanitised: the only surrogates in it are marks of ours."""
 
-    def __init__(self, template: ChatTemplate, controls: ControlTokens) -> None:
+    def __init__(self, template: ChatTemplate, controls: ControlTokens, traced: bool = False) -> None:
         self.name = template.name
         self._limits = template.limits
-        self._compiled = _compile(template, controls)
+        self._compiled = _compile(template, controls, traced)
         self._special_tokens = {
             name: controls.mark(value) if isinstance(value, str) else value
             for name, value in template.special_tokens.items()
@@ -118,18 +120,45 @@ class CompiledTemplate:
 
     def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
         """The text, with marks in it."""
+        return self._rendered(messages, variables, continue_final, [], traced=False)
+
+    def trace(
+        self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool
+    ) -> tuple[str, Trace]:
+        """The text with marks in it, and where it comes from. The template must have been compiled for it."""
+        from .sandbox.loops import tracing  # it needs Jinja
+
+        lines: list[tuple[int, int]] = []
+        with tracing():
+            text = self._rendered(messages, variables, continue_final, lines, traced=True)
+        return str.__str__(text), trace_of(text, lines, self._compiled.get_corresponding_lineno)
+
+    def _rendered(
+        self,
+        messages: list[dict[str, Any]],
+        variables: Mapping[str, Any],
+        continue_final: bool,
+        lines: list[tuple[int, int]],
+        traced: bool,
+    ) -> str:
         messages = [_with_reasoning(message) for message in messages]
         if continue_final:
             messages = [*messages[:-1], _left_open(messages)]
-        text = self._run({**self._special_tokens, **variables, "messages": messages})
+        if traced:
+            messages = [traced_message(message, at) for at, message in enumerate(messages)]
+        text = self._run({**self._special_tokens, **variables, "messages": messages}, lines if traced else None)
         return _cut_at_end(text, self.name) if continue_final else text
 
-    def _run(self, variables: dict[str, Any]) -> str:
+    def _run(self, variables: dict[str, Any], lines: list[tuple[int, int]] | None) -> str:
+        """lines: takes where each piece of the output begins, and the line of the compiled code that it comes from."""
         written: list[str] = []
         length = 0
         with spending(self._limits):
             try:
-                for piece in self._compiled.root_render_func(self._compiled.new_context(variables)):
+                pieces: Any = self._compiled.root_render_func(self._compiled.new_context(variables))
+                for piece in pieces:
+                    if lines is not None and piece:
+                        lines.append((length, pieces.gi_frame.f_lineno))
                     length += len(piece)
                     if length > self._limits.output:
                         raise TemplateTooMuch(f"it writes more than {self._limits.output:,} characters")
@@ -143,10 +172,10 @@ class CompiledTemplate:
             except Exception as error:
                 line = _line(self._compiled, error.__traceback__)
                 raise _broken(self.name, line, unmark(str(error)).replace(END, ""), error) from error
-        return "".join(written)
+        return joined("", written)
 
 
-def _compile(template: ChatTemplate, controls: ControlTokens) -> jinja2.Template:
+def _compile(template: ChatTemplate, controls: ControlTokens, traced: bool) -> jinja2.Template:
     try:
         import jinja2
 
@@ -156,7 +185,7 @@ def _compile(template: ChatTemplate, controls: ControlTokens) -> jinja2.Template
         raise PromptError(_WITHOUT_JINJA) from error
     try:
         with spending(WHILE_COMPILING):
-            made = environment().from_string(prepared_tree(environment().parse(template.source), controls))
+            made = environment().from_string(prepared_tree(environment().parse(template.source), controls, traced))
             made.globals = dict(made.globals)  # copied for each rendering: of Jinja's own kind, ten times as slowly
             return made
     except jinja2.TemplateSyntaxError as error:
@@ -186,7 +215,7 @@ def _line(template: jinja2.Template, trace: TracebackType | None) -> int | None:
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """The message with its reasoning under each of the names that templates read: those that Hugging Face gives, and
     vLLM's `reasoning`."""
-    reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    reasoning = next((message[name] for name in REASONING_FIELDS if message.get(name) is not None), None)
     if reasoning is None:
         return message
     return {"thinking": reasoning, "reasoning": reasoning, **message, "reasoning_content": reasoning}

@@ -21,7 +21,7 @@ from ..detokenizer import Detokenizer
 from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
-from ..tally import Tally
+from ..tally import LabelledTally, Tally
 from ..tools import Tools
 from ..vocabulary import Vocabulary
 from .machine import FastPath, Machine
@@ -47,6 +47,7 @@ class Driver(Machine):
         keep_raw: bool = True,
         markup: bool = False,
         count_tokens: bool = False,
+        label_tokens: bool = False,
         limits: Limits = _LIMITS,
         seed: int | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class Driver(Machine):
             limits=limits,
             seed=seed,
         )
-        self.tally = Tally() if count_tokens else None
+        self.tally = LabelledTally() if label_tokens else Tally() if count_tokens else None
         self._prompt = format.prompt if prompt is None else prompt
         self.format = format
         self._vocabulary = vocabulary
@@ -153,9 +154,22 @@ class Driver(Machine):
         program = self._program
         placeholders, codes, tally = program.token_placeholders, program.codes, self.tally
         text: list[str] = []
-        for token in ids:
-            if not self.started:
-                self._begin()
+        given = ids if isinstance(ids, list | tuple) else list(ids)
+        if given and not self.started:
+            self._begin()
+        known = [*[program.texts.get(token, "") for token in given], ""]
+        at = 0
+        while at < len(given):
+            if known[at] and detokenizer.clean:
+                until = known.index("", at)
+                run = known[at:until]
+                if tally is not None:
+                    tally.tokens(list(map(len, run)))
+                text += run
+                at = until
+                continue
+            token = given[at]
+            at += 1
             if token in codes:
                 self._push("".join(text))
                 text.clear()

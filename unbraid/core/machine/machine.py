@@ -301,7 +301,7 @@ class Machine:
         if self.tally is not None:
             of_calls = role in (ARGUMENTS, NAME) or (role == MARKUP and self.calls is not None)
             strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
-            self.tally.settle(strand, end, bool(self.marks))
+            self.tally.settle(strand, end, bool(self.marks), role == MARKUP)
         if role == TEXT:
             out.append(self.text_event(text, start, end))
         elif role == ARGUMENTS:

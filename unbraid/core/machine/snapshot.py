@@ -28,8 +28,6 @@ _STATE = (
     *("marks", "code_tail", "started", "finished"),
 )
 
-_TALLY = Tally.__slots__
-
 
 def save(driver: Driver) -> dict[str, Any]:
     return {
@@ -40,7 +38,7 @@ def save(driver: Driver) -> dict[str, Any]:
         "call": _values(driver.call, PendingCall.__slots__),
         "ids": driver.ids.save(),
         "detokenizer": driver.detokenizer.save() if driver.detokenizer else None,
-        "tally": None if driver.tally is None else {name: deepcopy(getattr(driver.tally, name)) for name in _TALLY},
+        "tally": None if driver.tally is None else _tally(driver.tally),
         **_values(driver, _STATE),
     }
 
@@ -83,9 +81,14 @@ def _load(driver: Driver, snapshot: dict[str, Any]) -> None:
         driver.push(frame)
     _restore(driver, _STATE, snapshot, driver.limits)
     if driver.tally is not None:
-        for name in _TALLY:
+        for name in _tally(driver.tally):
             setattr(driver.tally, name, deepcopy(snapshot["tally"][name]))
     driver.choose_fast_path()
+
+
+def _tally(tally: Tally) -> dict[str, Any]:
+    names = [name for kind in type(tally).__mro__ for name in getattr(kind, "__slots__", ())]
+    return {name: deepcopy(getattr(tally, name)) for name in names}
 
 
 def _values(of: object, names: Iterable[str]) -> dict[str, Any]:

@@ -22,12 +22,24 @@ from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, unma
 from ..errors import InvalidMessages, PromptError, PromptTooLarge
 from ..sanitize import sanitize
 from ..template import ChatTemplate, CompiledTemplate, Messages
+from ..traced_text import AT, Trace
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
 from .messages import MessageReader, PartHook, tool_definitions
 from .polyfills import ToolPolyfill, alternating, system_as_user, user_in_result
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPrompt:
+    """A prompt, and where its text comes from."""
+
+    text: str
+    """With marks: each control token that is one has `MARK` before it."""
+    trace: Trace
+    """Of the text without marks. Messages are numbered as they were given."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +139,18 @@ class PromptBuilder:
         template_kwargs: further variables of the template. They cannot override those that are set here.
         check_tools: False if the tools have been checked (`Tools`): to check them again would repeat the warnings.
         """
-        prepared = self._with_tools if tools else self._plain
-        definitions = tool_definitions(tools)
-        if definitions and check_tools:
-            Tools(definitions)  # raises InvalidTools
-        found = self._reader.read(messages)
+        variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         speech = _Speech()
-        if continue_final_message or _asks_to_continue(messages):
-            continue_final_message = True
-            found[-1]["content"] = self._as_prefill(found[-1]["content"], speech, allow_silence)
-        variables: dict[str, Any] = {
-            **sanitize(dict(template_kwargs or {})),
-            "documents": sanitize(list(documents)) if documents else None,
-            "add_generation_prompt": add_generation_prompt and not continue_final_message,
-        }
-        capabilities = prepared.capabilities
-        found, variables["tools"], notes = self._polyfilled(found, definitions, capabilities)
-        text = prepared.render([capabilities.adapt(each) for each in found], variables, continue_final_message)
+        ready = self._made_ready(
+            messages,
+            tools,
+            variables,
+            continue_final_message,
+            speech,
+            allow_silence=allow_silence,
+            check_tools=check_tools,
+        )
+        text = ready.prepared.render(ready.messages, ready.variables, ready.continued)
         appends = tts_output and not speech.spoken
         if appends:
             text += self._speech_start(speech, allow_silence)
@@ -151,7 +158,63 @@ class PromptBuilder:
             raise PromptTooLarge(f"messages: a prompt of {len(text)} characters cannot fit the model's context")
         ids = None if self.encoder is None else tuple(self.encoder.encode(text))
         marker = self._speech_open if appends and speech.spoken else ""
-        return Prompt(unmark(text), ids, tuple(notes), speech.spoken, marker, speech.silence)
+        return Prompt(unmark(text), ids, tuple(ready.notes), speech.spoken, marker, speech.silence)
+
+    def trace(
+        self,
+        messages: Messages,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> TracedPrompt:
+        """The text that `build` makes of the same, and where each part of it comes from."""
+        variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
+        ready = self._made_ready(messages, tools, variables, continue_final_message, _Speech(), numbered=True)
+        text, trace = ready.prepared.trace(ready.messages, ready.variables, ready.continued)
+        return TracedPrompt(text, trace, tuple(ready.notes))
+
+    def _made_ready(
+        self,
+        messages: Messages,
+        tools: Sequence[Mapping[str, Any]] | None,
+        variables: Mapping[str, Any],
+        continued: bool,
+        speech: _Speech,
+        *,
+        allow_silence: bool = False,
+        check_tools: bool = False,
+        numbered: bool = False,
+    ) -> _Ready:
+        """All that the template needs, in the form that it takes. `numbered`: each message carries its number."""
+        prepared = self._with_tools if tools else self._plain
+        definitions = tool_definitions(tools)
+        if definitions and check_tools:
+            Tools(definitions)  # raises InvalidTools
+        found = self._reader.read(messages)
+        if continued or _asks_to_continue(messages):
+            continued = True
+            found[-1]["content"] = self._as_prefill(found[-1]["content"], speech, allow_silence)
+        if numbered:
+            found = [{**message, AT: number} for number, message in enumerate(found)]
+        variables = sanitize(dict(variables))
+        prompted = bool(variables["add_generation_prompt"]) and not continued
+        capabilities = prepared.capabilities
+        found, shown, notes = self._polyfilled(found, definitions, capabilities)
+        return _Ready(
+            prepared,
+            [capabilities.adapt(each) for each in found],
+            {
+                **variables,
+                "documents": variables["documents"] or None,
+                "add_generation_prompt": prompted,
+                "tools": shown,
+            },
+            continued,
+            notes,
+        )
 
     def _polyfilled(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, supported: TemplateCapabilities
@@ -247,6 +310,17 @@ def _asks_to_continue(messages: Messages) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A request as the template takes it."""
+
+    prepared: _PreparedTemplate
+    messages: list[dict[str, Any]]
+    variables: dict[str, Any]
+    continued: bool
+    notes: list[str]
+
+
 class _PreparedTemplate:
     """A template for one vocabulary, compiled and probed when it is first used."""
 
@@ -279,3 +353,17 @@ class _PreparedTemplate:
             return compiled.render(messages, variables, continue_final)
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
         return built.mark_all(text).replace(BREAK, "")
+
+    @cached_property
+    def _traced(self) -> CompiledTemplate:
+        return self._template.compile(self._controls, traced=True)
+
+    def trace(
+        self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool
+    ) -> tuple[str, Trace]:
+        """The same text, and where it comes from."""
+        built = self._found[2]
+        if built.ids:
+            messages, variables = built.break_up(messages), built.break_up(dict(variables))
+        text, trace = self._traced.trace(messages, variables, continue_final)
+        return (built.mark_all(text).replace(BREAK, "") if built.ids else text), trace

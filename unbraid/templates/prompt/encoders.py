@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from ...core.vocabulary import Vocabulary
@@ -24,6 +24,9 @@ _DROPPED_EARLY = "\ufdd0"
 """A noncharacter, never in real text: it hides a token until the normaliser drops it."""
 _DROPPED_LATE = "\ufdd1"
 """Another one: it hides a token until the pre-tokenizer drops it."""
+_OF_ONE_TEXT = frozenset({"NFC", "NFD", "NFKC", "NFKD", "ByteLevel", "Split", "Digits", "Punctuation"})
+"""Steps of a tokenizer that look at one text at a time, wherever it stands."""
+_LONGEST_REMEMBERED = 32_768
 _SEPARATE = "☺"
 """A character that no token shares with its neighbours."""
 
@@ -163,6 +166,9 @@ class HuggingFaceEncoder:
 
     If a message spells a control token, a noncharacter is put into it. The tokenizer is then a copy that drops this
     character after it has looked for tokens, and before it splits the text.
+
+    Most tokenizers treat what stands between two control tokens as if it stood alone. With these, `remember` has the
+    ids of what was encoded before looked up.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -174,12 +180,21 @@ class HuggingFaceEncoder:
         self._normalized = {token.content for token in added.values() if token.normalized} & tokens.keys()
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
+        self._known: Callable[[str], tuple[int, ...] | None] | None = None
 
     def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[Any]]:
         return HuggingFaceEncoder, (self._tokenizer,)
 
+    def remember(self, texts: int) -> None:
+        """Keep the ids of so many texts that stood between control tokens: those of the tools, of the system message
+        and of the template come again and again."""
+        if self._parts_stand_alone:
+            self._known = lru_cache(texts)(self._part)
+
     def encode(self, text: str) -> list[int]:
         segments = list(self.controls.split(text))
+        if self._known is not None and (found := self._by_parts(segments, self._known)) is not None:
+            return found
         spelled = any(self.controls.spells(part) for part, control in segments if not control)
         whole = unmark(text)
         expected = [self.controls.ids[part] for part, control in segments if control]
@@ -190,6 +205,41 @@ class HuggingFaceEncoder:
         if ids is None or [id for id in ids if id in self._control_ids] != expected:
             return self._segment_encoder.encode(text)
         return list(ids)
+
+    def _by_parts(
+        self, segments: list[tuple[str, bool]], known: Callable[[str], tuple[int, ...] | None]
+    ) -> list[int] | None:
+        ids: list[int] = []
+        for part, control in segments:
+            if control:
+                ids.append(self.controls.ids[part])
+                continue
+            found = known(part) if len(part) <= _LONGEST_REMEMBERED else self._part(part)
+            if found is None:
+                return None
+            ids += found
+        return ids
+
+    def _part(self, text: str) -> tuple[int, ...] | None:
+        """The ids of a text between two control tokens; None where the tokenizer takes some of it for one."""
+        ids = tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return ids if self._control_ids.isdisjoint(ids) else None
+
+    @cached_property
+    def _parts_stand_alone(self) -> bool:
+        """Whether a text between two control tokens has the same ids wherever it stands, as far as the tokenizer's
+        file tells."""
+        if getattr(self._tokenizer, "truncation", None) or getattr(self._tokenizer, "padding", None):
+            return False
+        try:
+            whole = json.loads(self._tokenizer.to_str())
+        except Exception:  # a tokenizer with parts written in Python
+            return False
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        if self._normalized or any(token.lstrip or token.rstrip or token.single_word for token in added):
+            return False
+        steps = [*_steps(whole.get("normalizer")), *_steps(whole.get("pre_tokenizer"))]
+        return all(step["type"] in _OF_ONE_TEXT and not step.get("add_prefix_space") for step in steps)
 
     def _encode_by_copy(self, segments: list[tuple[str, bool]], whole: str) -> list[int] | None:
         if _DROPPED_EARLY in whole or _DROPPED_LATE in whole:
@@ -240,3 +290,12 @@ class HuggingFaceEncoder:
             return [piece.id for part in parts if part for piece in tokenizer.model.tokenize(part)]
 
         return SegmentEncoder(self.vocabulary, plain, controls=self.controls)
+
+
+def _steps(step: Any) -> Iterator[dict[str, Any]]:
+    """The steps that a normalizer or pre-tokenizer of a tokenizer's file consists of."""
+    if step and step["type"] == "Sequence":
+        for each in step.get("normalizers") or step.get("pretokenizers") or ():
+            yield from _steps(each)
+    elif step:
+        yield step

@@ -17,6 +17,7 @@ from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import find
 from ..control_tokens import ControlTokens, mark_grammar
+from ..traced_text import AT
 
 _SYSTEM = """\
 You can call functions to help with the user's request. These are the functions, within <tools></tools>:
@@ -78,7 +79,7 @@ class ToolPolyfill:
             text = f"{open}\n{message['content']}\n{close}"
             if after_result:
                 text = f"{written.pop()['content']}\n{text}"
-            written.append({"role": "user", "content": text})
+            written.append({**_number(message), "role": "user", "content": text})
             after_result = True
         return written
 
@@ -94,7 +95,7 @@ def system_as_user(messages: list[dict[str, Any]], keep_first: bool) -> list[dic
         is_system = message["role"] in _SYSTEM_ROLES
         first = keep_first and all(each["role"] in _SYSTEM_ROLES for each in written)
         if is_system and not first:
-            message = {"role": "user", "content": message["content"]}
+            message = {**_number(message), "role": "user", "content": message["content"]}
         alike = bool(written) and (message["role"] == written[-1]["role"] or (is_system and first))
         if alike and (is_system or moved):
             written.append(_joined(written.pop(), message))
@@ -139,6 +140,11 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         if key in first and key in second:
             joined[key] = _together(first[key], second[key])
     return joined
+
+
+def _number(message: dict[str, Any]) -> dict[str, Any]:
+    """The number that a message carries where its text is traced."""
+    return {AT: message[AT]} if AT in message else {}
 
 
 def _together(*texts: str) -> str:

@@ -8,11 +8,13 @@ So everything that a template does is paid for from a `Budget`, before it is don
     environment    the hooks, the functions that templates may call, and Jinja as Hugging Face sets it up
     cost_checks    what an operator or a call would make, worked out before it is made
     filter_checks  the same for filters and tests
+    loops          which message is being written, for renderings that are traced
     marked_search  comparisons that see past the marks of control tokens
     budget         the limits, and what is left of them
+    clock          what time it is
 
-The budget counts steps and characters, so its verdict does not depend on how fast or how busy the machine is; a
-deadline is only the last resort. A worker process with resource limits would make the cost checks unnecessary, but not
+The budget counts steps and characters, so its verdict does not depend on how fast or how busy the machine is; CPU time
+is only the last resort. A worker process with resource limits would make the cost checks unnecessary, but not
 the hooks for marks. It would add a pool, a protocol and limits that only Linux enforces, so it was not taken; the
 measurements are in docs/design.md.
 """

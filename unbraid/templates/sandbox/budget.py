@@ -2,8 +2,8 @@
 
 Each hook of the sandbox takes the budget of what runs now (`current`) and spends from it: `step` for one operation and
 the characters it made, `count` for a list, `weigh` for a value that is about to become text. `TemplateTooMuch` ends the
-rendering. Steps and characters are counted, not timed, so that a template passes or fails alike on every machine; the
-deadline is for what the counting misses.
+rendering. Steps and characters are counted, not timed, so that a template passes or fails alike on every machine. What
+the counting misses is bound by CPU time of the thread, so that a busy machine does not matter either.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TemplateTooMuch
+from ..traced_text import joined
 
 _TEXT = (str, bytes)
 _ITEMS = (list, tuple, set, frozenset, range, KeysView, ValuesView, ItemsView)
@@ -36,31 +37,51 @@ class TemplateLimits:
     work: int = 200_000_000
     """Characters and items that all operations together may make on the way."""
     seconds: float = 5.0
-    """Wall time, as the last resort."""
+    """CPU time, as the last resort."""
+
+
+_STEPS = 256
+"""How many steps pass between two looks at what is left. To read the clock costs more than a step."""
+_MADE = 65_536
+"""A step that makes more characters than this looks at once."""
 
 
 class Budget:
     """What one rendering has left."""
 
-    __slots__ = ("_deadline", "_steps", "_work", "limits")
+    __slots__ = ("_deadline", "_look_at", "_most", "_steps", "_work", "limits")
 
     def __init__(self, limits: TemplateLimits) -> None:
         self.limits = limits
         self._steps = limits.steps
         self._work = limits.work
-        self._deadline = time.monotonic() + limits.seconds
+        self._deadline = time.thread_time() + limits.seconds
+        self._look_at = max(0, limits.steps - _STEPS)
+        self._most = min(limits.output, _MADE)
 
     def step(self, made: int = 0) -> None:
         """Spend one step, and the characters or items that it made."""
         self._steps -= 1
         self._work -= made
+        if self._steps < self._look_at or self._work < 0 or made > self._most:
+            self._look(made)
+
+    def pay(self, other: Budget) -> None:
+        """Spend what another one has spent."""
+        self._steps -= other.limits.steps - other._steps
+        self._work -= other.limits.work - other._work
+        self._look(0)
+
+    def _look(self, made: int) -> None:
+        """Whether there is still something left."""
         if self._steps < 0:
             raise TemplateTooMuch(f"it takes more than {self.limits.steps:,} steps")
         if made > self.limits.output:
             raise TemplateTooMuch(f"it makes a value of more than {self.limits.output:,} characters")
         if self._work < 0:
             raise TemplateTooMuch(f"it makes more than {self.limits.work:,} characters or items")
-        if time.monotonic() > self._deadline:
+        self._look_at = max(0, self._steps - _STEPS)
+        if time.thread_time() > self._deadline:
             raise TemplateTooMuch(f"it runs for longer than {self.limits.seconds:g} seconds")
 
     def count(self, items: int) -> None:
@@ -78,7 +99,7 @@ class Budget:
             if size > self.limits.output:
                 break
         self.step(size)
-        return "".join(kept)
+        return joined("", kept)
 
     def weigh(self, value: Any) -> None:
         """Spend roughly what `value` would have as text, before it becomes text. A list that holds the same list again
@@ -116,11 +137,15 @@ def current() -> Budget:
 
 
 @contextmanager
-def spending(limits: TemplateLimits) -> Iterator[Budget]:
-    """A fresh budget for what runs inside."""
-    budget = Budget(limits)
+def spending(given: TemplateLimits | Budget) -> Iterator[None]:
+    """A fresh budget for what runs inside, or one that is shared by several renderings. What is spent inside is spent
+    from the one around it as well, if there is one."""
+    budget = given if isinstance(given, Budget) else Budget(given)
+    outer = _current.get()
     token = _current.set(budget)
     try:
-        yield budget
+        yield
     finally:
         _current.reset(token)
+        if outer is not None:
+            outer.pay(budget)

@@ -9,7 +9,6 @@ the names that templates may use are checked by `tests/templates/test_jinja_cont
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Iterable
@@ -19,16 +18,20 @@ from typing import Any, NoReturn
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
+from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Namespace, pass_environment
 
 from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
+from ..traced_text import TracedMessage, TracedText, joined, origin_in, plain
 from .budget import current
+from .clock import now
 from .cost_checks import check_call, check_operator, check_search, spend
 from .filter_checks import UNUSED_FILTERS, checked_filter, checked_test
+from .loops import ENTER, GENERATION, ITEM, LEAVE, enter, generation, is_tracing, item, leave
 from .marked_search import contains, equals
 from .syntax_tree import BUILT, CONTAINS, EQUALS, JOINED, TICK
 
@@ -66,11 +69,28 @@ class Environment(ImmutableSandboxedEnvironment):
         if isinstance(__obj, Macro):
             return super().call(__context, __obj, *args, **kwargs)
         arguments = check_call(__obj, args, kwargs, budget)
+        if is_tracing():
+            __obj = _traced_method(__obj)
         return spend(super().call(__context, __obj, *arguments, **kwargs), budget)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`obj.attribute`. Nearly all that templates ask for is a key of an object, or a method of a text: Jinja's
+        answer, without the questions that lead to it."""
+        kind = type(obj)
+        if (kind is dict or kind is TracedMessage) and attribute not in _OF_DICTS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if kind is str and attribute in _OF_TEXTS:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
 
     def concat(self, texts: Iterable[str]) -> str:
         """Jinja joins the output of macros and of `{% set %}` blocks with this."""
         return current().collect(texts)
+
+
+_OF_DICTS = frozenset(dir(TracedMessage))
+_OF_TEXTS = frozenset(name for name in dir(str) if not name.startswith(("_", "format")))
+"""What a text has that is no way out of the sandbox."""
 
 
 @cache
@@ -83,12 +103,13 @@ def environment() -> Environment:
         optimized=False,
         cache_size=0,
     )
-    made.filters["tojson"] = _json
+    made.filters.update(tojson=_json, join=_join)
     for name in UNUSED_FILTERS:
         del made.filters[name]
     for name, function in made.filters.items():
         made.filters[name] = checked_filter(name, function)
     made.filters.update({TICK: _tick, BUILT: _built, JOINED: _joined, CONTAINS: _contains, EQUALS: equals})
+    made.filters.update({ENTER: enter, ITEM: item, LEAVE: leave, GENERATION: generation})
     tests: dict[str, Any] = made.tests
     for name, test in tests.items():
         tests[name] = checked_test(name, test)
@@ -115,7 +136,13 @@ def _joined(values: Iterable[Any]) -> str:
     for value in values:
         budget.weigh(value)
         texts.append(str(value))
-    return "".join(texts)
+    return joined("", texts)
+
+
+def _traced_method(function: Any) -> Any:
+    """A method of a text of the template's own that carries on where its arguments come from."""
+    text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    return getattr(plain(text), name) if type(text) is str and name in ("join", "replace") else function
 
 
 def _contains(item: Any, container: Any) -> bool:
@@ -133,14 +160,19 @@ def _output(value: Any) -> Any:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks the assistant's part for training. It is rendered as if it were not there."""
+    """`{% generation %}` marks the assistant's part for training. It writes nothing, and is known to what is traced."""
 
     tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
+        return nodes.Scope([_point(True, line), *body, _point(False, line)], lineno=line)
+
+
+def _point(begins: bool, line: int) -> nodes.Node:
+    point = nodes.Filter(nodes.Const(begins, lineno=line), GENERATION, [], [], None, None, lineno=line)
+    return nodes.Output([point], lineno=line)
 
 
 _LONGEST_DATE = 1_000
@@ -153,7 +185,7 @@ def _refuse(message: object) -> NoReturn:
 def _now(format: str) -> str:
     if len(format) > _LONGEST_DATE:  # it may ask for numbers of any width
         raise TemplateTooMuch(f"it asks for a date in more than {_LONGEST_DATE:,} characters")
-    return datetime.datetime.now().strftime(format)
+    return now().strftime(format)
 
 
 def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
@@ -200,4 +232,14 @@ def _json(
         text = encoder.encode(value)
     else:  # separators and indentation may be longer than the values
         text = current().collect(encoder.iterencode(value))
-    return _escaped_marks(lambda found: found[1] + chr(int(found[2], 16)), text) if ensure_ascii else text
+    text = _escaped_marks(lambda found: found[1] + chr(int(found[2], 16)), text) if ensure_ascii else text
+    origin = origin_in(value) if is_tracing() else None
+    return text if origin is None else TracedText.of(text, origin)
+
+
+@pass_environment
+def _join(environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
+    """Jinja's `join`, which carries on where texts come from."""
+    if attribute is not None:
+        value = map(make_attrgetter(environment, attribute), value)
+    return joined(str(d), map(str, value))

@@ -20,6 +20,7 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from ..control_tokens import ControlTokens
+from .loops import LoopHooks
 
 TICK, BUILT, JOINED, CONTAINS, EQUALS = (
     "unbraid " + name for name in ("tick", "built", "joined", "contains", "equals")
@@ -29,11 +30,13 @@ _COMPARISONS = {"in": (CONTAINS, False), "notin": (CONTAINS, True), "eq": (EQUAL
 """Operators of Jinja: the filter that takes their place, and whether its answer is negated."""
 
 
-def prepared_tree(tree: nodes.Template, controls: ControlTokens) -> nodes.Template:
-    """The tree of a parsed template, changed in place."""
+def prepared_tree(tree: nodes.Template, controls: ControlTokens, traced: bool = False) -> nodes.Template:
+    """The tree of a parsed template, changed in place. `traced`: with hooks that tell which message is written."""
     assert tree.environment is not None
     _mark(tree, controls)
     _Hooks().visit(tree)
+    if traced:
+        LoopHooks().visit(tree)
     tree.set_environment(tree.environment)  # new nodes do not know it yet
     return tree
 

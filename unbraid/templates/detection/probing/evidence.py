@@ -12,7 +12,7 @@ from ...sandbox.budget import TemplateLimits
 from ...template import ChatTemplate
 from ..affixes import shared_end, shared_start
 from ..errors import DetectionError
-from .conversation import Conversation, TimedTemplate
+from .conversation import BudgetedTemplate, Conversation
 from .probes import TURNS, ProbeTurn, Strand
 from .rendered import RenderedTurn
 
@@ -66,7 +66,7 @@ def gather(template: ChatTemplate) -> Evidence:
     """Render the probes. Raises `DetectionError` for a text that is no chat template, or one that does too much."""
     try:
         template = template.limited(LIMITS)
-        compiled = TimedTemplate(template)
+        compiled = BudgetedTemplate(template)
     except TemplateError as error:
         raise DetectionError(str(error)) from error
     capabilities = CapabilityProbe(compiled, template.source).capabilities()

@@ -1,0 +1,123 @@
+"""The bridge between two turns: all that a template writes after one turn of the model, up to where the next begins.
+
+A trainer has the ids of a prompt and the ids that were sampled. The next prompt is these ids, unchanged, and the ids of
+the bridge: the end of the turn, the new messages, the generation prompt. The bridge is read off a rendering of a short
+conversation of the same shape (`stand_ins`), in which the trace says where the turn ends. What the turn says is never
+rendered, so it cannot change.
+
+Where the turn ends:
+- If the model ended its turn (with a stop token), the bridge begins after the template's own token for that. If the
+  template has none in the turn, but begins the next message with the very token that the model stopped at (GLM's
+  `<|user|>`), that one is left out.
+- If the turn was cut off, the bridge begins with the template's token.
+
+The bridge is encoded behind the token before it, so that it does not matter that it is encoded alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..templates.control_tokens import MARK
+from ..templates.errors import TemplateBroken, TemplateRefused
+from ..templates.prompt.builder import PromptBuilder
+from ..templates.sandbox.clock import stopped_clock
+from .regions import Regions
+from .stand_ins import TOOLS
+from .values import Messages, Tools
+
+
+class NoBridge(Exception):
+    """There is no bridge, for the reason that it says."""
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """What follows a turn."""
+
+    text: str
+    """With marks."""
+    ids: tuple[int, ...]
+    regions: Regions
+    begin: int
+    """Where it begins in the text of `regions`."""
+    turn: int
+    """The number of the turn in `regions`."""
+
+
+class Bridges:
+    """Makes the bridges of one template.
+
+    closers: the texts of the tokens that close a turn of the assistant.
+    """
+
+    def __init__(self, builder: PromptBuilder, closers: frozenset[str]) -> None:
+        self._builder = builder
+        self._closers = closers
+
+    def between(
+        self,
+        history: Messages,
+        turn: Mapping[str, Any],
+        new: Messages,
+        *,
+        stopped_at: str | None,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Bridge:
+        """The bridge after `turn`.
+
+        stopped_at: the text of the token that ended the turn; None where it was cut off.
+        """
+        regions = self.regions([*history, turn, *new], tools, variables, prompt=True)
+        number = len(history)
+        begin = _begin(regions, number, stopped_at)
+        text = regions.marked_from(begin)
+        return Bridge(text, self._encoded(text, stopped_at), regions, begin, number)
+
+    def regions(
+        self, messages: Messages, tools: Tools | None, variables: Mapping[str, Any], *, prompt: bool
+    ) -> Regions:
+        """A traced rendering, cut up."""
+        try:
+            traced = self._builder.trace(messages, tools=tools, add_generation_prompt=prompt, template_kwargs=variables)
+        except (TemplateBroken, TemplateRefused) as error:
+            raise NoBridge(f"the template does not take these messages: {error}") from error
+        return Regions(traced, self._builder.controls, self._closers)
+
+    def short(self, messages: Messages, variables: Mapping[str, Any], *, prompt: bool) -> Regions:
+        """The same of stand-ins: without tools, or with one where the template fails without."""
+        with stopped_clock():
+            try:
+                return self.regions(messages, None, variables, prompt=prompt)
+            except NoBridge:
+                return self.regions(messages, TOOLS, variables, prompt=prompt)
+
+    def _encoded(self, text: str, after: str | None) -> tuple[int, ...]:
+        encoder, controls = self._builder.encoder, self._builder.controls
+        assert encoder is not None
+        before = after if after in controls.ids else next(iter(controls.ids), None)
+        if before is None or (after is None and text.startswith(MARK)):
+            return tuple(encoder.encode(text))
+        ids = encoder.encode(MARK + before + text)
+        if ids[:1] != [controls.ids[before]]:
+            raise NoBridge(f"the tokenizer does not take {before!r} as a token of its own")
+        return tuple(ids[1:])
+
+
+def _begin(regions: Regions, turn: int, stopped_at: str | None) -> int:
+    closing, until = regions.end_of_turn(turn)
+    if closing is not None:
+        return closing.begin if stopped_at is None else closing.end
+    if not regions.of(turn):
+        raise NoBridge("the template does not write the turn, so nothing says where it ends")
+    if regions.message_at(until) == turn:
+        raise NoBridge("the template writes the next message into the turn, and no token between them ends it")
+    following = next((token for token in regions.tokens if token.begin == until), None)
+    return following.end if following is not None and following.text == stopped_at else until
+
+
+def roles(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(str(message.get("role")) for message in messages)

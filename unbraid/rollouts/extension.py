@@ -1,0 +1,120 @@
+"""Going on from a turn: whether the template would, what comes between, and the next prompt.
+
+What the prompt knows of itself (its messages, where `render` made it) is used where there is something; ids alone are
+enough for all templates whose bridges do not depend on what was said long before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..templates.traced_text import REASONING_FIELDS
+from .bridges import Bridge, Bridges, NoBridge
+from .masking import Masker
+from .proof import Proof
+from .stand_ins import TOOLS, USER, shape_of
+from .values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
+
+
+class Extension:
+    """Goes on from the turns of one model.
+
+    stop_texts: the tokens that end a turn, with their texts.
+    """
+
+    def __init__(self, bridges: Bridges, proof: Proof, masker: Masker, stop_texts: Mapping[int, str]) -> None:
+        self._bridges = bridges
+        self._proof = proof
+        self._masker = masker
+        self._stop_texts = stop_texts
+
+    def obstacle(
+        self,
+        turn: Turn,
+        prompt: Rendering | Sequence[int],
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> str | None:
+        """Why the template would rewrite what stands before the new messages; None if it would not."""
+        shape = shape_of(turn.message)
+        return self._proof.obstacle(
+            shape,
+            new,
+            earlier=_has_reasoned(prompt),
+            tools=tools or (TOOLS if shape.calls else None),
+            variables=variables,
+        )
+
+    def bridge(
+        self,
+        prompt: Rendering | Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Bridge:
+        """What follows the turn. Raises `NoBridge` where nothing says what that is."""
+        shape = shape_of(turn.message)
+        history: Messages = [USER]
+        if self._proof.depends_on_history is not None:
+            if not isinstance(prompt, Rendering) or prompt.given is None:
+                raise NoBridge(f"{self._proof.depends_on_history}: give the prompt as `render` returned it, not as ids")
+            history = prompt.given
+        shown: Tools | None = TOOLS if tools or shape.calls else None
+        if self._proof.depends_on_tools:
+            shown = tools
+        stopped_at = None if turn.stop_id is None else self._stop_texts[turn.stop_id]
+        return self._bridges.between(
+            history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
+        )
+
+    def extended(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> Rendering:
+        """The next prompt. Raises `NoBridge`."""
+        bridge = self.bridge(prompt, turn, new, tools, variables)
+        before = ids_of(prompt) or ()
+        known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
+        said = turn.to_openai()
+        if known is not None and isinstance(prompt, Rendering) and prompt.continues:
+            begun = known.pop()
+            said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
+        number = 0 if known is None else len(known)
+
+        def masks() -> Masks:
+            count = len(sampled)
+            own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
+            return own.followed_by(self._masker.of_bridge(bridge, number, new, variables))
+
+        if isinstance(prompt, Rendering):
+            parts = prompt.parts
+        else:
+            size = len(before)
+            parts = (MaskPart(lambda: Masks.of_nobody(size)),)
+        return Rendering(
+            (*before, *sampled, *bridge.ids),
+            (*parts, MaskPart(masks, number if known is not None else None)),
+            messages=None if known is None else [*known, said, *new],
+            tools=tools,
+            variables=variables,
+        )
+
+
+def _has_reasoned(prompt: Rendering | Sequence[int]) -> bool:
+    """Whether the model has reasoned and called since the user last spoke, as far as the messages tell."""
+    if not isinstance(prompt, Rendering) or prompt.given is None:
+        return False
+    for message in reversed(prompt.given):
+        if message.get("role") == "user":
+            return False
+        if message.get("role") == "assistant" and any(message.get(name) for name in REASONING_FIELDS):
+            return True
+    return False

@@ -1,0 +1,333 @@
+"""The renderer: messages to ids and back, and on from there, for those who train on what a model wrote.
+
+    renderer = unbraid.renderer("path/to/model", tokenizer)
+    prompt = renderer.render(messages, tools=tools)
+    turn = renderer.parse(sampled_ids, prompt=prompt)
+    prompt = renderer.extend(prompt, sampled_ids, new_messages)
+
+Everything is derived: prompts from the model's own template (`templates`), turns by the parser of its format, what
+comes between two turns by a trace of the template (`bridges`, `extension`), and whether the template itself would have
+gone on so by a proof (`proof`). There is no code for any model.
+
+What `extend` does where the template would rewrite the past is the caller's choice (`past`), because both answers are
+right for someone. Whoever evaluates, or serves the model by its template, must not train on prompts that the template
+never makes: so the default is to refuse. Whoever keeps the tokens in the engine's cache between turns has a model that
+did see its old reasoning, and `past="sampled"` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal
+from zlib import crc32
+
+from ..core.grammar import Format
+from ..core.tools import Tools as CheckedTools
+from ..errors import UnbraidError
+from ..parsing import Parser
+from ..templates.prompt.builder import PromptBuilder
+from ..templates.prompt.encoders import HuggingFaceEncoder
+from .batches import in_order
+from .bridges import Bridges, NoBridge
+from .extension import Extension
+from .masking import Masker
+from .proof import Proof
+from .stops import ends_of_turns
+from .training import joined_steps
+from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
+
+_TEXTS_REMEMBERED = 512
+_TOOLS_REMEMBERED = 64
+Past = Literal["template", "sampled", "anew"]
+
+
+class Renderer:
+    """Renders and parses the conversations of one model. Make it with `unbraid.renderer`.
+
+    builder: makes its prompts; it must have a tokenizer.
+    ends: further tokens that end a turn, by their text.
+    variables: of the template, for every rendering.
+    recipe: a function and its arguments that make the same renderer in another process.
+    """
+
+    def __init__(
+        self,
+        builder: PromptBuilder,
+        format: Format,
+        *,
+        name: str = "the chat template",
+        ends: Iterable[str] = (),
+        variables: Mapping[str, Any] | None = None,
+        recipe: tuple[Callable[..., Renderer], tuple[Any, ...]] | None = None,
+    ) -> None:
+        encoder = builder.encoder
+        if encoder is None:
+            raise UnbraidError("a renderer needs a tokenizer: its prompts are token ids")
+        self.builder: PromptBuilder = builder
+        """What makes its prompts."""
+        self._encoder = encoder
+        if isinstance(encoder, HuggingFaceEncoder):
+            encoder.remember(_TEXTS_REMEMBERED)
+        self._controls = builder.controls
+        self._variables = dict(variables or {})
+        self._recipe = recipe
+        self._known_tools: dict[str, CheckedTools] = {}
+        format = format.for_version(encoder.vocabulary.version)
+        closers, stops = ends_of_turns(builder, format, ends, self._variables)
+        self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
+        """The format of its turns."""
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(self._controls.ids[text] for text in stops))
+        """The tokens that end a turn: for `stop_token_ids` of an engine."""
+        self._stop_texts = {self._controls.ids[text]: text for text in stops}
+        bridges = Bridges(builder, closers)
+        self._proof = Proof(bridges, self.format, name, self._variables)
+        self._masker = Masker(builder, bridges, closers)
+        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts)
+
+    def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
+        if self._recipe is None:
+            raise TypeError("only a renderer that unbraid.renderer made can be sent to another process")
+        return self._recipe
+
+    # What is proven
+
+    @property
+    def is_prefix_stable(self) -> bool:
+        """Whether the template goes on from every turn as it stands: it rewrites nothing."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Where the template rewrites the past, each with its lines."""
+        return self._proof.reasons
+
+    @property
+    def proof(self) -> Mapping[str, str | None]:
+        """What happens in rollouts, and for each case whether the template goes on: None, or the reason why not."""
+        return MappingProxyType(self._proof.cases)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes."""
+        found = self._masker.differing_blocks(self._variables)
+        return () if found is None else (found,)
+
+    # Messages to ids
+
+    def render(
+        self,
+        messages: Messages,
+        tools: Tools | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> Rendering:
+        """The prompt for messages of the chat API. `variables` are the template's (`enable_thinking=False`)."""
+        given = {**self._variables, **variables}
+        self._checked(tools)
+        made = self.builder.build(
+            messages,
+            tools=tools,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            template_kwargs=given,
+            check_tools=False,
+        )
+        assert made.ids is not None
+        ids = made.ids
+
+        continues = continue_final_message or messages[-1].get("eot", True) is False
+
+        def masks() -> Masks:
+            traced = self.builder.trace(
+                messages,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                template_kwargs=given,
+            )
+            prompted = add_generation_prompt and not continues
+            return self._masker.of(ids, traced, messages, given, prompted=prompted, continues=continues)
+
+        return Rendering(
+            ids,
+            (MaskPart(masks),),
+            messages=messages,
+            tools=tools,
+            variables=given,
+            notes=made.notes,
+            continues=continues,
+        )
+
+    def _checked(self, tools: Tools | None) -> CheckedTools | None:
+        """The tools, checked and repaired once: a rollout has the same ones in every turn."""
+        if not tools:
+            return None
+        key = json.dumps(tools, default=repr)
+        if key not in self._known_tools:
+            while len(self._known_tools) >= _TOOLS_REMEMBERED:
+                self._known_tools.pop(next(iter(self._known_tools)))
+            self._known_tools[key] = CheckedTools(tools).copy()
+        return self._known_tools[key]
+
+    # Ids to messages
+
+    def parse(
+        self, sampled: Sequence[int], prompt: Rendering | Sequence[int] | None = None, *, tools: Tools | None = None
+    ) -> Turn:
+        """What a model wrote.
+
+        prompt: what it was given; its end says where the output begins.
+        tools: those of the request; a call of any other is text. A prompt that was rendered with tools knows them.
+        """
+        given, sampled = ids_of(prompt), plain_ids(sampled)
+        if tools is None and isinstance(prompt, Rendering):
+            tools = prompt.tools
+        parser = Parser(
+            self.format,
+            tokenizer=self._encoder.vocabulary,
+            prompt=given,
+            tools=self._checked(tools),
+            label_tokens=True,
+            seed=_seed(given, sampled),
+        )
+        parser.feed_tokens(sampled)
+        parser.finish()
+        stop = next((id for id in reversed(sampled) if id in self._stop_texts), None) if sampled else None
+        ended = stop if sampled and sampled[-1] == stop else None
+        how: Ended = "length" if ended is None else "stop"
+        return Turn(parser.message, parser.token_strands, parser.token_markup, how, ended)
+
+    # On from there
+
+    def extend(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        new_messages: Messages,
+        *,
+        tools: Tools | None = None,
+        past: Past = "template",
+        **variables: Any,
+    ) -> Rendering | None:
+        """The next prompt: the ids of `prompt`, those that were sampled, and those of `new_messages`.
+
+        prompt: what the model was given: ids, or what `render` and `extend` return, which know their messages, tools
+            and variables.
+        past: what to do where the template would rewrite what stands before the new messages. "template": return None;
+            `obstacle` says why. "sampled": go on from what was sampled all the same. "anew": render the whole
+            conversation anew, which needs a `prompt` that knows its messages; the result says so (`Rendering.anew`).
+        """
+        if past not in ("template", "sampled", "anew"):
+            raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
+        sampled = plain_ids(sampled)
+        turn, tools, given = self._known(prompt, sampled, tools, variables)
+        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
+        if reason is None:
+            try:
+                return self._extension.extended(prompt, sampled, turn, new_messages, tools, given)
+            except NoBridge:
+                if past != "anew":
+                    return None
+        if past != "anew":
+            return None
+        history = prompt.given if isinstance(prompt, Rendering) else None
+        if history is None:
+            raise UnbraidError(
+                'past="anew" needs a prompt that `render` or `extend` made: ids do not tell the messages'
+            )
+        made = self.render([*history, turn.to_openai(), *new_messages], tools, **given)
+        made.anew = True
+        return made
+
+    def obstacle(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        new_messages: Messages,
+        *,
+        tools: Tools | None = None,
+        **variables: Any,
+    ) -> str | None:
+        """Why `extend` returns None for the same arguments; None if it does not."""
+        turn, tools, given = self._known(prompt, sampled, tools, variables)
+        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given)
+        if reason is None:
+            try:
+                self._extension.bridge(prompt, turn, new_messages, tools, given)
+            except NoBridge as error:
+                return str(error)
+        return reason
+
+    def _known(
+        self,
+        prompt: Rendering | Sequence[int],
+        sampled: Sequence[int],
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> tuple[Turn, Tools | None, dict[str, Any]]:
+        if isinstance(prompt, Rendering):
+            tools = prompt.tools if tools is None else tools
+            variables = {**prompt.variables, **variables}
+        turn = self.parse(sampled, prompt, tools=tools)
+        return turn, tools, {**self._variables, **variables}
+
+    # Samples
+
+    def training_sample(
+        self, trajectory: Iterable[Step | tuple[Any, ...]], *, weights: Mapping[str, float] | None = None
+    ) -> Sample:
+        """A trajectory as one row: its ids, what of them was sampled, and a weight for each by its strand.
+
+        trajectory: its steps: prompt and sampled ids, in order. Each prompt must begin with all ids before it.
+        weights: of a strand; 1 for each that is not named.
+        """
+        steps = [step if isinstance(step, Step) else Step(*step) for step in trajectory]
+        return joined_steps(lambda step: self.parse(step.sampled, step.prompt), steps, weights or {})
+
+    # Batches
+
+    def render_many(
+        self,
+        conversations: Iterable[Messages],
+        tools: Tools | None = None,
+        *,
+        workers: int | None = None,
+        **options: Any,
+    ) -> Iterator[Rendering]:
+        """`render` for each of many conversations, in order, with the same tools and options.
+
+        workers: how many processes to do it in. It pays for thousands; see `batches`.
+        """
+        given = ((messages, tools, options) for messages in conversations)
+        return in_order(_render_one, self, given, workers)
+
+    def parse_many(
+        self,
+        outputs: Iterable[tuple[Sequence[int], Sequence[int] | Rendering | None]],
+        *,
+        tools: Tools | None = None,
+        workers: int | None = None,
+    ) -> Iterator[Turn]:
+        """`parse` for each of many outputs: pairs of what was sampled and the prompt before it."""
+        return in_order(_parse_one, self, ((sampled, ids_of(prompt), tools) for sampled, prompt in outputs), workers)
+
+
+def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
+    messages, tools, options = given
+    return renderer.render(messages, tools, **options)
+
+
+def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
+    sampled, prompt, tools = given
+    return renderer.parse(sampled, prompt, tools=tools)
+
+
+def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:
+    """For the ids of calls: a turn that is parsed again has the same, and another turn has others."""
+    return crc32(array("q", sampled).tobytes(), len(prompt or ()))

@@ -1,0 +1,246 @@
+"""What a renderer returns: prompts with masks, turns, and samples to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Literal
+
+from ..core.message import Message
+from ..core.tally import STRANDS
+from ..errors import UnbraidError
+
+Messages = Sequence[Mapping[str, Any]]
+Tools = Sequence[Mapping[str, Any]]
+Ended = Literal["stop", "length"]
+NOBODY = -1
+"""The number of the message that what belongs to no message belongs to."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What each id of a prompt is."""
+
+    messages: tuple[int, ...]
+    """The number of the message that it belongs to; -1 where it belongs to none, as the generation prompt does."""
+    sampled: tuple[bool, ...]
+    """Whether a model wrote it, or would have: it is in a turn of the assistant, after the generation prompt and up to
+    the token that ends the turn."""
+    content: tuple[bool, ...]
+    """Whether it comes from what a message says, and not from the template."""
+
+    @classmethod
+    def of_nobody(cls, size: int) -> Masks:
+        """Of ids that nothing is known about."""
+        return cls((NOBODY,) * size, (False,) * size, (False,) * size)
+
+    def followed_by(self, other: Masks) -> Masks:
+        return Masks(self.messages + other.messages, self.sampled + other.sampled, self.content + other.content)
+
+
+class MaskPart:
+    """The masks of a stretch of a prompt, worked out when they are first asked for.
+
+    turn: the number of the turn that the stretch begins with; the generation prompt before it then belongs to it.
+    """
+
+    def __init__(self, make: Callable[[], Masks], turn: int | None = None) -> None:
+        self._make = make
+        self.turn = turn
+
+    @cached_property
+    def masks(self) -> Masks:
+        return self._make()
+
+    def __reduce__(self) -> tuple[Callable[..., MaskPart], tuple[Any, ...]]:
+        return _known_part, (self.masks, self.turn)
+
+
+def _known_part(masks: Masks, turn: int | None) -> MaskPart:
+    return MaskPart(lambda: masks, turn)
+
+
+def _joined(parts: Sequence[MaskPart]) -> Masks:
+    messages: list[int] = []
+    sampled: list[bool] = []
+    content: list[bool] = []
+    for part in parts:
+        at = len(messages)
+        while part.turn is not None and at and messages[at - 1] == NOBODY:
+            at -= 1
+            messages[at] = part.turn
+        messages += part.masks.messages
+        sampled += part.masks.sampled
+        content += part.masks.content
+    return Masks(tuple(messages), tuple(sampled), tuple(content))
+
+
+class Rendering:
+    """A prompt: its ids, and for each of them what it is. The masks are worked out when they are first asked for."""
+
+    def __init__(
+        self,
+        ids: tuple[int, ...],
+        parts: tuple[MaskPart, ...],
+        *,
+        messages: Messages | None,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+        notes: tuple[str, ...] = (),
+        continues: bool = False,
+    ) -> None:
+        self.ids = ids
+        self.given = messages
+        """The messages that it shows; None where only ids were given."""
+        self.tools = tools
+        self.variables = variables
+        self.notes = notes
+        """What was changed because the template does not support it, and what else there is to know."""
+        self.continues = continues
+        """Whether the model goes on with the last message (`continue_final_message`)."""
+        self.anew = False
+        """Whether this is no continuation: the ids before it are not those that were sampled."""
+        self.parts = parts
+
+    def __repr__(self) -> str:
+        return f"Rendering({len(self.ids)} ids{', anew' if self.anew else ''})"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def masks(self) -> Masks:
+        return _joined(self.parts)
+
+    @property
+    def messages(self) -> tuple[int, ...]:
+        """For each id the number of its message."""
+        return self.masks.messages
+
+    @property
+    def sampled(self) -> tuple[bool, ...]:
+        """For each id whether a model wrote it, or would have."""
+        return self.masks.sampled
+
+    @property
+    def content(self) -> tuple[bool, ...]:
+        """For each id whether it comes from what a message says."""
+        return self.masks.content
+
+    def arrays(self) -> dict[str, Any]:
+        """The ids and masks as numpy arrays."""
+        return _arrays({"ids": self.ids, "messages": self.messages, "sampled": self.sampled, "content": self.content})
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tokens that follow each other and belong to one strand."""
+
+    strand: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a model wrote in one turn."""
+
+    message: Message
+    strands: tuple[str, ...]
+    """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
+    markup: tuple[bool, ...]
+    """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
+    ended: Ended
+    """`stop`: with a token that ends the turn. `length`: without one, so it was cut off."""
+    stop_id: int | None = None
+    """The token that ended it."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The strands by token span."""
+        found, at = [], 0
+        for strand, group in groupby(self.strands):
+            size = sum(1 for _ in group)
+            found.append(Span(strand, at, at + size))
+            at += size
+        return tuple(found)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a call in it is not complete."""
+        return any(not call.complete for call in self.message.tool_calls)
+
+    def to_openai(self) -> dict[str, Any]:
+        """The turn as a message of a conversation. A call that is not complete is text there: no one can answer it."""
+        return self.message.settled().to_openai()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of a trajectory: what the model was given, and what it wrote."""
+
+    prompt: Rendering | Sequence[int]
+    sampled: Sequence[int]
+    logprobs: Sequence[float] | None = None
+    """Of each id that was sampled."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trajectory as one row to train on. All fields have one entry for each id."""
+
+    ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    """1 for what was sampled."""
+    weights: tuple[float, ...]
+    """The weight of its strand for what was sampled, 0 for everything else."""
+    strands: tuple[str, ...]
+    """The strand of what was sampled, and an empty text for everything else."""
+    turns: tuple[int, ...]
+    """The number of the turn for what was sampled, -1 for everything else."""
+    prompt_length: int
+    """How many ids come before the first that was sampled."""
+    logprobs: tuple[float, ...] | None = field(default=None)
+    """Of what was sampled, 0 for everything else; None if a step has none."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """What comes before the first turn."""
+        return self.ids[: self.prompt_length]
+
+    @property
+    def response_ids(self) -> tuple[int, ...]:
+        """Everything from the first turn on, with what the environment said between the turns."""
+        return self.ids[self.prompt_length :]
+
+    @property
+    def response_mask(self) -> tuple[int, ...]:
+        """1 for what was sampled in `response_ids`."""
+        return self.loss_mask[self.prompt_length :]
+
+    def arrays(self) -> dict[str, Any]:
+        """The fields as numpy arrays; strands by their number in `core.tally.STRANDS`, -1 for none."""
+        numbers = [STRANDS.index(strand) if strand else -1 for strand in self.strands]
+        found = {"ids": self.ids, "loss_mask": self.loss_mask, "turns": self.turns, "strands": numbers}
+        arrays = {**_arrays(found), **_arrays({"weights": self.weights}, "float32")}
+        return arrays if self.logprobs is None else {**arrays, **_arrays({"logprobs": self.logprobs}, "float32")}
+
+
+def _arrays(values: Mapping[str, Sequence[Any]], kind: str | None = None) -> dict[str, Any]:
+    try:
+        import numpy
+    except ImportError as error:
+        raise UnbraidError("arrays need numpy, which is not installed: pip install numpy") from error
+    return {name: numpy.asarray(each, dtype=kind) for name, each in values.items()}
+
+
+def ids_of(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
+    """The ids of a prompt, however it was given."""
+    return prompt.ids if isinstance(prompt, Rendering) else None if prompt is None else plain_ids(prompt)
+
+
+def plain_ids(ids: Sequence[int]) -> Sequence[int]:
+    """Ids as plain integers: they may come as an array or a tensor."""
+    return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
