@@ -80,7 +80,7 @@ BAD: dict[str, tuple[Any, list[str]]] = {
 
 def test_what_is_too_deep_is_read_as_any_value() -> None:
     with pytest.warns(SchemaWarning, match="nests deeper than 200; read as any value"):
-        found = Tools([{"name": "ok"}, function(**deep)])["f"]
+        found: Any = Tools([{"name": "ok"}, function(**deep)])["f"]
     for _ in range(201):
         found = found["properties"]["a"]
     assert found is True
