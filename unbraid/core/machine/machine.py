@@ -150,7 +150,7 @@ class Machine:
         self._emit_unknown = emit_unknown
         self.show_markup = markup
         self.reasoning_apart = reasoning_apart
-        self.ids = IdSource(call_ids, seed)
+        self.ids = IdSource(call_ids, seed, limits.ids)
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""

@@ -161,7 +161,7 @@ def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FI
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from error
+        raise invalid(str(error)) from error
 
 
 @cache
@@ -205,7 +205,7 @@ _MOST_UNKNOWN = 50
 _told: set[str] = set()
 
 
-def _invalid(message: str) -> ApiError:
+def invalid(message: str) -> ApiError:
     """msgspec's message with the path in front: `max_tokens: expected int | null, got str`. It gives the path in words
     alone."""
     text, _, path = message.partition(" - at `$")

@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`: OpenAI's chat dialect.
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
-(`ChatRequest`), what they mean (`_task`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
+(`ChatRequest`), what they mean (`task_of`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
 chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
 is the same for all: a plan, and a `Turn` for each choice.
 """
@@ -101,10 +101,10 @@ def _prompt_ids(plan: Plan) -> tuple[int, ...]:
 
 
 def _plan(model: Model, asked: ChatRequest) -> Plan:
-    return plan_chat(model, _task(asked))
+    return plan_chat(model, task_of(asked))
 
 
-def _task(asked: ChatRequest) -> ChatTask:
+def task_of(asked: ChatRequest) -> ChatTask:
     if asked.modalities is not None and "audio" in asked.modalities and not asked.tts_output:
         raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
     return ChatTask(

@@ -1,0 +1,279 @@
+"""`POST /v1/chat/completions/derender`: the ids that an engine sampled, as a reply of OpenAI's chat dialect.
+
+A whole reply is parsed like an output of `/v1/parse`, where it holds up nobody. A chunk of a stream is parsed at once:
+that takes less time than to hand it to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....core.custom_tools.input import input_of
+from ....core.message import Message
+from ....core.vocabulary import Vocabulary
+from ...errors import ApiError
+from ...http import client_of, while_connected
+from ...model import Model, chosen
+from ...service import Service
+from ..bodies import check_values, invalid, read_json_body
+from ..parse import parts
+from .logprobs import chat_logprobs
+from .readings import Reading, Readings
+from .streams import Streams, fed, seed_of, told_state
+from .wire import Choice, Counts, DerenderChatRequest, DerenderFields, GenerateChunk, Id, given
+
+Asked = TypeVar("Asked", bound=DerenderFields)
+_decode = msgspec.json.Decoder(DerenderChatRequest).decode
+_decode_ids = msgspec.json.Decoder(list[Id] | None).decode
+_encode = msgspec.json.encode
+_NEEDED = (
+    "chat_request is required: without the request's tools, markup of calls cannot be told from text; "
+    "its `messages` may be left out"
+)
+_LARGE = 100_000
+"""Bytes of a body that take milliseconds to read."""
+_MANY = 512
+"""Ids that are parsed at once."""
+
+
+async def derender_chat(service: Service, request: Request) -> Response:
+    body = await read_json_body(request, service.max_body)
+    check_values()
+    asked = read_derender(_decode, body) if len(body) < _LARGE else None
+    if asked is None or not asked.stream:
+        work = service.planned(_derender, service.known_models(), body)
+        reply = await while_connected(request.receive, work)
+        if reply is not None:
+            return Response(reply, media_type="application/json")
+        asked = read_derender(_decode, body)
+    return await answer_chunk(derender_chunk, service, request, asked)
+
+
+async def answer_chunk(
+    work: Callable[[Service, Asked, str], bytes], service: Service, request: Request, asked: Asked
+) -> Response:
+    """What `work` makes of a chunk. One of many ids takes a while, and a thread does it."""
+    client, chunk = client_of(request), asked.generate_chunk
+    count = 0 if chunk is None else sum(len(choice.token_ids or ()) for choice in chunk.choices)
+    made = work(service, asked, client) if count < _MANY else await asyncio.to_thread(work, service, asked, client)
+    return Response(made, media_type="application/json")
+
+
+def read_derender(decode: Callable[[bytes], Asked], body: bytes) -> Asked:
+    """A body, checked."""
+    try:
+        asked = decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid(str(error)) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from error
+    if asked.stream and asked.generate_chunk is None:
+        raise ApiError(400, "generate_chunk is missing: it is required with `stream: true`", param="generate_chunk")
+    return asked
+
+
+# Chunks
+
+
+def derender_chunk(service: Service, asked: DerenderChatRequest, client: str) -> bytes:
+    """The reply to one chunk of a stream."""
+    chunk = asked.generate_chunk
+    assert chunk is not None
+    served = service.served(asked.model)
+    streams = service.own(Streams)
+    choice = only_choice(chunk)
+    sealed = asked.stream_state.prev_tokens if asked.stream_state is not None else ()
+    reading = _reading(streams.readings(served), asked, begun=bool(sealed))
+    name = asked.model or served.names[0]
+    id = chunk.request_id or secrets.token_hex(8)
+    if sealed:
+        standing = streams.resume(reading, sealed[0], client)
+    else:
+        prompt = _prompt(asked, chunk)
+        standing = streams.begin(reading, prompt, id, 0 if choice is None else choice.index)
+    choices = []
+    if choice is not None:
+        ids = choice.token_ids or []
+        _, parser, deltas = standing
+        events = fed(parser, ids, choice.finish_reason)
+        assert reading.model.vocabulary is not None
+        choices.append(
+            {
+                "index": choice.index,
+                "delta": deltas.delta(events),
+                "logprobs": _shown_logprobs(choice, reading, reading.model.vocabulary),
+                "finish_reason": _finish(choice.finish_reason, reading, called=deltas.called),
+                "stop_reason": choice.stop_reason,
+                "token_ids": ids if reading.token_ids and reading.include_reasoning else None,
+            }
+        )
+    return _encode(
+        {
+            "chunk": {
+                "id": id,
+                "object": "chat.completion.chunk",
+                "created": int(time.time()),
+                "model": name,
+                "choices": choices,
+                "usage": chunk_usage(chunk.usage, asked.prompt_tokens),
+                "system_fingerprint": None,
+                "prompt_token_ids": None,
+                "prompt_text": None,
+                "metrics": chunk.metrics,
+            },
+            "stream_state": told_state(streams.seal(standing, client), standing),
+        }
+    )
+
+
+def only_choice(chunk: GenerateChunk) -> Choice | None:
+    if len(chunk.choices) > 1:
+        message = f"a chunk has at most one choice, with a state of its own: got {len(chunk.choices)}"
+        raise ApiError(400, message, param="generate_chunk.choices")
+    return chunk.choices[0] if chunk.choices else None
+
+
+def _reading(readings: Readings, asked: DerenderChatRequest, *, begun: bool) -> Reading:
+    request = given(asked.chat_request)
+    if request is None and not begun:
+        raise ApiError(400, _NEEDED, param="chat_request")
+    return readings.chat(request or b"{}")
+
+
+def _prompt(asked: DerenderChatRequest, chunk: GenerateChunk) -> list[int]:
+    prompt = _ids(asked.prompt_token_ids)
+    prompt = chunk.prompt_token_ids if prompt is None else prompt
+    if prompt is None:
+        message = (
+            "prompt_token_ids is required with the first chunk of a stream: the prompt's end says whether the "
+            "reasoning is open"
+        )
+        raise ApiError(400, message, param="prompt_token_ids")
+    return prompt
+
+
+def _ids(raw: msgspec.Raw) -> list[int] | None:
+    try:
+        ids: list[int] | None = _decode_ids(raw)
+        return ids
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"prompt_token_ids: {error}", param="prompt_token_ids") from error
+
+
+def chunk_usage(given: Counts | None, prompt_tokens: Any) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    prompt = prompt_tokens if isinstance(prompt_tokens, int) else given.prompt_tokens or 0
+    return usage_of(prompt, given.completion_tokens or 0)
+
+
+def usage_of(prompt: int, completion: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + completion,
+        "completion_tokens": completion,
+        "prompt_tokens_details": None,
+        "completion_tokens_details": None,
+    }
+
+
+def _finish(reason: str | None, reading: Reading, *, called: bool) -> str | None:
+    return "tool_calls" if reason == "stop" and called and not reading.named else reason
+
+
+def _shown_logprobs(choice: Choice, reading: Reading, vocabulary: Vocabulary) -> dict[str, Any] | None:
+    """Where the reasoning is not to be seen, the tokens that it consists of are not either."""
+    return chat_logprobs(choice.logprobs, vocabulary) if reading.include_reasoning else None
+
+
+# Whole replies
+
+
+def _derender(models: Mapping[str, Model], body: bytes) -> bytes | None:
+    """The reply; None for a chunk of a stream. All of it is made here: outputs may be large."""
+    asked = read_derender(_decode, body)
+    if asked.stream:
+        return None
+    response = asked.generate_response
+    if response is None:
+        raise ApiError(400, "generate_response is missing: it is required", param="generate_response")
+    model = chosen(models, asked.model)
+    reading = _reading(Readings(model), asked, begun=False)
+    id = response.request_id or secrets.token_hex(8)
+    prompt = _ids(asked.prompt_token_ids)
+    prompt = response.prompt_token_ids if prompt is None else prompt
+    choices = [_choice(each, reading, prompt, id) for each in response.choices]
+    completion = sum(len(each.token_ids or ()) for each in response.choices)
+    return _encode(
+        {
+            "id": id,
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": asked.model or next(iter(models)),
+            "choices": choices,
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage_of(asked.prompt_tokens or 0, completion),
+            "prompt_logprobs": response.prompt_logprobs,
+            "prompt_token_ids": None,
+            "prompt_text": None,
+            "kv_transfer_params": response.kv_transfer_params,
+            "ec_transfer_params": response.ec_transfer_params,
+            "metrics": response.metrics,
+        }
+    )
+
+
+def _choice(choice: Choice, reading: Reading, prompt: list[int] | None, request_id: str) -> dict[str, Any]:
+    ids = sampled(choice)
+    parser = reading.parser(prompt, seed_of(request_id, choice.index, prompt), keep_message=True)
+    for part in parts(ids):
+        parser.feed_tokens(part)
+    parser.finish(end_of_turn=choice.finish_reason == "stop")
+    message = parser.message.settled()
+    assert reading.model.vocabulary is not None
+    return {
+        "index": choice.index,
+        "message": _told(message, reading),
+        "logprobs": _shown_logprobs(choice, reading, reading.model.vocabulary),
+        "finish_reason": _finish(choice.finish_reason, reading, called=bool(message.tool_calls)),
+        "stop_reason": choice.stop_reason,
+        "token_ids": ids if reading.token_ids and reading.include_reasoning else None,
+        "routed_experts": None,
+    }
+
+
+def sampled(choice: Choice) -> list[int]:
+    if not choice.token_ids:
+        raise ApiError(400, f"choice {choice.index} has empty or null token_ids", param="token_ids")
+    return choice.token_ids
+
+
+def _told(message: Message, reading: Reading) -> dict[str, Any]:
+    written = message.to_openai()
+    reasoning = written.pop("reasoning_content")
+    for at, call in enumerate(message.tool_calls):
+        if call.name in reading.custom:
+            custom = {"name": call.name, "input": input_of(call.arguments)}
+            written["tool_calls"][at] = {"id": call.id, "type": "custom", "custom": custom}
+    content = written.pop("content") or None
+    if message.tool_calls and not (content or "").strip():
+        content = None  # whitespace before a call is no answer
+    return {
+        "role": "assistant",
+        "content": content or ("" if reading.forced else None),
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "reasoning": reasoning if reading.include_reasoning else None,
+        **{name: value for name, value in written.items() if name != "role"},
+    }
