@@ -23,12 +23,14 @@ _STEP = 982_451_653_982_451_653
 class IdSource:
     """The ids of one response: those that the model gave and those that are made for it."""
 
-    __slots__ = ("_given", "_made", "_most", "_seed", "_style")
+    __slots__ = ("_given", "_made", "_most", "_seed", "_seed_text", "_style")
 
     def __init__(self, style: CallIds, seed: int | None, most: int) -> None:
         """most: how many ids that the model gave are remembered."""
         self._style = style
         self._seed: int = (int.from_bytes(os.urandom(24), "big") if seed is None else seed) % 62**style.length
+        self._seed_text = f"{self._seed:x}"
+        """The same, as a snapshot has it."""
         self._made = 0
         self._given: set[int] = set()
         """Digests of the ids that the model gave."""
@@ -69,11 +71,11 @@ class IdSource:
         return (number - self._seed) * _inverse_step(size) % size
 
     def save(self) -> list[Any]:
-        return [f"{self._seed:x}", self._made, sorted(self._given)]
+        return [self._seed_text, self._made, sorted(self._given) if self._given else []]
 
     def load(self, saved: list[Any]) -> None:
-        seed, self._made, given = saved
-        self._seed = int(seed, 16)
+        self._seed_text, self._made, given = saved
+        self._seed = int(self._seed_text, 16)
         self._given = set(given)
 
 

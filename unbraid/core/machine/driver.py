@@ -304,6 +304,7 @@ class Driver(Machine):
 
     def _collect(self) -> list[Event]:
         events, self.out = self.out, []
+        self.moves += 1
         if self.sections:
             events = join_audio(events)
         self.choose_fast_path()

@@ -43,7 +43,7 @@ def _reader(names: Sequence[str]) -> Reader:
 
 
 _STATE = (
-    *("trail", "offset", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
+    *("trail", "gaps", "reading_call", "call_count", "awaits_end", "sections", "stray_audio"),
     *("marks", "code_tail", "put_back", "started", "finished"),
 )
 _read_state, _read_call, _read_scanner = map(_reader, (_STATE, PendingCall.__slots__, JsonScanner.saved))
@@ -52,7 +52,8 @@ _NO_CALL = _read_call(PendingCall())
 
 def save(driver: Driver) -> dict[str, Any]:
     """The whole state, in values that JSON has."""
-    return {"version": _VERSION, "format": driver.format.name, "state": encode(state_of(driver))}
+    state = [driver.offset, driver.ids.save(), encode(state_of(driver))]
+    return {"version": _VERSION, "format": driver.format.name, "state": state}
 
 
 def load(driver: Driver, snapshot: dict[str, Any]) -> None:
@@ -64,21 +65,23 @@ def load(driver: Driver, snapshot: dict[str, Any]) -> None:
             f"version {snapshot.get('version')!r}"
         )
     try:
-        state = encode(snapshot.get("state"))  # a copy: the parser goes on with it
-    except TypeError as error:
-        raise InvalidSnapshot(f"this snapshot is damaged: {error}") from error
+        offset, ids, state = encode(snapshot.get("state"))  # a copy: the parser goes on with it
+        driver.offset = offset
+        driver.ids.load(ids)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
     load_state(driver, state)
 
 
 def state_of(driver: Driver) -> Row:
-    """The state as it stands: its lists go on changing with the parser, and `encode` is still to be called for objects
-    that are no plain values."""
+    """The state, but for the offset and the ids of calls: while plain text passes, it stays the same (`Machine.moves`),
+    and many streams are in the same. Its lists go on changing with the parser, and what is no plain value is still to
+    be encoded."""
     call = _read_call(driver.call)
     return (
         driver.buffer[driver.position :],
         [(frame.kind, _frame_reader(type(frame))(frame)) for frame in driver.stack],
         None if call == _NO_CALL else call,
-        driver.ids.save(),
         None if driver.detokenizer is None else driver.detokenizer.save(),
         None if driver.tally is None else _reader(_names_of(driver.tally))(driver.tally),
         _read_state(driver),
@@ -86,9 +89,10 @@ def state_of(driver: Driver) -> Row:
 
 
 def load_state(driver: Driver, saved: Any) -> None:
-    """Go on from a state that was encoded. Its lists belong to the parser now."""
+    """Go on from what `state_of` returned, encoded. Its lists belong to the parser now."""
+    driver.moves += 1
     try:
-        buffer, frames, call, ids, detokenizer, tally, state = saved
+        buffer, frames, call, detokenizer, tally, state = saved
         if (tally is None) != (driver.tally is None):
             raise InvalidSnapshot("only one of the two parsers counts tokens: restore it with the same `count_tokens`")
         if detokenizer is not None and driver.detokenizer is None:
@@ -101,7 +105,6 @@ def load_state(driver: Driver, saved: Any) -> None:
             else:
                 driver.detokenizer.load(detokenizer)
         driver.buffer, driver.position = buffer, 0
-        driver.ids.load(ids)
         driver.call = PendingCall()
         if call is not None:
             _restore(driver.call, PendingCall.__slots__, call, driver.limits)

@@ -12,20 +12,37 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+import json
+from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ...core.machine.snapshot import encode_object
+from ...core.machine.snapshot import encode, encode_object
 from .seal import Seal
 
 T = TypeVar("T")
 _SIGNATURE = 16
 _pack = msgspec.msgpack.Encoder(enc_hook=encode_object).encode
 _unpack = msgspec.msgpack.Decoder().decode
+_AS_JSON = b"\xc1"
+"""What a state begins with that is JSON. No other can: MessagePack has no use for this byte."""
+
+
+def pack(state: Any) -> bytes:
+    """A state of a parser as bytes. Where a part of a marker waits, the characters that stand for its tokens are such
+    as UTF-8 does not have; JSON escapes them."""
+    try:
+        return _pack(state)
+    except UnicodeEncodeError:
+        return _AS_JSON + json.dumps(encode(state), separators=(",", ":")).encode()
+
+
+def unpack(packed: bytes) -> Any:
+    """The state of `pack`."""
+    return json.loads(packed[1:]) if packed.startswith(_AS_JSON) else _unpack(packed)
 
 
 class StreamStates(Generic[T]):
@@ -34,20 +51,22 @@ class StreamStates(Generic[T]):
     most: how many of what stands at a state are kept in this process.
     """
 
-    def __init__(self, seal: Seal, most: int = 1024) -> None:
-        self._key = lru_cache(256)(lambda client: seal.key("stream state", client))
+    def __init__(self, seal: Seal, most: int) -> None:
+        self._signer = lru_cache(256)(
+            lambda client: hashlib.blake2b(key=seal.key("stream state", client), digest_size=_SIGNATURE)
+        )
         self._most = most
         self._at_hand: OrderedDict[tuple[str, str], T] = OrderedDict()
 
     def close(self, state: Any, client: str) -> str:
         """A state as a text that only we can have written."""
         packed = _pack(state)
-        return urlsafe_b64encode(self._sign(packed, client) + packed).decode()
+        return b2a_base64(self._sign(packed, client) + packed, newline=False).decode()
 
     def open(self, sealed: str, client: str) -> Any:
         """The state of `close`; None where it is not ours, or of another client."""
         try:
-            data = urlsafe_b64decode(sealed.encode("ascii"))
+            data = a2b_base64(sealed)
         except ValueError:
             return None
         packed = data[_SIGNATURE:]
@@ -65,4 +84,6 @@ class StreamStates(Generic[T]):
         return self._at_hand.popitem(last=False)[1] if len(self._at_hand) > self._most else None
 
     def _sign(self, packed: bytes, client: str) -> bytes:
-        return hashlib.blake2b(packed, key=self._key(client), digest_size=_SIGNATURE).digest()
+        signer = self._signer(client).copy()
+        signer.update(packed)
+        return signer.digest()

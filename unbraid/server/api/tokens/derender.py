@@ -18,7 +18,6 @@ from starlette.responses import Response
 
 from ....core.custom_tools.input import input_of
 from ....core.message import Message
-from ....core.vocabulary import Vocabulary
 from ...errors import ApiError
 from ...http import client_of, while_connected
 from ...model import Model, chosen
@@ -27,7 +26,7 @@ from ..bodies import check_values, invalid, read_json_body
 from ..parse import parts
 from .logprobs import chat_logprobs
 from .readings import Reading, Readings
-from .streams import Streams, fed, seed_of, told_state
+from .streams import Streams, seed_of, told_state
 from .wire import Choice, Counts, DerenderChatRequest, DerenderFields, GenerateChunk, Id, given
 
 Asked = TypeVar("Asked", bound=DerenderFields)
@@ -54,16 +53,17 @@ async def derender_chat(service: Service, request: Request) -> Response:
         if reply is not None:
             return Response(reply, media_type="application/json")
         asked = read_derender(_decode, body)
-    return await answer_chunk(derender_chunk, service, request, asked)
+    return await answer_chunk(_chunk, service, request, asked)
 
 
 async def answer_chunk(
-    work: Callable[[Service, Asked, str], bytes], service: Service, request: Request, asked: Asked
+    work: Callable[[Service, Streams, Asked, str], bytes], service: Service, request: Request, asked: Asked
 ) -> Response:
     """What `work` makes of a chunk. One of many ids takes a while, and a thread does it."""
     client, chunk = client_of(request), asked.generate_chunk
     count = 0 if chunk is None else sum(len(choice.token_ids or ()) for choice in chunk.choices)
-    made = work(service, asked, client) if count < _MANY else await asyncio.to_thread(work, service, asked, client)
+    given = (service, service.own(Streams), asked, client)
+    made = work(*given) if count < _MANY else await asyncio.to_thread(work, *given)
     return Response(made, media_type="application/json")
 
 
@@ -83,34 +83,29 @@ def read_derender(decode: Callable[[bytes], Asked], body: bytes) -> Asked:
 # Chunks
 
 
-def derender_chunk(service: Service, asked: DerenderChatRequest, client: str) -> bytes:
-    """The reply to one chunk of a stream."""
+def _chunk(service: Service, streams: Streams, asked: DerenderChatRequest, client: str) -> bytes:
     chunk = asked.generate_chunk
     assert chunk is not None
     served = service.served(asked.model)
-    streams = service.own(Streams)
     choice = only_choice(chunk)
     sealed = asked.stream_state.prev_tokens if asked.stream_state is not None else ()
     reading = _reading(streams.readings(served), asked, begun=bool(sealed))
     name = asked.model or served.names[0]
     id = chunk.request_id or secrets.token_hex(8)
     if sealed:
-        standing = streams.resume(reading, sealed[0], client)
+        stream = streams.resume(reading, sealed[0], client)
     else:
-        prompt = _prompt(asked, chunk)
-        standing = streams.begin(reading, prompt, id, 0 if choice is None else choice.index)
+        stream = streams.begin(reading, _prompt(asked, chunk), id, 0 if choice is None else choice.index)
+    deltas = stream.deltas
     choices = []
     if choice is not None:
-        ids = choice.token_ids or []
-        _, parser, deltas = standing
-        events = fed(parser, ids, choice.finish_reason)
-        assert reading.model.vocabulary is not None
+        ids, reason = choice.token_ids or [], choice.finish_reason
         choices.append(
             {
                 "index": choice.index,
-                "delta": deltas.delta(events),
-                "logprobs": _shown_logprobs(choice, reading, reading.model.vocabulary),
-                "finish_reason": _finish(choice.finish_reason, reading, called=deltas.called),
+                "delta": deltas.delta(stream.feed(ids, reason)),
+                "logprobs": None if choice.logprobs is None else _shown_logprobs(choice, reading),
+                "finish_reason": None if reason is None else _finish(reason, reading, called=deltas.called),
                 "stop_reason": choice.stop_reason,
                 "token_ids": ids if reading.token_ids and reading.include_reasoning else None,
             }
@@ -123,15 +118,20 @@ def derender_chunk(service: Service, asked: DerenderChatRequest, client: str) ->
                 "created": int(time.time()),
                 "model": name,
                 "choices": choices,
-                "usage": chunk_usage(chunk.usage, asked.prompt_tokens),
+                "usage": None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens),
                 "system_fingerprint": None,
                 "prompt_token_ids": None,
                 "prompt_text": None,
                 "metrics": chunk.metrics,
             },
-            "stream_state": told_state(streams.seal(standing, client), standing),
+            "stream_state": told_state(streams.seal(stream, client), deltas),
         }
     )
+
+
+def chunk_reply(service: Service, streams: Streams, body: bytes, client: str) -> bytes:
+    """The reply to one chunk of a stream, bytes in and bytes out."""
+    return _chunk(service, streams, read_derender(_decode, body), client)
 
 
 def only_choice(chunk: GenerateChunk) -> Choice | None:
@@ -168,9 +168,7 @@ def _ids(raw: msgspec.Raw) -> list[int] | None:
         raise ApiError(400, f"prompt_token_ids: {error}", param="prompt_token_ids") from error
 
 
-def chunk_usage(given: Counts | None, prompt_tokens: Any) -> dict[str, Any] | None:
-    if given is None:
-        return None
+def chunk_usage(given: Counts, prompt_tokens: Any) -> dict[str, Any]:
     prompt = prompt_tokens if isinstance(prompt_tokens, int) else given.prompt_tokens or 0
     return usage_of(prompt, given.completion_tokens or 0)
 
@@ -189,8 +187,10 @@ def _finish(reason: str | None, reading: Reading, *, called: bool) -> str | None
     return "tool_calls" if reason == "stop" and called and not reading.named else reason
 
 
-def _shown_logprobs(choice: Choice, reading: Reading, vocabulary: Vocabulary) -> dict[str, Any] | None:
+def _shown_logprobs(choice: Choice, reading: Reading) -> dict[str, Any] | None:
     """Where the reasoning is not to be seen, the tokens that it consists of are not either."""
+    vocabulary = reading.model.vocabulary
+    assert vocabulary is not None
     return chat_logprobs(choice.logprobs, vocabulary) if reading.include_reasoning else None
 
 
@@ -239,11 +239,10 @@ def _choice(choice: Choice, reading: Reading, prompt: list[int] | None, request_
         parser.feed_tokens(part)
     parser.finish(end_of_turn=choice.finish_reason == "stop")
     message = parser.message.settled()
-    assert reading.model.vocabulary is not None
     return {
         "index": choice.index,
         "message": _told(message, reading),
-        "logprobs": _shown_logprobs(choice, reading, reading.model.vocabulary),
+        "logprobs": _shown_logprobs(choice, reading),
         "finish_reason": _finish(choice.finish_reason, reading, called=bool(message.tool_calls)),
         "stop_reason": choice.stop_reason,
         "token_ids": ids if reading.token_ids and reading.include_reasoning else None,

@@ -24,7 +24,7 @@ from ..parse import parts
 from .derender import answer_chunk, chunk_usage, only_choice, read_derender, sampled, usage_of
 from .logprobs import text_logprobs
 from .readings import Reading, Readings
-from .streams import Streams, fed, told_state
+from .streams import Streams, told_state
 from .wire import Choice, DerenderCompletionRequest, given
 
 _decode = msgspec.json.Decoder(DerenderCompletionRequest).decode
@@ -41,23 +41,22 @@ async def derender_text(service: Service, request: Request) -> Response:
     return await answer_chunk(_chunk, service, request, read_derender(_decode, body))
 
 
-def _chunk(service: Service, asked: DerenderCompletionRequest, client: str) -> bytes:
+def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest, client: str) -> bytes:
     """The reply to one chunk of a stream."""
     chunk = asked.generate_chunk
     assert chunk is not None
     served = service.served(asked.model)
-    streams = service.own(Streams)
     reading = streams.readings(served).text(given(asked.completion_request) or b"{}")
     id = chunk.request_id or secrets.token_hex(8)
     sealed = asked.stream_state.prev_tokens if asked.stream_state is not None else ()
-    standing = streams.resume(reading, sealed[0], client) if sealed else streams.begin(reading, None, id, 0)
+    stream = streams.resume(reading, sealed[0], client) if sealed else streams.begin(reading, None, id, 0)
+    deltas = stream.deltas
     choices = []
     choice = only_choice(chunk)
     if choice is not None:
-        _, parser, deltas = standing
         assert reading.model.vocabulary is not None
         offset = deltas.characters
-        events = fed(parser, choice.token_ids or (), choice.finish_reason)
+        events = stream.feed(choice.token_ids or (), choice.finish_reason)
         text = "".join(event.text for event in events if isinstance(event, Content))
         deltas.characters += len(text)
         choices.append(
@@ -77,11 +76,11 @@ def _chunk(service: Service, asked: DerenderCompletionRequest, client: str) -> b
         "created": int(time.time()),
         "model": asked.model or served.names[0],
         "choices": choices,
-        "usage": chunk_usage(chunk.usage, asked.prompt_tokens),
+        "usage": None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens),
         "system_fingerprint": None,
         "metrics": chunk.metrics,
     }
-    return _encode({"chunk": said, "stream_state": told_state(streams.seal(standing, client), standing)})
+    return _encode({"chunk": said, "stream_state": told_state(streams.seal(stream, client), deltas)})
 
 
 def _derender(models: Mapping[str, Model], body: bytes) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -28,7 +28,6 @@ from .wire import ReadingFields, TextFields
 LIMITS = Limits(arguments=64, held=64 * 1024)
 """Tighter than a parser's own: what it holds back and remembers goes to the client and back with each chunk."""
 Fields = TypeVar("Fields", bound=msgspec.Struct)
-_SPARE = 8
 _MOST = 256_000
 """Requests of more bytes are read anew for each chunk."""
 
@@ -53,8 +52,6 @@ class Reading:
     """Whether the request asks for a call. The content is never null then."""
     custom: frozenset[str] = frozenset()
     """The tools whose input is free text."""
-    spare: list[Parser] = field(default_factory=list)
-    """Parsers that have nothing to do. To make one takes longer than to load a state into one."""
 
     def parser(self, prompt: Sequence[int] | None, seed: int, *, keep_message: bool = False) -> Parser:
         return Parser(
@@ -69,14 +66,6 @@ class Reading:
             limits=LIMITS,
             seed=seed,
         )
-
-    def idle(self) -> Parser:
-        """A parser to load a state into."""
-        return self.spare.pop() if self.spare else self.parser(None, 0)
-
-    def give_back(self, parser: Parser) -> None:
-        if len(self.spare) < _SPARE:
-            self.spare.append(parser)
 
 
 class Readings:
