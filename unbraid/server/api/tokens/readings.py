@@ -15,11 +15,11 @@ from typing import TypeVar
 
 import msgspec
 
-from .... import __version__
 from ....core.grammar import Format
 from ....core.limits import Limits
 from ....core.tools import Tools
 from ....parsing import Parser
+from ....version import __version__
 from ...errors import ApiError
 from ...model import Model
 from ..bodies import invalid

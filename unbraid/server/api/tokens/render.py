@@ -9,13 +9,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....core.grammar import Format
 from ...errors import ApiError
 from ...http import while_connected
 from ...model import Model, chosen
@@ -166,13 +164,10 @@ def _for_vllm(model: Model) -> Model:
 
 def _reasoning_ended(model: Model, plan: Plan) -> bool:
     """Whether a constraint holds from the first token: ours does. Without one, whether the prompt has closed the
-    reasoning."""
-    if plan.generations[0].constraint is not None:
+    reasoning of the turn that it begins."""
+    generation, reasoning = plan.generations[0], plan.format.reasoning
+    if generation.constraint is not None or reasoning is None:
         return True
-    return _ends_with(model, plan.format, plan.generations[0].prompt)
-
-
-def _ends_with(model: Model, format: Format, prompt: Any) -> bool:
-    assert format.reasoning is not None
-    close = format.reasoning.close.strip()
-    return bool(close) and model.text_of(tuple(prompt[-16:])).rstrip().endswith(close)
+    ids, ends = generation.prompt, frozenset(model.end_tokens)
+    begin = next((at + 1 for at in range(len(ids) - 1, -1, -1) if ids[at] in ends), 0)
+    return reasoning.close.strip() in model.text_of(ids[begin:])
