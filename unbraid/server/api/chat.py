@@ -24,11 +24,11 @@ from ..observing.exchange import note_reply
 from ..service import Service
 from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
-from ..turns.task import ChatTask
+from ..turns.task import ChatTask, SoFar
 from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
-from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
+from .fields import Budget, Count, GenerationFields, Ids, Object, ReasoningFields, Top, budget_of, template_kwargs
 from .replies import Head, logprobs_of, usage_of
 from .sse import stream_updates
 
@@ -59,6 +59,12 @@ class ChatRequest(GenerationFields, kw_only=True):
     continue_final_message: bool | None = None
     tts_output: bool | None = None
     modalities: list[Literal["text", "audio"]] | None = None
+    prompt_token_ids: Ids | None = None
+    """The ids so far, to go on from with new `messages`."""
+    token_ids: Ids | None = None
+    """Those of them that the model sampled last, if they are given apart."""
+    past: Literal["template", "sampled"] | None = None
+    """What counts where the template would rewrite what was sampled."""
 
 
 async def chat(service: Service, request: Request) -> Response:
@@ -109,6 +115,7 @@ def task_of(asked: ChatRequest) -> ChatTask:
         raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
     return ChatTask(
         messages=asked.messages,
+        so_far=_so_far(asked),
         tools=asked.tools or (),
         tool_choice=asked.tool_choice,
         parallel_tool_calls=asked.parallel_tool_calls,
@@ -135,6 +142,17 @@ def task_of(asked: ChatRequest) -> ChatTask:
             "max_tokens": "max_completion_tokens" if asked.max_completion_tokens else "max_tokens",
         },
     )
+
+
+def _so_far(asked: ChatRequest) -> SoFar | None:
+    if asked.prompt_token_ids is None:
+        for name in ("token_ids", "past"):
+            if getattr(asked, name) is not None:
+                message = f"{name} is for a chat that goes on from ids: give prompt_token_ids with it, or leave it out"
+                raise ApiError(400, message, param=name)
+        return None
+    sampled = None if asked.token_ids is None else tuple(asked.token_ids)
+    return SoFar(tuple(asked.prompt_token_ids), sampled, asked.past or "template")
 
 
 def _logprobs(asked: ChatRequest) -> int | None:

@@ -27,7 +27,7 @@ from ..parse import parts
 from .logprobs import chat_logprobs
 from .readings import Reading, Readings
 from .streams import Streams, seed_of, told_state
-from .wire import Choice, Counts, DerenderChatRequest, DerenderFields, GenerateChunk, Id, given
+from .wire import Choice, DerenderChatRequest, DerenderFields, GenerateChunk, Id, TokenCounts, given
 
 Asked = TypeVar("Asked", bound=DerenderFields)
 _decode = msgspec.json.Decoder(DerenderChatRequest).decode
@@ -44,16 +44,19 @@ _MANY = 512
 
 
 async def derender_chat(service: Service, request: Request) -> Response:
+    body, asked = await read_derender(service, request, _decode)
+    if asked.stream:
+        return await answer_chunk(_chunk, service, request, asked)
+    work = service.planned(_derender, service.known_models(), body)
+    return Response(await while_connected(request.receive, work), media_type="application/json")
+
+
+async def read_derender(service: Service, request: Request, decode: Callable[[bytes], Asked]) -> tuple[bytes, Asked]:
+    """The body of a request, and what it says."""
     body = await read_json_body(request, service.max_body)
     check_values()
-    asked = read_derender(_decode, body) if len(body) < _LARGE else None
-    if asked is None or not asked.stream:
-        work = service.planned(_derender, service.known_models(), body)
-        reply = await while_connected(request.receive, work)
-        if reply is not None:
-            return Response(reply, media_type="application/json")
-        asked = read_derender(_decode, body)
-    return await answer_chunk(_chunk, service, request, asked)
+    small = len(body) < _LARGE
+    return body, decoded(decode, body) if small else await asyncio.to_thread(decoded, decode, body)
 
 
 async def answer_chunk(
@@ -67,7 +70,7 @@ async def answer_chunk(
     return Response(made, media_type="application/json")
 
 
-def read_derender(decode: Callable[[bytes], Asked], body: bytes) -> Asked:
+def decoded(decode: Callable[[bytes], Asked], body: bytes) -> Asked:
     """A body, checked."""
     try:
         asked = decode(body)
@@ -131,7 +134,7 @@ def _chunk(service: Service, streams: Streams, asked: DerenderChatRequest, clien
 
 def chunk_reply(service: Service, streams: Streams, body: bytes, client: str) -> bytes:
     """The reply to one chunk of a stream, bytes in and bytes out."""
-    return _chunk(service, streams, read_derender(_decode, body), client)
+    return _chunk(service, streams, decoded(_decode, body), client)
 
 
 def only_choice(chunk: GenerateChunk) -> Choice | None:
@@ -168,7 +171,7 @@ def _ids(raw: msgspec.Raw) -> list[int] | None:
         raise ApiError(400, f"prompt_token_ids: {error}", param="prompt_token_ids") from error
 
 
-def chunk_usage(given: Counts, prompt_tokens: Any) -> dict[str, Any]:
+def chunk_usage(given: TokenCounts, prompt_tokens: Any) -> dict[str, Any]:
     prompt = prompt_tokens if isinstance(prompt_tokens, int) else given.prompt_tokens or 0
     return usage_of(prompt, given.completion_tokens or 0)
 
@@ -197,11 +200,9 @@ def _shown_logprobs(choice: Choice, reading: Reading) -> dict[str, Any] | None:
 # Whole replies
 
 
-def _derender(models: Mapping[str, Model], body: bytes) -> bytes | None:
-    """The reply; None for a chunk of a stream. All of it is made here: outputs may be large."""
-    asked = read_derender(_decode, body)
-    if asked.stream:
-        return None
+def _derender(models: Mapping[str, Model], body: bytes) -> bytes:
+    """The reply. All of it is made here: outputs may be large."""
+    asked = decoded(_decode, body)
     response = asked.generate_response
     if response is None:
         raise ApiError(400, "generate_response is missing: it is required", param="generate_response")

@@ -19,9 +19,8 @@ from ...errors import ApiError
 from ...http import while_connected
 from ...model import Model, chosen
 from ...service import Service
-from ..bodies import check_values, read_json_body
 from ..parse import parts
-from .derender import answer_chunk, chunk_usage, only_choice, read_derender, sampled, usage_of
+from .derender import answer_chunk, chunk_usage, decoded, only_choice, read_derender, sampled, usage_of
 from .logprobs import text_logprobs
 from .readings import Reading, Readings
 from .streams import Streams, told_state
@@ -32,13 +31,11 @@ _encode = msgspec.json.encode
 
 
 async def derender_text(service: Service, request: Request) -> Response:
-    body = await read_json_body(request, service.max_body)
-    check_values()
+    body, asked = await read_derender(service, request, _decode)
+    if asked.stream:
+        return await answer_chunk(_chunk, service, request, asked)
     work = service.planned(_derender, service.known_models(), body)
-    reply = await while_connected(request.receive, work)
-    if reply is not None:
-        return Response(reply, media_type="application/json")
-    return await answer_chunk(_chunk, service, request, read_derender(_decode, body))
+    return Response(await while_connected(request.receive, work), media_type="application/json")
 
 
 def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest, client: str) -> bytes:
@@ -83,11 +80,8 @@ def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest,
     return _encode({"chunk": said, "stream_state": told_state(streams.seal(stream, client), deltas)})
 
 
-def _derender(models: Mapping[str, Model], body: bytes) -> bytes | None:
-    """The reply; None for a chunk of a stream."""
-    asked = read_derender(_decode, body)
-    if asked.stream:
-        return None
+def _derender(models: Mapping[str, Model], body: bytes) -> bytes:
+    asked = decoded(_decode, body)
     model = chosen(models, asked.model)
     if not asked.generate_responses:
         message = "generate_responses is missing or empty: it has one response for each prompt"

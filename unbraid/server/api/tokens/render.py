@@ -18,6 +18,7 @@ from ...errors import ApiError
 from ...http import while_connected
 from ...model import Model, chosen
 from ...service import Service
+from ...turns.going_on import masks_of
 from ...turns.plan import Plan, plan_chat
 from ..bodies import OPENAI_FIELDS, UndeclaredFields, invalid, read, read_json_body
 from ..chat import ChatRequest, task_of
@@ -39,6 +40,8 @@ class RenderRequest(ChatRequest, kw_only=True):
     request_id: str | None = None
     cache_salt: str | None = None
     priority: int | None = None
+    return_masks: bool | None = None
+    """Whether to tell for each id whose message it belongs to, whether it was sampled, and whether it is content."""
 
 
 class RenderTextRequest(CompletionRequest, kw_only=True):
@@ -81,16 +84,19 @@ def _render_chat(models: Mapping[str, Model], body: bytes, id: str) -> bytes:
         "continue_final_message": task.continue_final_message,
     }
     reasons = plan.format.reasoning is not None
-    return _encode(
-        _generate_request(
-            f"chatcmpl-{asked.request_id or id}",
-            generation.prompt,
-            params,
-            asked,
-            reasoning_ended=_reasoning_ended(model, plan) if reasons else None,
-            reasoning_parser_kwargs={"chat_template_kwargs": kwargs} if reasons else None,
-        )
+    made = _generate_request(
+        f"chatcmpl-{asked.request_id or id}",
+        generation.prompt,
+        params,
+        asked,
+        reasoning_ended=_reasoning_ended(model, plan) if reasons else None,
+        reasoning_parser_kwargs={"chat_template_kwargs": kwargs} if reasons else None,
     )
+    if asked.return_masks:
+        assert not isinstance(generation.prompt, str)
+        masks = masks_of(model, task, generation.prompt)
+        made["masks"] = {"messages": masks.messages, "sampled": masks.sampled, "content": masks.content}
+    return _encode(made)
 
 
 def _render_text(models: Mapping[str, Model], body: bytes, id: str) -> bytes:

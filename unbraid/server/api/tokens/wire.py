@@ -44,7 +44,7 @@ class WholeChoice(Choice):
     finish_reason: str | None = "stop"
 
 
-class Counts(Struct):
+class TokenCounts(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -55,7 +55,7 @@ class Generated(Struct):
     request_id: str | None = None
     prompt_token_ids: list[Id] | None = None
     metrics: dict[str, Any] | None = None
-    usage: Counts | None = None
+    usage: TokenCounts | None = None
     output_mode: Literal["tokens"] = "tokens"
     """An output that is text already has nothing to be read here."""
 
