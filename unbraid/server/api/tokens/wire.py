@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 Id = Annotated[int, Meta(ge=0)]
+_NULL = Raw(b"null")
 
 
 class TokenLogprob(Struct):
@@ -96,9 +97,9 @@ class DerenderChatRequest(DerenderFields, kw_only=True):
 
     generate_response: GenerateResponse | None = None
     prompt_tokens: int | None = None
-    prompt_token_ids: Raw = Raw(b"null")
+    prompt_token_ids: Raw = field(default_factory=lambda: _NULL)
     """Read where a stream begins, and passed over in all other chunks."""
-    chat_request: Raw = Raw(b"null")
+    chat_request: Raw = field(default_factory=lambda: _NULL)
     """The same bytes come with every chunk. They are read once."""
 
 
@@ -107,7 +108,7 @@ class DerenderCompletionRequest(DerenderFields, kw_only=True):
 
     generate_responses: list[GenerateResponse] | None = None
     prompt_tokens: int | list[int] | None = None
-    completion_request: Raw = Raw(b"null")
+    completion_request: Raw = field(default_factory=lambda: _NULL)
 
 
 def given(raw: Raw) -> bytes | None:
