@@ -28,9 +28,12 @@ class IdSource:
     def __init__(self, style: CallIds, seed: int | None, most: int) -> None:
         """most: how many ids that the model gave are remembered."""
         self._style = style
-        self._seed: int = (int.from_bytes(os.urandom(24), "big") if seed is None else seed) % 62**style.length
-        self._seed_text = f"{self._seed:x}"
+        self._seed: int | None = None
+        """Drawn with the first id that is made, where none was given."""
+        self._seed_text: str | None = None
         """The same, as a snapshot has it."""
+        if seed is not None:
+            self._sow(seed)
         self._made = 0
         self._given: set[int] = set()
         """Digests of the ids that the model gave."""
@@ -49,8 +52,14 @@ class IdSource:
             if _digest(id) not in self._given:
                 return id
 
+    def _sow(self, seed: int) -> int:
+        self._seed = seed = seed % 62**self._style.length
+        self._seed_text = f"{seed:x}"
+        return seed
+
     def _make(self) -> str:
-        number = (self._seed + self._made * _STEP) % 62**self._style.length
+        seed = self._sow(int.from_bytes(os.urandom(24), "big")) if self._seed is None else self._seed
+        number = (seed + self._made * _STEP) % 62**self._style.length
         self._made += 1
         digits = []
         for _ in range(self._style.length):
@@ -62,20 +71,26 @@ class IdSource:
         """Which of the made ids this is, whether it has been made yet or not; infinite where it does not look so."""
         style = self._style
         digits = id[len(style.prefix) :]
-        if len(digits) != style.length or not id.startswith(style.prefix) or not _DIGITS.keys() >= set(digits):
+        seed = self._seed
+        if (
+            seed is None
+            or len(digits) != style.length
+            or not id.startswith(style.prefix)
+            or not _DIGITS.keys() >= set(digits)
+        ):
             return float("inf")
         number = 0
         for char in reversed(digits):
             number = number * 62 + _DIGITS[char]
         size: int = 62**style.length
-        return (number - self._seed) * _inverse_step(size) % size
+        return (number - seed) * _inverse_step(size) % size
 
     def save(self) -> list[Any]:
         return [self._seed_text, self._made, sorted(self._given) if self._given else []]
 
     def load(self, saved: list[Any]) -> None:
         self._seed_text, self._made, given = saved
-        self._seed = int(self._seed_text, 16)
+        self._seed = None if self._seed_text is None else int(self._seed_text, 16)
         self._given = set(given)
 
 

@@ -96,6 +96,7 @@ def test_a_chunk_that_is_sent_twice_says_the_same_twice(running: Scripted) -> No
         {"prev_tokens": ["A" * 100_000]},
         {"prev_tokens": 3},
         {"prev_tokens": [3]},
+        {"role_sent": True, "output_token_ids": [1, 2], "output_chunk_lens": [2]},
         5,
     ],
     ids=lambda state: repr(state)[:24],
@@ -121,6 +122,26 @@ def test_a_stream_that_has_ended_takes_no_more(running: Scripted) -> None:
     body = {"stream": True, "generate_chunk": usage, "stream_state": ended["stream_state"], "chat_request": REQUEST}
     counted = patient_http.post(running.server.url + DERENDER, json=body).json()["chunk"]
     assert counted["usage"]["total_tokens"] == 4
+
+
+def test_a_stream_may_begin_with_an_empty_state(running: Scripted) -> None:
+    """As vLLM's own types write it."""
+    state = {"prev_tokens": [], "role_sent": False, "output_token_ids": []}
+    ids = encode(running.tokenizer, "Hello")
+    reply = patient_http.post(running.server.url + DERENDER, json=chunk_body(ids, state, prompt_token_ids=[])).json()
+    assert reply["chunk"]["choices"][0]["delta"]["content"] == "Hello"
+
+
+def test_a_large_request(running: Scripted) -> None:
+    """It comes with each chunk, and is as good as a small one."""
+    request = {**REQUEST, "messages": [{"role": "user", "content": "word " * 100_000}]}
+    state: Any = None
+    for text in ("<think>\nHm", ", well"):
+        ids = encode(running.tokenizer, text)
+        body = chunk_body(ids, state, prompt_token_ids=[]) | {"chat_request": request}
+        reply = patient_http.post(running.server.url + DERENDER, json=body).json()
+        state = reply["stream_state"]
+    assert reply["chunk"]["choices"][0]["delta"]["reasoning"] == ", well"
 
 
 def test_a_large_chunk(running: Scripted) -> None:

@@ -46,7 +46,8 @@ _MANY = 512
 async def derender_chat(service: Service, request: Request) -> Response:
     body, asked = await read_derender(service, request, _decode)
     if asked.stream:
-        return await answer_chunk(_chunk, service, request, asked)
+        known = len(body) < _LARGE and service.own(Streams).has_read(given(asked.chat_request) or b"{}")
+        return await answer_chunk(_chunk, service, request, asked, at_once=known)
     work = service.planned(_derender, service.known_models(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
@@ -60,13 +61,19 @@ async def read_derender(service: Service, request: Request, decode: Callable[[by
 
 
 async def answer_chunk(
-    work: Callable[[Service, Streams, Asked, str], bytes], service: Service, request: Request, asked: Asked
+    work: Callable[[Service, Streams, Asked, str], bytes],
+    service: Service,
+    request: Request,
+    asked: Asked,
+    *,
+    at_once: bool,
 ) -> Response:
-    """What `work` makes of a chunk. One of many ids takes a while, and a thread does it."""
+    """What `work` makes of a chunk. One of many ids takes a while, and so does a request that was not read before; then
+    a thread does it."""
     client, chunk = client_of(request), asked.generate_chunk
     count = 0 if chunk is None else sum(len(choice.token_ids or ()) for choice in chunk.choices)
     given = (service, service.own(Streams), asked, client)
-    made = work(*given) if count < _MANY else await asyncio.to_thread(work, *given)
+    made = work(*given) if at_once and count < _MANY else await asyncio.to_thread(work, *given)
     return Response(made, media_type="application/json")
 
 
@@ -91,12 +98,12 @@ def _chunk(service: Service, streams: Streams, asked: DerenderChatRequest, clien
     assert chunk is not None
     served = service.served(asked.model)
     choice = only_choice(chunk)
-    sealed = asked.stream_state.prev_tokens if asked.stream_state is not None else ()
-    reading = _reading(streams.readings(served), asked, begun=bool(sealed))
+    sealed = None if asked.stream_state is None else asked.stream_state.sealed
+    reading = _reading(streams.readings(served), asked, begun=sealed is not None)
     name = asked.model or served.names[0]
     id = chunk.request_id or secrets.token_hex(8)
-    if sealed:
-        stream = streams.resume(reading, sealed[0], client)
+    if sealed is not None:
+        stream = streams.resume(reading, sealed, client)
     else:
         stream = streams.begin(reading, _prompt(asked, chunk), id, 0 if choice is None else choice.index)
     deltas = stream.deltas

@@ -33,7 +33,7 @@ _encode = msgspec.json.encode
 async def derender_text(service: Service, request: Request) -> Response:
     body, asked = await read_derender(service, request, _decode)
     if asked.stream:
-        return await answer_chunk(_chunk, service, request, asked)
+        return await answer_chunk(_chunk, service, request, asked, at_once=True)
     work = service.planned(_derender, service.known_models(), body)
     return Response(await while_connected(request.receive, work), media_type="application/json")
 
@@ -45,8 +45,8 @@ def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest,
     served = service.served(asked.model)
     reading = streams.readings(served).text(given(asked.completion_request) or b"{}")
     id = chunk.request_id or secrets.token_hex(8)
-    sealed = asked.stream_state.prev_tokens if asked.stream_state is not None else ()
-    stream = streams.resume(reading, sealed[0], client) if sealed else streams.begin(reading, None, id, 0)
+    sealed = None if asked.stream_state is None else asked.stream_state.sealed
+    stream = streams.begin(reading, None, id, 0) if sealed is None else streams.resume(reading, sealed, client)
     deltas = stream.deltas
     choices = []
     choice = only_choice(chunk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,7 @@ from .wire import ReadingFields, TextFields
 LIMITS = Limits(arguments=64, held=64 * 1024)
 """Tighter than a parser's own: what it holds back and remembers goes to the client and back with each chunk."""
 Fields = TypeVar("Fields", bound=msgspec.Struct)
+_KEPT = 256
 _MOST = 256_000
 """Requests of more bytes are read anew for each chunk."""
 
@@ -75,12 +77,22 @@ class Readings:
         if model.vocabulary is None:
             raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
         self._model = model
-        self._chat = lru_cache(256)(self._read_chat)
+        self._chats: OrderedDict[bytes, Reading] = OrderedDict()
         self._text = lru_cache(2)(self._read_text)
 
     def chat(self, request: bytes) -> Reading:
         """The reading of a `chat_request`."""
-        return self._chat(request) if len(request) <= _MOST else self._read_chat(request)
+        found = self._chats.get(request)
+        if found is None:
+            found = self._read_chat(request)
+            if len(request) <= _MOST:
+                self._chats[request] = found
+                if len(self._chats) > _KEPT:
+                    self._chats.popitem(last=False)
+        return found
+
+    def has_read(self, request: bytes) -> bool:
+        return request in self._chats
 
     def text(self, request: bytes) -> Reading:
         """The reading of a `completion_request`: all is text but what ends the output."""

@@ -80,6 +80,10 @@ class Streams:
             found = self._readings[served.names[0]] = Readings(served.model)
         return found
 
+    def has_read(self, request: bytes) -> bool:
+        """Whether this process knows how the replies to a `chat_request` are to be read."""
+        return any(readings.has_read(request) for readings in self._readings.values())
+
     def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> Stream:
         """A stream before its first chunk."""
         return Stream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)), Deltas(reading))

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
+from ...errors import ApiError
+
 Id = Annotated[int, Meta(ge=0)]
 _NULL = Raw(b"null")
 
@@ -81,6 +83,19 @@ class StreamState(Struct):
     by name carry it. `prev_tokens` holds the sealed state; the others are told, and not read."""
 
     prev_tokens: list[str] = []
+    role_sent: bool = False
+    output_token_ids: Raw = field(default_factory=lambda: _NULL)
+
+    @property
+    def sealed(self) -> str | None:
+        """The sealed state; None where a stream begins. Raises `ApiError` for a state of vLLM's own: what that server
+        has made of the stream so far is not known here."""
+        if self.prev_tokens:
+            return self.prev_tokens[0]
+        if self.role_sent or bytes(self.output_token_ids) not in (b"null", b"[]"):
+            message = "stream_state: it is another kind of server's; a stream goes on where it began"
+            raise ApiError(400, message, param="stream_state", code="invalid_stream_state")
+        return None
 
 
 class DerenderFields(Struct, kw_only=True):
