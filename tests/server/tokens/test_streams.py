@@ -18,7 +18,7 @@ from unbraid.core.tools import Tools
 from unbraid.engines.replay.replay import ReplayEngine
 from unbraid.server.api.tokens.deltas import Deltas
 from unbraid.server.api.tokens.readings import LIMITS, Reading, Readings
-from unbraid.server.api.tokens.streams import Stream, Streams
+from unbraid.server.api.tokens.streams import Streams, TokenStream
 from unbraid.server.errors import ApiError
 from unbraid.server.service import Service
 from unbraid.server.storage.seal import Seal
@@ -43,7 +43,7 @@ def reading_of(serving: Service, streams: Streams, **request: Any) -> Reading:
     return streams.readings(serving.models[0]).chat(json.dumps(request).encode())
 
 
-def held(stream: Stream) -> int:
+def held(stream: TokenStream) -> int:
     """How much is held back: the text may be escaped, and stand there with what it means."""
     machine = stream.parser.machine
     waits = [

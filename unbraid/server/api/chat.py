@@ -39,6 +39,7 @@ class ChatRequest(GenerationFields, kw_only=True):
     PLANNED = (
         *("messages", "tools", "tool_choice", "documents", "chat_template_kwargs"),
         *("response_format", "logit_bias", "stop", "stop_token_ids", "metadata"),
+        *("prompt_token_ids", "token_ids"),
     )
     messages: Annotated[list[Object], Meta(max_length=20_000)]
     tools: Annotated[list[Object], Meta(max_length=512)] | None = None

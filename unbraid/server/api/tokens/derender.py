@@ -22,7 +22,7 @@ from ...errors import ApiError
 from ...http import client_of, while_connected
 from ...model import Model, chosen
 from ...service import Service
-from ..bodies import check_values, invalid, read_json_body
+from ..bodies import MOST_VALUES, invalid, read_json_body
 from ..parse import parts
 from .logprobs import chat_logprobs
 from .readings import Reading, Readings
@@ -54,8 +54,7 @@ async def derender_chat(service: Service, request: Request) -> Response:
 
 async def read_derender(service: Service, request: Request, decode: Callable[[bytes], Asked]) -> tuple[bytes, Asked]:
     """The body of a request, and what it says."""
-    body = await read_json_body(request, service.max_body)
-    check_values()
+    body = await read_json_body(request, service.max_body, MOST_VALUES)
     small = len(body) < _LARGE
     return body, decoded(decode, body) if small else await asyncio.to_thread(decoded, decode, body)
 

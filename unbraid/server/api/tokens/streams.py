@@ -29,7 +29,7 @@ _AT_HAND = 1024
 _RESTING = 64
 
 
-class Stream:
+class TokenStream:
     """A stream between two chunks, as far as this process has it."""
 
     __slots__ = ("_ids", "_moves", "_state", "deltas", "parser", "reading")
@@ -69,7 +69,7 @@ class Streams:
     """All streams of a service. `at_hand`: how many are kept in this process between two chunks."""
 
     def __init__(self, service: Service, at_hand: int = _AT_HAND) -> None:
-        self._states: StreamStates[Stream] = StreamStates(service.seal, at_hand)
+        self._states: StreamStates[TokenStream] = StreamStates(service.seal, at_hand)
         self._readings: dict[str, Readings] = {}
         self._resting: OrderedDict[tuple[bytes, bytes], Parser] = OrderedDict()
         """Parsers that have nothing to do, by reading and state."""
@@ -84,11 +84,11 @@ class Streams:
         """Whether this process knows how the replies to a `chat_request` are to be read."""
         return any(readings.has_read(request) for readings in self._readings.values())
 
-    def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> Stream:
+    def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> TokenStream:
         """A stream before its first chunk."""
-        return Stream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)), Deltas(reading))
+        return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)), Deltas(reading))
 
-    def resume(self, reading: Reading, sealed: str, client: str) -> Stream:
+    def resume(self, reading: Reading, sealed: str, client: str) -> TokenStream:
         """A stream as it was when its state was sealed. Raises `ApiError` for a state that is not ours, or of another
         request."""
         stream = self._states.take(sealed, client)
@@ -107,12 +107,12 @@ class Streams:
             load_state(parser.machine, unpack(state))
         parser.machine.offset = offset
         parser.machine.ids.load(ids)
-        stream = Stream(reading, parser, Deltas(reading))
+        stream = TokenStream(reading, parser, Deltas(reading))
         stream.deltas.load(told)
         stream.known(state, ids)
         return stream
 
-    def seal(self, stream: Stream, client: str) -> str:
+    def seal(self, stream: TokenStream, client: str) -> str:
         """The state of a stream, for the next chunk."""
         sealed = self._states.close(stream.save(), client)
         over = stream if stream.parser.machine.finished else self._states.keep(sealed, client, stream)
