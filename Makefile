@@ -56,6 +56,7 @@ bench: $(VENV)/.package $(VENV)/.test ## Measure speed
 	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/constrain.py
 	$(BIN)/python bench/serve.py
+	$(BIN)/python bench/derender.py
 	$(BIN)/python bench/transcribe.py
 
 clean: ## Remove .venv and what the tools left behind

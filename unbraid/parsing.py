@@ -192,6 +192,11 @@ class Parser:
         """Whether something is held back: what may become a marker, or a part of a character."""
         return self._machine.held
 
+    @property
+    def machine(self) -> Driver:
+        """What runs it; for `core.machine.snapshot`."""
+        return self._machine
+
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain values, which JSON can hold. Another parser with the same arguments can go on from
         it."""

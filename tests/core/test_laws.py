@@ -250,4 +250,6 @@ def test_12_a_call_that_is_cut_off_is_not_complete(format: Format, data: st.Data
 @given(data=st.data())
 def test_snapshot(format: Format, data: st.DataObject) -> None:
     pieces = data.draw(st.composite(strategies.cuts)(data.draw(strategies.hostile(format))))
-    laws.saving_changes_nothing(format, pieces, {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)})
+    options = {"prompt": data.draw(PROMPTS), "tools": data.draw(TOOLS)}
+    laws.saving_changes_nothing(format, pieces, options)
+    laws.moves_are_counted(format, pieces, options)

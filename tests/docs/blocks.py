@@ -31,7 +31,7 @@ DOCUMENTS = (
     *sorted((ROOT / "docs").glob("*.md")),
 )
 RUN = ("python", "console")
-DATA = ("text", "json", "toml", "jinja", "mermaid")
+DATA = ("text", "json", "toml", "yaml", "jinja", "mermaid")
 """What a block may hold that is not run. `text` after a block that is run is what that block prints."""
 ELSEWHERE = ("checkout", "gpu", "network", "sglang", "vllm")
 """What is not here when the tests run."""

@@ -69,8 +69,10 @@ def vllm_serve(
     *,
     model: Path | None = None,
     name: str = NAME,
+    command: Sequence[str] = ("serve",),
 ) -> Iterator[VLLMProcess]:
-    """A server that answers, with more flags and variables than all have. `model` is another folder than SmolLM2's."""
+    """A server that answers, with more flags and variables than all have. `model` is another folder than SmolLM2's;
+    `command` another one of vLLM's than `serve`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -79,11 +81,11 @@ def vllm_serve(
     options += ["--host=127.0.0.1", f"--port={port}", f"--served-model-name={name}", "--enable-prompt-tokens-details"]
     options += flags
     folder = checkpoint() if model is None else model
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(folder), *options]
+    line = [sys.executable, "-m", "vllm.entrypoints.cli.main", *command, str(folder), *options]
     log = logs / "server.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            command,
+            line,
             env={**os.environ, **ENVIRONMENT, **(environment or {})},
             stdout=file,
             stderr=file,

@@ -309,6 +309,12 @@ def test_an_empty_key_in_the_environment_is_refused() -> None:
         settings_of(UNBRAID_API_KEY="")
 
 
+def test_a_short_secret_is_refused() -> None:
+    with pytest.raises(UnbraidError, match="at least 32"):
+        settings_of("--secret", "short")
+    assert settings_of("--secret", "x" * 32).secret == "x" * 32
+
+
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     with pytest.raises(UnbraidError, match="--port must be a number from 0 to 65535"):

@@ -21,6 +21,7 @@ from unbraid import (
     ToolCallEnd,
     ToolCallStart,
 )
+from unbraid.core.machine.snapshot import encode, state_of
 from unbraid.stream_checks import (
     Options,
     chunks_do_not_matter,
@@ -73,18 +74,36 @@ def never_raises(format: Format, text: str, options: Options) -> None:
 
 
 def saving_changes_nothing(format: Format, pieces: Sequence[str], options: Options) -> None:
-    """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened."""
+    """A parser saved and restored at every piece, through JSON, goes on as if nothing had happened: another one that is
+    new, with whatever prompt, and one that stands elsewhere."""
     whole, events = run(format, pieces, **options)
-    parser = unbraid.parser(format, seed=7, markup=True, **options)
-    restored: list[Event] = []
+    for used in (False, True):
+        parser = unbraid.parser(format, seed=7, markup=True, **options)
+        others = [unbraid.parser(format, seed=8, markup=True, **{**options, "prompt": None}) for _ in range(2)]
+        others[0].feed("".join(pieces[1:3]))
+        restored: list[Event] = []
+        for piece in pieces:
+            restored += parser.feed(piece)
+            saved = json.loads(json.dumps(parser.snapshot()))
+            if used:
+                others.append(parser)
+                parser = others.pop(0)
+            else:
+                parser = unbraid.parser(format, seed=8, markup=True, **{**options, "prompt": None})
+            parser.restore(saved)
+        restored += parser.finish()
+        assert restored == events
+        assert said(parser.message) == said(whole)
+
+
+def moves_are_counted(format: Format, pieces: Sequence[str], options: Options) -> None:
+    """What has not moved has the same state, but for where it is."""
+    parser = unbraid.parser(format, keep_message=False, **options)
+    machine = parser.machine
     for piece in pieces:
-        restored += parser.feed(piece)
-        saved = json.loads(json.dumps(parser.snapshot()))
-        parser = unbraid.parser(format, seed=8, markup=True, **options)
-        parser.restore(saved)
-    restored += parser.finish()
-    assert restored == events
-    assert said(parser.message) == said(whole)
+        moves, state = machine.moves, encode(state_of(machine))
+        parser.feed(piece)
+        assert machine.moves != moves or encode(state_of(machine)) == state
 
 
 def all_laws(format: Format, pieces: Sequence[str], sizes: Iterable[int], options: Options) -> None:

@@ -1,13 +1,21 @@
-"""Ids for tool calls: they look random, are reproducible from a seed, and cannot collide within a response."""
+"""Ids for tool calls: they look random, are reproducible from a seed, and cannot collide within a response.
+
+What has been used is known without a list that grows. Whether an id was made here follows from the id itself, since the
+made ones are numbered. Of those that the model gave, digests are kept, up to `Limits.ids`; after so many calls with
+ids of their own, further ones get ids that are made.
+"""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
+from zlib import crc32
 
 from .grammar import CallIds
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_DIGITS = {char: digit for digit, char in enumerate(_ALPHABET)}
 # Coprime to 62, so that seed + count * step takes 62**length different values before one comes again.
 _STEP = 982_451_653_982_451_653
 
@@ -15,28 +23,43 @@ _STEP = 982_451_653_982_451_653
 class IdSource:
     """The ids of one response: those that the model gave and those that are made for it."""
 
-    __slots__ = ("_made", "_seed", "_style", "_used")
+    __slots__ = ("_given", "_made", "_most", "_seed", "_seed_text", "_style")
 
-    def __init__(self, style: CallIds, seed: int | None) -> None:
+    def __init__(self, style: CallIds, seed: int | None, most: int) -> None:
+        """most: how many ids that the model gave are remembered."""
         self._style = style
-        self._seed = seed
+        self._seed: int | None = None
+        """Drawn with the first id that is made, where none was given."""
+        self._seed_text: str | None = None
+        """The same, as a snapshot has it."""
+        if seed is not None:
+            self._sow(seed)
         self._made = 0
-        self._used: set[str] = set()
+        self._given: set[int] = set()
+        """Digests of the ids that the model gave."""
+        self._most = most
 
     def __contains__(self, id: str) -> bool:
-        return id in self._used
+        return _digest(id) in self._given or self._number(id) < self._made
 
     def claim(self, id: str) -> str:
-        """Use this id or, if it is empty, a new one."""
-        while not id or id in self._used:
+        """Use this id or, if it is empty or was used, a new one."""
+        if id and id not in self and len(self._given) < self._most:
+            self._given.add(_digest(id))
+            return id
+        while True:
             id = self._make()
-        self._used.add(id)
-        return id
+            if _digest(id) not in self._given:
+                return id
+
+    def _sow(self, seed: int) -> int:
+        self._seed = seed = seed % 62**self._style.length
+        self._seed_text = f"{seed:x}"
+        return seed
 
     def _make(self) -> str:
-        if self._seed is None:
-            self._seed = int.from_bytes(os.urandom(24), "big")
-        number = (self._seed + self._made * _STEP) % 62**self._style.length
+        seed = self._sow(int.from_bytes(os.urandom(24), "big")) if self._seed is None else self._seed
+        number = (seed + self._made * _STEP) % 62**self._style.length
         self._made += 1
         digits = []
         for _ in range(self._style.length):
@@ -44,9 +67,37 @@ class IdSource:
             digits.append(_ALPHABET[digit])
         return self._style.prefix + "".join(digits)
 
+    def _number(self, id: str) -> float:
+        """Which of the made ids this is, whether it has been made yet or not; infinite where it does not look so."""
+        style = self._style
+        digits = id[len(style.prefix) :]
+        seed = self._seed
+        if (
+            seed is None
+            or len(digits) != style.length
+            or not id.startswith(style.prefix)
+            or not _DIGITS.keys() >= set(digits)
+        ):
+            return float("inf")
+        number = 0
+        for char in reversed(digits):
+            number = number * 62 + _DIGITS[char]
+        size: int = 62**style.length
+        return (number - seed) * _inverse_step(size) % size
+
     def save(self) -> list[Any]:
-        return [self._seed, self._made, sorted(self._used)]
+        return [self._seed_text, self._made, sorted(self._given) if self._given else []]
 
     def load(self, saved: list[Any]) -> None:
-        self._seed, self._made, used = saved
-        self._used = set(used)
+        self._seed_text, self._made, given = saved
+        self._seed = None if self._seed_text is None else int(self._seed_text, 16)
+        self._given = set(given)
+
+
+def _digest(id: str) -> int:
+    return crc32(id.encode("utf-8", "surrogatepass"))
+
+
+@cache
+def _inverse_step(size: int) -> int:
+    return pow(_STEP, -1, size)

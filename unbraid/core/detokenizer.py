@@ -62,10 +62,14 @@ class Detokenizer:
         )
 
     def save(self) -> list[Any]:
+        if self.clean:
+            return []
         pending, flag = self._decoder.getstate()
         return [pending.hex(), flag, self._drop_space]
 
     def load(self, saved: list[Any]) -> None:
-        pending, flag, self._drop_space = saved
+        if not saved and self.clean:
+            return
+        pending, flag, self._drop_space = saved or ("", 0, False)
         self._decoder.setstate((bytes.fromhex(pending), flag))
         self.clean = not pending and not self._drop_space

@@ -39,6 +39,10 @@ from .api.openapi.description import openapi
 from .api.parse import parse
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
+from .api.tokens.derender import derender_chat
+from .api.tokens.derender_text import derender_text
+from .api.tokens.errors import vllm_error
+from .api.tokens.render import render_chat, render_text
 from .errors import ApiError, as_api_error
 from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, client_of, error_response
 from .observing.middleware import EXCHANGE, Observing, reply
@@ -53,7 +57,11 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 # Path, method, handler, and whether it needs no API key.
 _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/chat/completions", "POST", chat, False),
+    ("/v1/chat/completions/render", "POST", render_chat, False),
+    ("/v1/chat/completions/derender", "POST", derender_chat, False),
     ("/v1/completions", "POST", completions, False),
+    ("/v1/completions/render", "POST", render_text, False),
+    ("/v1/completions/derender", "POST", derender_text, False),
     ("/v1/responses", "POST", responses.create, False),
     ("/v1/responses/{id}", "GET", responses.retrieve, False),
     ("/v1/responses/{id}", "DELETE", responses.delete, False),
@@ -74,7 +82,10 @@ _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/version", "GET", version, True),
     ("/openapi.json", "GET", openapi, True),
 )
-_ERRORS: dict[str, Callable[[ApiError], Response]] = {"/v1/messages": anthropic_error}
+_ERRORS: dict[str, Callable[[ApiError], Response]] = {
+    "/v1/messages": anthropic_error,
+    **dict.fromkeys(("/v1/chat/completions/", "/v1/completions/"), vllm_error),
+}
 """What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 

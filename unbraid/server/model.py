@@ -36,6 +36,8 @@ class Model:
     """None where only the engine knows the tokenizer: prompts and outputs are text then."""
     context: int | None = None
     """The most tokens that prompt and output can have together, where the engine has said it."""
+    own_ends: tuple[int, ...] = ()
+    """The tokens at which an engine ends by itself, as the model's files say."""
     bos: int | None = None
     """The token that begins a raw prompt."""
     longest: int | None = None

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from ..constraints import Unenforced
 from .access.addresses import Network
@@ -78,10 +78,18 @@ class Service:
     """Works requests out, where they cannot hold up anything else."""
     _archivists: ThreadPoolExecutor = field(init=False)
     _told: set[Unenforced] = field(default_factory=set, init=False)
+    _own: dict[Callable[[Service], Any], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
         self.metrics = Metrics(lambda: {served.names[0]: served.engine for served in self.models})
+
+    def own(self, kind: Callable[[Service], T]) -> T:
+        """What a route keeps in this process between requests: `kind(service)`, made when it is first asked for."""
+        found: T | None = self._own.get(kind)
+        if found is None:
+            found = self._own[kind] = kind(self)
+        return found
 
     async def planned(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `work` returns, within the time that one request may take. It is given up if this is cancelled."""

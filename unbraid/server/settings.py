@@ -91,6 +91,12 @@ class Settings:
     openai: tuple[str, ...] = _setting("servers with OpenAI's completions", group="engine", kind="list", metavar="URL")
     vllm_local: bool = _setting("vLLM inside this process", group="engine", default=False, kind="switch")
     replay: str | None = _setting("play a recording instead of a model", group="engine", metavar="FILE")
+    tokens_only: bool = _setting(
+        "no engine: render prompts and parse outputs for gateways, such as llm-d's",
+        group="engine",
+        default=False,
+        kind="switch",
+    )
     record: str | None = _setting("write all outputs of the engine to a file", group="engine", metavar="FILE")
     engine_api_key: str | None = _setting("the key for the engine's servers", group="engine", metavar="KEY")
     upstream_timeout: tuple[float, float] = _setting(
@@ -296,6 +302,12 @@ class Settings:
         group="server",
         metavar="FILE",
     )
+    secret: str | None = _setting(
+        "a secret that all replicas share, of 32 characters or more: what clients keep between requests is sealed with "
+        "it (default: the store's)",
+        group="server",
+        metavar="TEXT",
+    )
     store_days: float = _setting(
         "how many days responses are kept", group="server", default=30.0, kind="amount", metavar="N"
     )
@@ -333,8 +345,9 @@ _GROUPS = {
 }
 _OF_A_MODEL = ("model", "engine", "format")
 """The groups of settings that each of several models may have for itself."""
-_ENGINES = ("sglang", "vllm", "llama_cpp", "openai", "vllm_local", "replay")
+_ENGINES = ("sglang", "vllm", "llama_cpp", "openai", "vllm_local", "replay", "tokens_only")
 _PREFIX = "UNBRAID_"
+_LEAST_SECRET = 32
 _NEVER_EMPTY = ("api_key",)
 """Settings for which an empty variable does not mean that it is not set."""
 
@@ -388,6 +401,11 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         raise UnbraidError(f"--workers must be at least 1, not {settings.workers}")
     if settings.workers > 1 and any(each.record for each in settings.each_model()):
         raise UnbraidError("--record writes one file, which several processes would spoil: leave --workers out")
+    if settings.secret is not None and len(settings.secret) < _LEAST_SECRET:
+        raise UnbraidError(
+            f"--secret has {len(settings.secret)} characters: give at least {_LEAST_SECRET}, such as those of "
+            "`openssl rand -hex 32`"
+        )
     settings.each_model()  # raises what is wrong with one of them
     return settings
 

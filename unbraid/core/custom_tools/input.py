@@ -8,6 +8,8 @@ comes after it. `{}` is no input at all: a parser writes that where the model wr
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from ..notations.json_text import plain_end, quote, read_escape
 from .definition import INPUT
 
@@ -49,6 +51,16 @@ class CustomInput:
             self.complete = self._at == len(_OPENING)
             return ""
         return "" if self._state == _CLOSE else self._held
+
+    def save(self) -> list[Any]:
+        """Its state as plain values."""
+        return [self._state, self._at, self._held]
+
+    @classmethod
+    def load(cls, saved: list[Any]) -> Self:
+        made = cls()
+        made._state, made._at, made._held = saved
+        return made
 
     def _outside(self, fragment: str) -> str:
         """Outside of the string all is held, a character after the other, until it is known what it belongs to."""

@@ -71,7 +71,7 @@ class Driver(Machine):
         self.code_tail = ""
         """The beginning of what may become a code, in text."""
         self.started = False
-        self._put_back = ""
+        self.put_back = ""
         """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
         self.fast_path: FastPath | None = None
@@ -111,7 +111,7 @@ class Driver(Machine):
         for strand in strands:
             enter(self, innermost(self).rule.inner[strand])
         if self.format.reasoning_in_content and strands[-1:] == ["reasoning"]:
-            self._put_back = program.spelled(innermost(self).rule.opens[0].key)
+            self.put_back = program.spelled(innermost(self).rule.opens[0].key)
         self.trail = end.trail
         if leading := innermost(self).rule.leading:
             self.push(LeadingMarkerFrame(leading, end.label))
@@ -119,8 +119,8 @@ class Driver(Machine):
     def _begin(self) -> None:
         """The first input comes, or the end."""
         self.started = True
-        if self._put_back:
-            self.out.append(self.text_event(self._put_back, 0, 0))
+        if self.put_back:
+            self.out.append(self.text_event(self.put_back, 0, 0))
 
     # --- Input -----------------------------------------------------------------------------------------------------
 
@@ -304,6 +304,7 @@ class Driver(Machine):
 
     def _collect(self) -> list[Event]:
         events, self.out = self.out, []
+        self.moves += 1
         if self.sections:
             events = join_audio(events)
         self.choose_fast_path()

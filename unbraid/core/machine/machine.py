@@ -60,7 +60,8 @@ class Malformed(Exception):
 
 FastPath = Callable[["Machine", str], list[Event] | None]
 """Takes a whole delta: the events that it makes, while the stack stays as it is. None where that is not so simple. Then
-nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can."""
+nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can. One that changes more
+than `offset` adds to `Machine.moves`."""
 
 
 class Frame(ABC):
@@ -150,7 +151,7 @@ class Machine:
         self._emit_unknown = emit_unknown
         self.show_markup = markup
         self.reasoning_apart = reasoning_apart
-        self.ids = IdSource(call_ids, seed)
+        self.ids = IdSource(call_ids, seed, limits.ids)
 
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
@@ -164,6 +165,8 @@ class Machine:
         """Whitespace that belongs to the marker just taken, if it comes."""
         self.offset = 0
         """Where buffer[position] stands in the raw output."""
+        self.moves = 0
+        """Goes up whenever anything may have changed but `offset`."""
         self.gaps: list[list[int]] = []
         """Audio that came while text before it was held back: start and length. The text goes on after it."""
         self.spellings: Mapping[str, str] = {}

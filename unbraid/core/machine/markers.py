@@ -93,7 +93,7 @@ class Markers:
         self._longest = max((len(s) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings), default=0)
         self.find_or_sign = re.compile("|".join([*alternatives, r"""(["'\\(){}\[\],])"""])).search
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
-        self.like_json = frozenset("[{") & {key[0] for key in self._by_key}
+        self.like_json = "".join(bracket for bracket in "[{" if any(key[0] == bracket for key in self._by_key))
         """The characters that begin a marker as well as a JSON value."""
 
     def __bool__(self) -> bool:

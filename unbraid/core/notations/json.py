@@ -118,6 +118,7 @@ class ValueFrame(Frame):
         scanner = self.scanner
         if scanner.state == STRING and signs(text) is None:
             return machine.pass_arguments(text, text)
+        machine.moves += 1
         end = scanner.scan(text, 0)
         if end == len(text) and not scanner.done:
             return machine.pass_arguments(text, text)

@@ -70,7 +70,7 @@ class JsonScanner:
     """All of its state but the limits."""
     __slots__ = ("_limits", *saved)
 
-    def __init__(self, limits: Limits, wary: frozenset[str] = frozenset()) -> None:
+    def __init__(self, limits: Limits, wary: str = "") -> None:
         self._limits = limits
         self._wary = wary
         """Brackets to pause at: they may be something else than the value they seem to begin. To scan again from there

@@ -405,7 +405,7 @@ class TaggedValueFrame(Frame):
     its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
 
     kind = "tagged_value"
-    saved: ClassVar[tuple[str, ...]] = ("kinds", "scalar", "scanner", "size", "state")
+    saved: ClassVar[tuple[str, ...]] = ("kind_names", "scalar", "scanner", "size", "state")
     __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
 
     def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
@@ -417,6 +417,15 @@ class TaggedValueFrame(Frame):
         self.scanner: JsonScanner | None = None
         """What checks it, where it may be an array or an object."""
         self.size = 0
+
+    @property
+    def kind_names(self) -> list[str]:
+        """The kinds that it can be, as a snapshot has them."""
+        return sorted(self.kinds)
+
+    @kind_names.setter
+    def kind_names(self, names: list[str]) -> None:
+        self.kinds = frozenset(names)
 
     @property
     def written(self) -> str:

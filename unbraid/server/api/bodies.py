@@ -86,7 +86,7 @@ _NOTHING_UNDECLARED = UndeclaredFields(frozenset(), {})
 Body = TypeVar("Body", bound=Struct)
 Asked = TypeVar("Asked", bound=RequestFields)
 T = TypeVar("T")
-_MOST_VALUES = 300_000
+MOST_VALUES = 300_000
 """What is made of a body comes back from the worker process, and unpacking that holds up others."""
 
 
@@ -102,7 +102,7 @@ async def read_and_plan(
     Of a large body, the fields that `kind.PLANNED` names are empty then: they stay where the plan was made. Raises an
     `ApiError` that names the field.
     """
-    body = await read_json_body(request, service.max_body, _MOST_VALUES)
+    body = await read_json_body(request, service.max_body, MOST_VALUES)
     if len(body) <= LARGE:
         asked = read(body, kind, undeclared)
         served = service.served(asked.model)
@@ -133,7 +133,7 @@ async def read_request(
 ) -> Body:
     """The body of a request, checked, where there is more to do than to plan it. Raises an `ApiError` that names the
     field."""
-    body = await read_json_body(request, service.max_body, _MOST_VALUES)
+    body = await read_json_body(request, service.max_body, MOST_VALUES)
     if len(body) <= LARGE:
         return read(body, kind, undeclared)
     return await while_connected(request.receive, service.planned(read, body, kind, undeclared))
@@ -161,7 +161,7 @@ def read(body: bytes, kind: type[Body], undeclared: UndeclaredFields = OPENAI_FI
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from error
+        raise invalid(str(error)) from error
 
 
 @cache
@@ -205,7 +205,7 @@ _MOST_UNKNOWN = 50
 _told: set[str] = set()
 
 
-def _invalid(message: str) -> ApiError:
+def invalid(message: str) -> ApiError:
     """msgspec's message with the path in front: `max_tokens: expected int | null, got str`. It gives the path in words
     alone."""
     text, _, path = message.partition(" - at `$")

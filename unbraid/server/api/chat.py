@@ -1,7 +1,7 @@
 """`POST /v1/chat/completions`: OpenAI's chat dialect.
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
-(`ChatRequest`), what they mean (`_task`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
+(`ChatRequest`), what they mean (`task_of`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
 chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
 is the same for all: a plan, and a `Turn` for each choice.
 """
@@ -24,11 +24,11 @@ from ..observing.exchange import note_reply
 from ..service import Service
 from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
-from ..turns.task import ChatTask
+from ..turns.task import ChatTask, SoFar
 from ..turns.turn import Turn, Update, Usage, merged
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
-from .fields import Budget, Count, GenerationFields, Object, ReasoningFields, Top, budget_of, template_kwargs
+from .fields import Budget, Count, GenerationFields, Ids, Object, ReasoningFields, Top, budget_of, template_kwargs
 from .replies import Head, logprobs_of, usage_of
 from .sse import stream_updates
 
@@ -39,6 +39,7 @@ class ChatRequest(GenerationFields, kw_only=True):
     PLANNED = (
         *("messages", "tools", "tool_choice", "documents", "chat_template_kwargs"),
         *("response_format", "logit_bias", "stop", "stop_token_ids", "metadata"),
+        *("prompt_token_ids", "token_ids"),
     )
     messages: Annotated[list[Object], Meta(max_length=20_000)]
     tools: Annotated[list[Object], Meta(max_length=512)] | None = None
@@ -59,6 +60,12 @@ class ChatRequest(GenerationFields, kw_only=True):
     continue_final_message: bool | None = None
     tts_output: bool | None = None
     modalities: list[Literal["text", "audio"]] | None = None
+    prompt_token_ids: Ids | None = None
+    """The ids so far, to go on from with new `messages`."""
+    token_ids: Ids | None = None
+    """Those of them that the model sampled last, if they are given apart."""
+    past: Literal["template", "sampled"] | None = None
+    """What counts where the template would rewrite what was sampled."""
 
 
 async def chat(service: Service, request: Request) -> Response:
@@ -101,14 +108,15 @@ def _prompt_ids(plan: Plan) -> tuple[int, ...]:
 
 
 def _plan(model: Model, asked: ChatRequest) -> Plan:
-    return plan_chat(model, _task(asked))
+    return plan_chat(model, task_of(asked))
 
 
-def _task(asked: ChatRequest) -> ChatTask:
+def task_of(asked: ChatRequest) -> ChatTask:
     if asked.modalities is not None and "audio" in asked.modalities and not asked.tts_output:
         raise ApiError(400, "modalities: audio is asked for by `tts_output: true` here", param="modalities")
     return ChatTask(
         messages=asked.messages,
+        so_far=_so_far(asked),
         tools=asked.tools or (),
         tool_choice=asked.tool_choice,
         parallel_tool_calls=asked.parallel_tool_calls,
@@ -135,6 +143,17 @@ def _task(asked: ChatRequest) -> ChatTask:
             "max_tokens": "max_completion_tokens" if asked.max_completion_tokens else "max_tokens",
         },
     )
+
+
+def _so_far(asked: ChatRequest) -> SoFar | None:
+    if asked.prompt_token_ids is None:
+        for name in ("token_ids", "past"):
+            if getattr(asked, name) is not None:
+                message = f"{name} is for a chat that goes on from ids: give prompt_token_ids with it, or leave it out"
+                raise ApiError(400, message, param=name)
+        return None
+    sampled = None if asked.token_ids is None else tuple(asked.token_ids)
+    return SoFar(tuple(asked.prompt_token_ids), sampled, asked.past or "template")
 
 
 def _logprobs(asked: ChatRequest) -> int | None:

@@ -51,7 +51,7 @@ class CompletionRequest(GenerationFields, kw_only=True):
 
 async def completions(service: Service, request: Request) -> Response:
     arrived = time.perf_counter()
-    asked, served, plan = await read_and_plan(service, request, CompletionRequest, _plan)
+    asked, served, plan = await read_and_plan(service, request, CompletionRequest, plan_text)
     head = Head(asked.model or served.names[0], "cmpl")
     note_reply(head.id)
     service.log_unenforced(plan.unenforced)
@@ -87,7 +87,7 @@ class TextPlan:
     unenforced: tuple[Unenforced, ...]
 
 
-def _plan(model: Model, asked: CompletionRequest) -> TextPlan:
+def plan_text(model: Model, asked: CompletionRequest) -> TextPlan:
     plain = Format("plain", ends=model.format.ends)
     if asked.echo and asked.logprobs is not None:
         raise ApiError(400, "echo with logprobs: those of the prompt are not known here; leave one out", param="echo")

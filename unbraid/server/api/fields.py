@@ -18,6 +18,7 @@ Top = Annotated[int, Meta(ge=0, le=20)]
 Budget = Annotated[int, Meta(ge=-1)]
 """How many tokens there may be; -1 for any number, as in vLLM."""
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Ids = list[Annotated[int, Meta(ge=0)]]
 Object = dict[str, Any]
 
 

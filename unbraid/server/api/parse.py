@@ -67,9 +67,9 @@ def _parse(models: Mapping[str, Model], body: bytes) -> bytes:
         separate_reasoning=asked.separate_reasoning is not False,
         calls_in_reasoning=asked.calls_in_reasoning,
     )
-    for part in _parts(asked.ids or []):
+    for part in parts(asked.ids or []):
         parser.feed_tokens(part)
-    for text in _parts(asked.text or ""):
+    for text in parts(asked.text or ""):
         parser.feed(text)
     parser.finish()
     message = parser.message
@@ -86,7 +86,7 @@ def _parse(models: Mapping[str, Model], body: bytes) -> bytes:
 Output = TypeVar("Output", str, list[int])
 
 
-def _parts(output: Output) -> Iterator[Output]:
+def parts(output: Output) -> Iterator[Output]:
     """An output in parts, so that its cost can be counted in between. Chunks do not matter to a parser."""
     for begin in range(0, len(output), _PART):
         spend(_PART)

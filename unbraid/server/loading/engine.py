@@ -21,13 +21,14 @@ from ...models import DEFAULT
 from ...templates import encoder, from_source
 from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
 from ..settings import Settings
+from .no_engine import NoEngine
 
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
 
 
 async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
     """The engine, and what is known of its model's tokens."""
-    named = [name for name in (*_REMOTE, "vllm_local", "replay") if getattr(settings, name)]
+    named = [name for name in (*_REMOTE, "vllm_local", "replay", "tokens_only") if getattr(settings, name)]
     if len(named) > 1:
         flags = " and ".join("--" + name.replace("_", "-") for name in named)
         raise UnbraidError(f"{flags} name different engines: give one")
@@ -37,6 +38,8 @@ async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         return await _remote(named[0], getattr(settings, named[0]), settings)
     if named[0] == "replay":
         return _replay(settings)
+    if named[0] == "tokens_only":
+        return await asyncio.to_thread(_tokens_only, settings)
     from ...engines.vllm.local import VLLMLocalEngine
 
     if settings.model is None:
@@ -137,6 +140,14 @@ def _replay(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         recording.scripts, vocabulary=_vocabulary(files), model=model, context=recording.context, repeat=True
     )
     return engine, files
+
+
+def _tokens_only(settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    source = settings.tokenizer or settings.model
+    if source is None:
+        raise UnbraidError("--tokens-only needs --model: a folder with the model's tokenizer, or ORG/REPO on the hub")
+    files = load_tokenizer(source)
+    return NoEngine(settings.model or source, _vocabulary(files), settings.context), files
 
 
 def _vocabulary(files: TokenizerFiles) -> Vocabulary | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ async def load(settings: Settings, secret: bytes | None = None) -> Service:
         body_seconds=settings.body_seconds,
         max_body=settings.max_body,
         store=store,
-        seal=Seal(secret if store is None else store.secret()),
+        seal=Seal(_secret(settings, store) or secret),
     )
 
 
@@ -104,6 +105,7 @@ async def load_model(settings: Settings) -> Served:
         format=format,
         builder=builder,
         encoder=texts,
+        own_ends=_ids(files.ends, texts),
         bos=files.bos,
         longest=longest,
         sampling={**files.sampling, **_sampling(settings.sampling)},
@@ -139,6 +141,13 @@ async def _transcriber(settings: Settings) -> Transcriber | None:
     )
 
 
+def _secret(settings: Settings, store: Store | None) -> bytes | None:
+    """What seals are made with: the secret that replicas share, or that of the store."""
+    if settings.secret is not None:
+        return hashlib.sha256(settings.secret.encode()).digest()
+    return None if store is None else store.secret()
+
+
 def _store(settings: Settings) -> Store | None:
     """The store. Where none is named and the usual one cannot be made, the server does without."""
     if settings.store == "none":
@@ -155,7 +164,7 @@ def _store(settings: Settings) -> Store | None:
 
 def _dialect(settings: Settings) -> Dialect | None:
     """The dialect of constraints that the engine takes."""
-    if settings.sglang or settings.vllm or settings.vllm_local:
+    if settings.sglang or settings.vllm or settings.vllm_local or settings.tokens_only:
         return "structural_tag"
     return None if settings.openai or settings.replay else "gbnf"
 
@@ -195,6 +204,12 @@ def _with_ends(format: Format, ends: Sequence[str]) -> Format:
         ends=format.ends + more,
         versions=tuple((since, replace(each, ends=each.ends + more)) for since, each in format.versions),
     )
+
+
+def _ids(tokens: Sequence[str], texts: Encoder | None) -> tuple[int, ...]:
+    """The ids of tokens, as far as they are known."""
+    found = () if texts is None else (texts.vocabulary.token_id(each) for each in tokens)
+    return tuple(id for id in found if id is not None)
 
 
 def _sampling(text: str | None) -> dict[str, Any]:

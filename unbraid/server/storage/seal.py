@@ -39,6 +39,10 @@ class Seal:
     def verify(self, text: str, signature: str, client: str) -> bool:
         return hmac.compare_digest(self.sign(text, client).encode(), signature.encode("utf-8", "surrogatepass"))
 
+    def key(self, purpose: str, client: str) -> bytes:
+        """A key for what has a way of its own to be signed."""
+        return self._digest(purpose.encode(), client, "")
+
     def _box(self, client: str) -> Fernet:
         return Fernet(base64.urlsafe_b64encode(self._digest(b"seal", client, "")))
 

@@ -26,6 +26,7 @@ from ..errors import ApiError
 from ..model import Model, Served
 from ..service import Service
 from .enforcing import enforced, left_free, naming_the_part
+from .going_on import extended
 from .speaking import SILENT, Speaking
 from .task import ChatTask
 from .thinking import Budget, RawPrompt
@@ -57,7 +58,7 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What goes to another process: all but the messages, which may be many, and which the prompt has now."""
-        task = replace(self.task, messages=(), documents=None)
+        task = replace(self.task, messages=(), documents=None, so_far=None)
         return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking)
 
     def turns(
@@ -166,6 +167,9 @@ def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
 
 
 def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
+    if task.so_far is not None:
+        with task.in_its_words():
+            return extended(model, task, task.so_far), SILENT
     build = partial(
         model.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import UnbraidError
 
@@ -18,11 +18,24 @@ _MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
 _TOOL = re.compile(r"\btools\[(\d+)\]")
 
 
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """The ids that a chat goes on from."""
+
+    prompt: tuple[int, ...]
+    """What the model was last given; with what it sampled, where that is not given apart."""
+    sampled: tuple[int, ...] | None
+    past: Literal["template", "sampled"] = "template"
+    """What counts where the template would rewrite what was sampled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTask:
     """What a client asks of a chat model, in no dialect."""
 
     messages: Sequence[Mapping[str, Any]]
+    """With `so_far`, those that are new."""
+    so_far: SoFar | None = None
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     parallel_tool_calls: bool | None = None

@@ -27,7 +27,9 @@ from ..messages.request import MessagesRequest, PromptFields
 from ..parse import ParseRequest
 from ..responses.request import ResponsesRequest
 from ..tokenize import TokenizeRequest
-from . import replies
+from ..tokens.render import RenderRequest, RenderTextRequest
+from ..tokens.wire import DerenderChatRequest, DerenderCompletionRequest
+from . import replies, token_replies
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class _Operation:
     """The type of the body, where it is JSON."""
     other: Any = None
     """The type of the reply to a client that sends `anthropic-version`, where it is another."""
+    chunk: Any = None
+    """The type of the reply to one chunk of a stream, where those are requests of their own."""
     form: bool = False
     """Whether the body is the form of a transcription."""
     streams: bool = False
@@ -54,6 +58,28 @@ _PAGES = {"order": _ORDER, "after": _TEXT, "limit": {"type": "integer", "minimum
 _OPERATIONS: dict[tuple[str, str], _Operation] = {
     ("post", "/v1/chat/completions"): _Operation(
         "Answer a conversation", replies.ChatCompletion, ChatRequest, streams=True
+    ),
+    ("post", "/v1/chat/completions/render"): _Operation(
+        "A conversation as token ids, and what vLLM's engine needs beside them",
+        token_replies.GenerateRequest,
+        RenderRequest,
+    ),
+    ("post", "/v1/chat/completions/derender"): _Operation(
+        "The token ids of a reply, whole or a chunk of it, as a chat completion",
+        token_replies.DerenderedChat,
+        DerenderChatRequest,
+        chunk=token_replies.DerenderedChatChunk,
+    ),
+    ("post", "/v1/completions/render"): _Operation(
+        "Raw prompts as token ids, and what vLLM's engine needs beside them",
+        list[token_replies.GenerateRequest],
+        RenderTextRequest,
+    ),
+    ("post", "/v1/completions/derender"): _Operation(
+        "The token ids of replies, whole or a chunk of one, as a completion",
+        token_replies.DerenderedText,
+        DerenderCompletionRequest,
+        chunk=token_replies.DerenderedTextChunk,
     ),
     ("post", "/v1/completions"): _Operation(
         "Go on with a raw prompt", replies.Completion, CompletionRequest, streams=True
@@ -118,8 +144,9 @@ async def openapi(service: Service, request: Request) -> Response:
 
 @cache
 def description() -> dict[str, Any]:
-    used = [kind for one in _OPERATIONS.values() for kind in (one.body, one.reply, one.other) if kind is not None]
-    kinds = list(dict.fromkeys([*used, replies.Error, replies.AnthropicError]))
+    every = [kind for one in _OPERATIONS.values() for kind in (one.body, one.reply, one.other, one.chunk)]
+    errors = [replies.Error, replies.AnthropicError, token_replies.VllmError]
+    kinds = list(dict.fromkeys([*(kind for kind in every if kind is not None), *errors]))
     made, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(kinds, made, strict=True))
     paths: dict[str, Any] = {}
@@ -160,6 +187,8 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
     content = {"text/plain": {"schema": _TEXT}} if operation.reply is None else _json(schemas[operation.reply])
     if operation.other is not None:
         content = _json({"anyOf": [schemas[operation.reply], schemas[operation.other]]})
+    if operation.chunk is not None:
+        content = _json({"anyOf": [schemas[operation.reply], schemas[operation.chunk]]})
     if operation.form:
         content |= {kind: {"schema": _TEXT} for kind in ("text/plain", "text/vtt", "application/x-subrip")}
     if operation.streams:
@@ -168,7 +197,8 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
     if operation.body is not None and operation.streams:
         done["headers"] = {HEADER: _header("What the engine does not enforce of the schemas")}
     anthropic = path.startswith("/v1/messages")
-    error = schemas[replies.AnthropicError if anthropic else replies.Error]
+    of_tokens = path.endswith("render")
+    error = schemas[replies.AnthropicError if anthropic else token_replies.VllmError if of_tokens else replies.Error]
     if operation.other is not None:
         error = {"anyOf": [error, schemas[replies.AnthropicError]]}
     found = {"200": done}

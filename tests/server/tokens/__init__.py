@@ -1,0 +1,1 @@
+"""The token contract: render and derender."""

@@ -1,0 +1,157 @@
+"""Streams that are parsed chunk by chunk, each chunk by whichever process it comes to.
+
+A chunk comes with the state that the reply to the last one brought (`Streams.resume`), and goes with the next
+(`Streams.seal`). All about a stream is in that state: nothing of it is kept here that another process would miss.
+
+What a chunk costs does not depend on what came before it; `bench/derender.py` measures it. Most chunks are plain text,
+which changes nothing but where the parser is. So the rest of its state is packed once, and a parser that rests in the
+same state serves any stream that comes along in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from ....core.events import Event
+from ....core.machine.snapshot import load_state, state_of
+from ....parsing import Parser
+from ...errors import ApiError
+from ...model import Served
+from ...service import Service
+from ...storage.stream_states import StreamStates, pack, unpack
+from .deltas import Deltas
+from .readings import Reading, Readings
+
+_AT_HAND = 1024
+_RESTING = 64
+
+
+class TokenStream:
+    """A stream between two chunks, as far as this process has it."""
+
+    __slots__ = ("_ids", "_moves", "_state", "deltas", "parser", "reading")
+
+    def __init__(self, reading: Reading, parser: Parser, deltas: Deltas) -> None:
+        self.reading = reading
+        self.parser = parser
+        self.deltas = deltas
+        self._moves = -1
+        self._state = b""
+        self._ids: list[Any] = []
+
+    def known(self, state: bytes, ids: list[Any]) -> None:
+        """The parser has been put into this state."""
+        self._moves, self._state, self._ids = self.parser.machine.moves, state, ids
+
+    def feed(self, ids: Sequence[int], finish_reason: str | None) -> list[Event]:
+        """What comes of the next ids; and of the end, where they are the last."""
+        events: list[Event] = self.parser.feed_tokens(ids) if ids else []
+        if finish_reason is not None:
+            events += self.parser.finish(end_of_turn=finish_reason == "stop")
+        return events
+
+    def rest(self) -> tuple[bytes, list[Any]]:
+        """The parser's state, packed, and what it knows of the ids of calls."""
+        machine = self.parser.machine
+        if self._moves != machine.moves:
+            self.known(pack(state_of(machine)), machine.ids.save())
+        return self._state, self._ids
+
+    def save(self) -> tuple[Any, ...]:
+        state, ids = self.rest()
+        return self.reading.digest, self.deltas.save(), self.parser.machine.offset, ids, state
+
+
+class Streams:
+    """All streams of a service. `at_hand`: how many are kept in this process between two chunks."""
+
+    def __init__(self, service: Service, at_hand: int = _AT_HAND) -> None:
+        self._states: StreamStates[TokenStream] = StreamStates(service.seal, at_hand)
+        self._readings: dict[str, Readings] = {}
+        self._resting: OrderedDict[tuple[bytes, bytes], Parser] = OrderedDict()
+        """Parsers that have nothing to do, by reading and state."""
+
+    def readings(self, served: Served) -> Readings:
+        found = self._readings.get(served.names[0])
+        if found is None:
+            found = self._readings[served.names[0]] = Readings(served.model)
+        return found
+
+    def has_read(self, request: bytes) -> bool:
+        """Whether this process knows how the replies to a `chat_request` are to be read."""
+        return any(readings.has_read(request) for readings in self._readings.values())
+
+    def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> TokenStream:
+        """A stream before its first chunk."""
+        return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)), Deltas(reading))
+
+    def resume(self, reading: Reading, sealed: str, client: str) -> TokenStream:
+        """A stream as it was when its state was sealed. Raises `ApiError` for a state that is not ours, or of another
+        request."""
+        stream = self._states.take(sealed, client)
+        if stream is not None and stream.reading.digest == reading.digest:
+            stream.reading = reading
+            return stream
+        saved = self._states.open(sealed, client)
+        if saved is None:
+            raise _refused("it was not made by this server, or for another API key; replicas must share `--secret`")
+        digest, told, offset, ids, state = saved
+        if digest != reading.digest:
+            raise _refused("it belongs to another model, version of the server, or `chat_request`: send the same one")
+        parser = self._resting.pop((digest, state), None)
+        if parser is None:
+            parser = self._idle(reading)
+            load_state(parser.machine, unpack(state))
+        parser.machine.offset = offset
+        parser.machine.ids.load(ids)
+        stream = TokenStream(reading, parser, Deltas(reading))
+        stream.deltas.load(told)
+        stream.known(state, ids)
+        return stream
+
+    def seal(self, stream: TokenStream, client: str) -> str:
+        """The state of a stream, for the next chunk."""
+        sealed = self._states.close(stream.save(), client)
+        over = stream if stream.parser.machine.finished else self._states.keep(sealed, client, stream)
+        if over is not None:
+            self._resting[over.reading.digest, over.rest()[0]] = over.parser
+            if len(self._resting) > _RESTING:
+                self._resting.popitem(last=False)
+        return sealed
+
+    def _idle(self, reading: Reading) -> Parser:
+        """A parser for this reading, in whatever state: to make one takes longer than to load a state into one."""
+        for key in reversed(self._resting):
+            if key[0] == reading.digest:
+                return self._resting.pop(key)
+        return reading.parser(None, 0)
+
+
+def seed_of(request_id: str, index: int, prompt: Sequence[int] | None) -> int:
+    """For the ids of calls. A reply has the same whole and in chunks. The next turn of a conversation has others, even
+    if a gateway gives all its requests the same id."""
+    told = f"{request_id}/{index}/{len(prompt or ())}/{list(prompt or ())[-16:]}"
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:24], "big")
+
+
+def _refused(why: str) -> ApiError:
+    return ApiError(400, f"stream_state: {why}", param="stream_state", code="invalid_stream_state")
+
+
+def told_state(sealed: str, deltas: Deltas) -> dict[str, Any]:
+    """A state with the fields of vLLM's."""
+    return {
+        "prev_tokens": [sealed],
+        "prefix_offset": 0,
+        "read_offset": 0,
+        "role_sent": deltas.role_sent,
+        "logprob_context_token_ids": [],
+        "logprob_text_offset": deltas.characters,
+        "output_token_ids": [],
+        "output_chunk_lens": [],
+        "tools_streamed": deltas.called,
+        "last_tool_call_ids": [],
+    }
