@@ -54,6 +54,8 @@ class Delta:
     """The next part of the text."""
 
     text: str
+    logprobs: tuple[tuple[int, float], ...] = field(default=(), repr=False, compare=False)
+    """The tokens that spell it, each with its logprob; empty where the listener gives text and no tokens."""
 
 
 @dataclass(frozen=True, slots=True)

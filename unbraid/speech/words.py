@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .audio.chunking import Spans
 from .audio.decode import RATE, Samples
 from .transcript import Word
 
@@ -80,10 +81,13 @@ def _unspaced(text: str) -> bool:
     return kind[0] != "M" and kind != "Lm" and unicodedata.name(text[0], "").startswith(_UNSPACED)
 
 
-def fit_to_sound(words: Sequence[Word], samples: Samples) -> list[Word]:
+def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None = None) -> list[Word]:
     """Move the times of words to where the sound is: without silence at either end, and extended until the word fades
-    out. The order stays. Little changes where all is equally loud."""
-    loud = _loud(samples)
+    out. The order stays. Little changes where all is equally loud.
+
+    speech: where somebody speaks. Sound outside of it is noise.
+    """
+    loud = _loud(samples) & _within(speech, len(samples))
     found: list[Word] = []
     following = len(loud)
     """The frame in which the next word begins; the loop goes backwards."""
@@ -100,6 +104,15 @@ def fit_to_sound(words: Sequence[Word], samples: Samples) -> list[Word]:
         following = start
         found.append(word)
     return found[::-1]
+
+
+def _within(speech: Spans | None, count: int) -> NDArray[np.bool_]:
+    """Which frames are speech; all of them if that is not known."""
+    frames = count // round(_FRAME * RATE)
+    found = np.full(frames, not speech)
+    for begin, end in speech or ():
+        found[_frame(begin) : _frame(end)] = True
+    return found
 
 
 def _frame(seconds: float) -> int:

@@ -61,7 +61,7 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
             return None
         count = len(decoding.begun) + len(decoding.written)
         seconds = len(self.request.samples) / RATE
-        times = token_times(decoding.attention, seconds) if decoding.attention else ()
+        times = token_times(decoding.attention, seconds, self.request.speech) if decoding.attention else ()
         return ListenEnd(decoding.reason, len(self.request.prompt), count, decoding.no_speech, decoding.choices, times)
 
 
