@@ -26,6 +26,7 @@ _OPENS_AFTER_A_SPACE = "\"'-–—"
 _FRAME = 0.02  # seconds over which the energy is measured
 _BRIDGED = 0.2  # seconds of quiet within a word: the closure before a t or a k
 _MOST_ADDED = 0.3  # seconds by which a word may exceed the model's time
+_MOST_BEFORE = 0.7  # seconds by which it may begin earlier
 _LEVELS = 1e-3, 1e-2  # the least and the greatest threshold of quiet, relative to the loudest energy
 _ABOVE_NOISE = 4.0
 
@@ -103,7 +104,19 @@ def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None =
             word = replace(word, start=round(start * _FRAME, 2), end=round(until * _FRAME, 2))
         following = start
         found.append(word)
-    return found[::-1]
+    return _from_the_onset(found[::-1], loud)
+
+
+def _from_the_onset(words: list[Word], loud: NDArray[np.bool_]) -> list[Word]:
+    """Extend words backwards over sound that belongs to none: after a pause, attention is late to a word."""
+    found: list[Word] = []
+    for word in words:
+        start, least = _frame(word.start), max(_frame(found[-1].end) if found else 0, _frame(word.start - _MOST_BEFORE))
+        begin = start
+        while least < begin <= len(loud) and loud[begin - 1]:
+            begin -= 1
+        found.append(word if begin == start else replace(word, start=round(begin * _FRAME, 2)))
+    return found
 
 
 def _within(speech: Spans | None, count: int) -> NDArray[np.bool_]:

@@ -39,7 +39,7 @@ def token_times(attention: Sequence[Attention], seconds: float, speech: Spans | 
     weights /= np.maximum(weights.sum(axis=2, keepdims=True), _LEAST)
     spread = weights.std(axis=1, keepdims=True)
     weights = (weights - weights.mean(axis=1, keepdims=True)) / np.maximum(spread, _LEAST)
-    begins = _warp(-_median(weights).mean(axis=0))
+    begins = _warp(-_median(weights).mean(axis=0, dtype=np.float64))
     return (*(round(float(frames[at]) * FRAME, 2) for at in begins), round(seconds, 2))
 
 
@@ -51,15 +51,19 @@ def _frames_of(speech: Spans | None, count: int) -> NDArray[np.int64]:
     return np.flatnonzero(chosen) if chosen.any() else np.arange(count)
 
 
-def _median(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A median filter over the frames."""
+def _median(weights: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A median filter over the frames: the neighbours of all frames are sorted at once, as far as their middle."""
     half = _WIDTH // 2
-    if weights.shape[2] <= half:
-        return weights
-    padded = np.pad(weights, ((0, 0), (0, 0), (half, half)), mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, _WIDTH, axis=2)
-    middle: NDArray[np.float64] = np.median(windows, axis=3)
-    return middle
+    weights32 = weights.astype(np.float32)
+    frames = weights.shape[2]
+    if frames <= half:
+        return weights32
+    padded = np.pad(weights32, ((0, 0), (0, 0), (half, half)), mode="reflect")
+    near = [padded[:, :, at : at + frames] for at in range(_WIDTH)]
+    for last in range(_WIDTH - 1, half - 1, -1):
+        for at in range(last):
+            near[at], near[at + 1] = np.minimum(near[at], near[at + 1]), np.maximum(near[at], near[at + 1])
+    return near[half]
 
 
 def _warp(cost: NDArray[np.float64]) -> list[int]:
