@@ -89,7 +89,7 @@ def sentences() -> tuple[Recording, ...]:
 
 @cache
 def made(name: str) -> Collage:
-    if name in KINDS:  # a long pause, a short one, and one between
+    if name in KINDS:  # noise with a long pause, a short one, and one between
         return collage(sentences(), (1.0, 9.0, 0.4, 3.0), name)
     weasels, thanks, _ = sentences()
     return collage((thanks, weasels, thanks), (0.0, 0.3, 0.3, 0.0), "silence")

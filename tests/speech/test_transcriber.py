@@ -249,7 +249,6 @@ def test_long_recordings_with_times(transcriber: Transcriber) -> None:
     assert [event for event in events if isinstance(event, Segment)] == list(transcript.segments)
     assert len(transcript.segments) > 6
     assert transcript.segments[-1].end > chunks[-1].start
-    assert all(token < tokens(BASE).eot for segment in transcript.segments for token in segment.tokens)
     assert all(segment.no_speech_prob is not None and segment.avg_logprob < 0 for segment in transcript.segments)
     check(transcript)
 

@@ -1,9 +1,9 @@
 """From the parser's events to the text and the segments of a chunk.
 
 There is one text; segments and words are views of it. Where the listener times tokens (`ListenEnd.times`), the words
-are timed first, and segments are made of the words: one for each sentence, and one on each side of a pause. Where the
-model writes times itself, a segment is what stands between two of them. Where there are no times, the chunk is one
-segment, which lasts as long as somebody speaks in it.
+are timed first, and segments are made of the words: one for each sentence, and one on each side of a pause. Otherwise
+a segment is what stands between two timestamps of the model. Where there are no times at all, the chunk is one segment,
+which lasts as long as somebody speaks in it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,11 @@ class SegmentReader:
     def finish(self, end: ListenEnd) -> list[TranscriptEvent]:
         """All events of the chunk: the language, the text, the segments."""
         open_text = self._close(self._attempt.chunk.seconds)
+        if open_text and end.reason == "length" and len(self._spans) > 1 and not end.times:
+            self._drop_last()
+            open_text = False
         spans = self._timed(end) if end.times else self._spans
-        self.until = self._heard(spans, open_text, bool(end.times))
+        self.until = self._heard(spans, open_text, end)
         if not self._attempt.text:  # a chunk without text has no language
             return []
         language = self._language
@@ -120,14 +123,20 @@ class SegmentReader:
             return ()
         return tuple((attempt.tokens[at], attempt.logprobs[at].logprob) for at in range(piece.first, piece.last + 1))
 
-    def _heard(self, spans: Sequence[_Span], open_text: bool, aligned: bool) -> float:
-        """Up to where the chunk has been heard. The model says it by the last word, or by the last time that it wrote
-        with no text after it. Otherwise it has heard all."""
-        if aligned and spans:
-            return spans[-1].end
+    def _drop_last(self) -> None:
+        """An output that is broken off in the middle of a segment: nobody knows where, so it is heard again."""
+        text = self._spans.pop().text
+        self._attempt.text = self._attempt.text[: len(self._attempt.text) - len(text)]
+        while text:
+            text = text[: len(text) - len(self._deltas.pop().text)]
+
+    def _heard(self, spans: Sequence[_Span], open_text: bool, end: ListenEnd) -> float:
+        """Up to where the chunk has been heard: to the last time that the model wrote, if there is no text after it.
+        An output that is broken off ends with its last word. All others have heard the whole chunk."""
+        last = spans[-1].end if spans and end.times else 0.0
         if self._last_time is not None and not open_text:
-            return self._last_time
-        return self._attempt.chunk.seconds
+            return max(self._last_time, last)
+        return last if last and end.reason == "length" else self._attempt.chunk.seconds
 
     def _segment(self, span: _Span, language: str | None, end: ListenEnd) -> Segment:
         attempt, time = self._attempt, self._attempt.chunk.time

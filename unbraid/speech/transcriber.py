@@ -121,13 +121,10 @@ class Transcriber:
         return found
 
     def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
-        """What the model is asked. A listener that can time tokens is asked for that and for no timestamps; otherwise
-        the model writes them, if it can."""
-        aligned = supports_word_times(self.listener)
-        written = self.adapter.supports_timestamps and not aligned
-        if times_on_request(self.adapter):
-            written = written and options.timestamps
-        return replace(options, words=aligned, timestamps=written)
+        """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
+        listener can tell. With timestamps a model says how far it has listened, so what it leaves out can be found."""
+        timed = self.adapter.supports_timestamps and (options.timestamps or not times_on_request(self.adapter))
+        return replace(options, timestamps=timed, words=supports_word_times(self.listener))
 
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None
@@ -165,8 +162,6 @@ def _left(attempt: Attempt) -> Chunk | None:
     broken_off = attempt.end.reason == "length"
     if not attempt.text.strip() or until < _LEAST_HEARD:
         return None
-    if chunk.speech is None and not (broken_off or attempt.options.timestamps):
-        return None  # nothing says that there is more
     left = chunk.speech_after(until + _SLACK)
     return chunk.after(until) if left > (_SLACK if broken_off else _LEAST_LEFT) else None
 

@@ -26,6 +26,7 @@ _OPENS_AFTER_A_SPACE = "\"'-–—"
 _FRAME = 0.02  # seconds over which the energy is measured
 _BRIDGED = 0.2  # seconds of quiet within a word: the closure before a t or a k
 _MOST_ADDED = 0.3  # seconds by which a word may exceed the model's time
+_SHORTEST = 0.04  # seconds of a word
 _MOST_BEFORE = 0.7  # seconds by which it may begin earlier
 _LEVELS = 1e-3, 1e-2  # the least and the greatest threshold of quiet, relative to the loudest energy
 _ABOVE_NOISE = 4.0
@@ -104,7 +105,7 @@ def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None =
             word = replace(word, start=round(start * _FRAME, 2), end=round(until * _FRAME, 2))
         following = start
         found.append(word)
-    return _from_the_onset(found[::-1], loud)
+    return _with_length(_from_the_onset(found[::-1], loud))
 
 
 def _from_the_onset(words: list[Word], loud: NDArray[np.bool_]) -> list[Word]:
@@ -116,6 +117,24 @@ def _from_the_onset(words: list[Word], loud: NDArray[np.bool_]) -> list[Word]:
         while least < begin <= len(loud) and loud[begin - 1]:
             begin -= 1
         found.append(word if begin == start else replace(word, start=round(begin * _FRAME, 2)))
+    return found
+
+
+def _with_length(words: list[Word]) -> list[Word]:
+    """Words that share their frame with a neighbour get a part of its time: no word takes none."""
+    found = list(words)
+    for at, word in enumerate(found):
+        if word.end > word.start:
+            continue
+        before, after = found[at - 1] if at else None, found[at + 1] if at + 1 < len(found) else None
+        if after is not None and after.start - word.start >= _SHORTEST:
+            found[at] = replace(word, end=round(word.start + _SHORTEST, 2))
+        elif after is not None and after.end - word.start >= 2 * _SHORTEST:
+            middle = round(max(word.start, after.start) + _SHORTEST, 2)
+            found[at], found[at + 1] = replace(word, end=middle), replace(after, start=middle)
+        elif before is not None and before.end - before.start >= 2 * _SHORTEST:
+            middle = round(min(word.start, before.end) - _SHORTEST, 2)
+            found[at - 1], found[at] = replace(before, end=middle), replace(word, start=middle)
     return found
 
 
