@@ -25,7 +25,8 @@ def noise(kind: str, seconds: float, level: float = 0.03) -> Samples:
     if kind == "hiss":
         sound = rng.normal(0.0, 1.0, count)
     elif kind == "hum":
-        sound = np.sin(2 * np.pi * 50 * time) + 0.6 * np.sin(2 * np.pi * 150 * time) + 0.2 * np.sin(2 * np.pi * 350 * time)
+        tones = ((50, 1.0), (150, 0.6), (350, 0.2))
+        sound = np.sum([part * np.sin(2 * np.pi * pitch * time) for pitch, part in tones], axis=0)
     else:
         sound = _music(count, rng)
     return (level * sound).astype(np.float32)

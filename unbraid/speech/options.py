@@ -45,5 +45,7 @@ class TranscriptionOptions:
     beams: int = 1
     """The width of the beam search at temperature 0; 1 for greedy decoding."""
     seed: int | None = None
+    logprobs: bool = False
+    """Whether the tokens of the text are wanted, with their logprobs."""
     vad: VoiceOptions | None = VoiceOptions()
     """What is speech, for a transcriber that has a voice activity detector; None to decode all of the recording."""

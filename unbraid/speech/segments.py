@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..core.events import Content, Event, Language, Timestamp
-from ..engines.base import EngineFailed
+from ..engines.base import EngineFailed, TokenLogprob
 from .listening import ListenEnd
 from .transcript import Delta, Detected, Segment, TranscriptEvent, Word
 from .words import fit_to_sound, join_words
@@ -117,11 +117,14 @@ class SegmentReader:
         found += [Delta(piece.text, self._logprobs(piece)) for piece in self._deltas]
         return [*found, *(self._segment(span, language, end) for span in spans)]
 
-    def _logprobs(self, piece: _TextPiece) -> tuple[tuple[int, float], ...]:
-        attempt = self._attempt
-        if len(attempt.logprobs) != len(attempt.tokens):
+    def _logprobs(self, piece: _TextPiece) -> tuple[TokenLogprob, ...]:
+        attempt, vocabulary = self._attempt, self._attempt.listener.vocabulary
+        if vocabulary is None or len(attempt.logprobs) != len(attempt.tokens):
             return ()
-        return tuple((attempt.tokens[at], attempt.logprobs[at].logprob) for at in range(piece.first, piece.last + 1))
+        return tuple(
+            TokenLogprob(one.token, vocabulary.token_bytes(one.token) or b"", one.logprob)
+            for one in attempt.logprobs[piece.first : piece.last + 1]
+        )
 
     def _drop_last(self) -> None:
         """An output that is broken off in the middle of a segment: nobody knows where, so it is heard again."""

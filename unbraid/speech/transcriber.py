@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from ..engines.base import EngineFailed
+from ..engines.base import EngineFailed, TokenLogprob
 from .adapters import Adapter, times_on_request
 from .attempt import Attempt, Thresholds, TokenCounts
 from .audio.chunking import Chunk, cut_runs, is_silent
@@ -69,6 +69,8 @@ class Transcriber:
         self.adapter.check(options)
         if options.words and not supports_word_times(self.listener):
             raise UnsupportedOption("this model cannot time words; ask for segments", "words")
+        if options.logprobs and self.listener.vocabulary is None:
+            raise UnsupportedOption("the server that transcribes gives text and no tokens; leave it out", "logprobs")
         most = max_beams(self.listener)
         if not 1 <= options.beams <= most:
             known = f"takes 1 to {most} beams" if most > 1 else "has no beam search: it takes 1 beam"
@@ -252,6 +254,7 @@ class _TranscriptBuilder:
     probability: float | None = None
     text: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     counts: TokenCounts = field(default_factory=TokenCounts)
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
@@ -270,6 +273,8 @@ class _TranscriptBuilder:
             self.language, self.probability = event.language, event.probability
         elif isinstance(event, Delta):
             self.text.append(event.text)
+            if self.options.logprobs:
+                self.logprobs += event.logprobs
         elif isinstance(event, Segment):
             self.segments.append(event if self.options.words else replace(event, words=()))
         return True
@@ -284,4 +289,5 @@ class _TranscriptBuilder:
             self.counts.prompt,
             self.counts.completion,
             (*warnings, *self.warnings),
+            tuple(self.logprobs),
         )

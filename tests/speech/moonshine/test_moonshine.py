@@ -20,7 +20,6 @@ from unbraid.speech.audio.decode import RATE
 from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.families import adapter_for
 from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
-
 from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
 from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
 from unbraid.speech.moonshine.listener import MoonshineEngine

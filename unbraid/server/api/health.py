@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +12,6 @@ from ...engines import EngineDown, EngineError
 from ...version import __version__
 from ..errors import ApiError
 from ..http import json_response
-from ..model import Served
 from ..service import Service
 
 
@@ -25,21 +25,32 @@ async def ready(service: Service, request: Request) -> Response:
     nobody here. The reply says which."""
     if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
-    found = await asyncio.gather(*(_trouble(served) for served in service.models))
+    names = [served.names[0] for served in service.models]
+    checks = [served.engine.check for served in service.models]
+    if not checks and service.transcriber is not None:
+        names, checks = list(service.listener_names[:1]), [check_of(service.transcriber.listener)]
+    found = await asyncio.gather(*map(_trouble, checks))
     trouble = [error for error in found if error is not None]
     if len(trouble) == len(found):
         raise trouble[0]
     if len(found) == 1:
         return json_response({"status": "ready"})
-    names = [served.names[0] for served in service.models]
     models = {name: "down" if error else "ready" for name, error in zip(names, found, strict=True)}
     return json_response({"status": "ready", "models": models})
 
 
-async def _trouble(served: Served) -> EngineDown | None:
+def check_of(listener: object) -> Callable[[], Awaitable[None]]:
+    """How to ask a listener whether it takes requests. One inside of this process always does."""
+
+    async def always() -> None: ...
+
+    return getattr(listener, "check", always)
+
+
+async def _trouble(check: Callable[[], Awaitable[None]]) -> EngineDown | None:
     """Why the engine of a model takes no requests, or None."""
     try:
-        await served.engine.check()
+        await check()
     except EngineDown as error:
         return error
     except EngineError as error:
