@@ -14,6 +14,9 @@ from ..errors import ApiError
 from ..http import json_response
 from ..service import Service
 
+Check = Callable[[], Awaitable[None]]
+"""Returns if an engine takes requests; raises `EngineError` if not."""
+
 
 async def health(service: Service, request: Request) -> Response:
     """The process is alive."""
@@ -26,9 +29,9 @@ async def ready(service: Service, request: Request) -> Response:
     if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
     names = [served.names[0] for served in service.models]
-    checks = [served.engine.check for served in service.models]
+    checks: list[Check] = [served.engine.check for served in service.models]
     if not checks and service.transcriber is not None:
-        names, checks = list(service.listener_names[:1]), [check_of(service.transcriber.listener)]
+        names, checks = list(service.listener_names[:1]), [_check_of(service.transcriber.listener)]
     found = await asyncio.gather(*map(_trouble, checks))
     trouble = [error for error in found if error is not None]
     if len(trouble) == len(found):
@@ -39,15 +42,16 @@ async def ready(service: Service, request: Request) -> Response:
     return json_response({"status": "ready", "models": models})
 
 
-def check_of(listener: object) -> Callable[[], Awaitable[None]]:
+def _check_of(listener: object) -> Check:
     """How to ask a listener whether it takes requests. One inside of this process always does."""
 
     async def always() -> None: ...
 
-    return getattr(listener, "check", always)
+    found: Check = getattr(listener, "check", always)
+    return found
 
 
-async def _trouble(check: Callable[[], Awaitable[None]]) -> EngineDown | None:
+async def _trouble(check: Check) -> EngineDown | None:
     """Why the engine of a model takes no requests, or None."""
     try:
         await check()

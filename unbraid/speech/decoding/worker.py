@@ -3,7 +3,8 @@
 A model computes one call at a time, so one thread has it to itself. Chunks that can be decoded together form a batch.
 Recordings take turns: a batch is filled with a chunk of each recording that waits before it gets a second one of any,
 and chunks of recordings that have nothing in work form a second batch at once. Batches then take turns step by step,
-and for recordings that are new there is a third. So a short recording does not wait for a long one. The hand-over of tokens to the event loops is `engines.jobs`.
+and for recordings that are new there is a third. So a short recording does not wait for a long one. The hand-over of
+tokens to the event loops is `engines.jobs`.
 """
 
 from __future__ import annotations
