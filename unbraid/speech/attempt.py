@@ -70,6 +70,8 @@ class Attempt:
     events: list[TranscriptEvent] = field(default_factory=list)
     until: float = 0.0
     """Up to which second of the chunk the output has the words."""
+    goes_on: bool = False
+    """The output ends with the time at which something else begins."""
     prefix_missing: bool = False
     """The output did not begin with its prefix."""
     garbled: bool = False
@@ -106,7 +108,7 @@ class Attempt:
         self.prefix_missing = not self.prefix.accepts(self.tokens)
         reader.read(parser.finish())
         self.events = reader.finish(self.end)
-        self.until = reader.until
+        self.until, self.goes_on = reader.until, reader.goes_on
 
     def _note(self, token: int) -> bool:
         """Take the next token. Returns whether it belongs to the prefix."""

@@ -71,7 +71,8 @@ class SegmentReader:
         """The last timestamp that the model wrote."""
         self._deltas: list[_TextPiece] = []
         self.until = 0.0
-        """See `Attempt.until`."""
+        self.goes_on = False
+        """See `Attempt`."""
 
     def take(self, token: int, in_prefix: bool) -> None:
         """The next token; call it before `read` with the events of that token."""
@@ -88,6 +89,7 @@ class SegmentReader:
                 text = event.text.replace(_BROKEN, "")
                 attempt.garbled = attempt.garbled or text != event.text
                 if text:
+                    self.goes_on = False
                     piece = _TextPiece(text, min(self._next, last), last)
                     self._pieces.append(piece)
                     self._deltas.append(piece)
@@ -95,6 +97,7 @@ class SegmentReader:
             elif isinstance(event, Language):
                 self._written_language = event.code
             elif isinstance(event, Timestamp):
+                self.goes_on = self._last_time is not None and not "".join(one.text for one in self._pieces).strip()
                 self._last_time = max(self._begin, min(event.seconds, attempt.chunk.seconds))
                 self._time(self._last_time)
             self._next = last + 1

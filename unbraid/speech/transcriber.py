@@ -164,6 +164,8 @@ def _left(attempt: Attempt) -> Chunk | None:
     broken_off = attempt.end.reason == "length"
     if not attempt.text.strip() or until < _LEAST_HEARD:
         return None
+    if chunk.speech is None and not broken_off and not attempt.goes_on:
+        return None  # nothing says that there is more
     left = chunk.speech_after(until + _SLACK)
     return chunk.after(until) if left > (_SLACK if broken_off else _LEAST_LEFT) else None
 
