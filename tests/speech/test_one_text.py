@@ -127,7 +127,7 @@ def check_one_text(found: dict[str, Transcript]) -> str:
     [text] = {transcript.text for transcript in found.values()}
     for transcript in found.values():
         for format in ("srt", "vtt", "verbose_json", "json", "text"):
-            rendered = render_transcript(transcript, format, TranscriptionOptions(words=True))  # type: ignore[arg-type]
+            rendered = render_transcript(transcript, format, TranscriptionOptions(words=True))
             if isinstance(rendered, dict):
                 assert rendered["text"] == text
                 segments = rendered.get("segments")

@@ -242,7 +242,8 @@ def test_without_words_segments_have_the_times_of_their_words(engine: WhisperEng
         Transcriber(listener).transcribe([tone((0.8, 1.2), (1.5, 3.1))], TranscriptionOptions(timestamps=True))
     )
     [segment] = transcript.segments
-    assert (segment.start, segment.end, segment.words) == (pytest.approx(0.8), pytest.approx(3.1, abs=0.021), ())
+    assert (segment.start, segment.end) == pytest.approx((0.8, 3.1), abs=0.021)
+    assert segment.words == ()
 
 
 def test_times_that_do_not_fit_the_tokens(engine: WhisperEngine) -> None:

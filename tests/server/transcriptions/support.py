@@ -196,7 +196,7 @@ def encode(text: str) -> list[int]:
     return [token for piece in pieces for token in tokenizer().encode(piece, add_special_tokens=False).ids]
 
 
-PREFIX = ("<|en|>", "<|transcribe|>", "<|notimestamps|>")
+PREFIX = ("<|en|>", "<|transcribe|>")
 
 
 def words(text: str) -> str:

@@ -24,7 +24,8 @@ class Told:
     """A detector that takes the loudness of a frame for its probability."""
 
     def feed(self, samples: Array) -> Array:
-        return np.abs(samples).reshape(-1, FRAME).max(axis=1)
+        loudest: Array = np.abs(samples).reshape(-1, FRAME).max(axis=1)
+        return loudest
 
 
 def recording(stretches: list[tuple[int, float]], rest: int) -> Array:
