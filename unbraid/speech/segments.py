@@ -12,16 +12,16 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..core.events import Content, Event, Language, Timestamp
 from ..engines.base import EngineFailed, TokenLogprob
-from .listening import ListenEnd
+from .adapters import Adapter
+from .audio.chunking import Chunk
+from .listening import ListenEnd, Listener
+from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Segment, TranscriptEvent, Word
 from .words import fit_to_sound, join_words
-
-if TYPE_CHECKING:
-    from .attempt import Attempt
 
 _BROKEN = "\ufffd"  # what a decoder of UTF-8 writes for bytes that are no character
 _SENTENCE_ENDS = tuple(".?!…。？！｡։؟۔।")
@@ -54,10 +54,32 @@ class _Span:
         return "".join(piece.text for piece in self.pieces)
 
 
+class Output(Protocol):
+    """An output as it is decoded: `Attempt`."""
+
+    listener: Listener
+    adapter: Adapter
+    chunk: Chunk
+    options: TranscriptionOptions
+    temperature: float
+    tokens: list[int]
+    logprobs: list[TokenLogprob]
+    text: str
+    ends: frozenset[int | None]
+    prefix_missing: bool
+    garbled: bool
+
+    @property
+    def probability(self) -> float | None: ...
+
+    @property
+    def avg_logprob(self) -> float: ...
+
+
 class SegmentReader:
     """Reads one output."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Output) -> None:
         self._attempt = attempt
         self._written_language: str | None = None
         """The language that the model wrote."""
