@@ -38,6 +38,7 @@ from .vad.speech import Speech
 
 _DEFAULT_THRESHOLDS = Thresholds()
 _LEAST_HEARD = 0.2  # seconds of a chunk that an output must have got further for the rest to be decoded
+_MOST_PARTS = 12  # in which a chunk is decoded: a bound for models that stop again and again
 _SLACK = 0.3  # seconds by which the end of the last word may be wrong
 _LEAST_LEFT = 1.0  # seconds of speech after the last word that are more than its end
 _NO_PREFIX = "the model did not begin with the tokens it was given, so that the language is not known"
@@ -133,7 +134,9 @@ class Transcriber:
     ) -> AsyncGenerator[_ChunkEvent, None]:
         """The events of one chunk: of all that is said in it."""
         rest: Chunk | None = chunk
-        while rest is not None and not is_silent(rest.samples):
+        for _ in range(_MOST_PARTS):
+            if rest is None or is_silent(rest.samples):
+                break
             attempts = _Attempts(self._thresholds)
             for temperature in self._temperatures(options):
                 attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
