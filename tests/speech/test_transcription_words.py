@@ -224,23 +224,26 @@ def test_times_are_those_of_the_recording(engine: WhisperEngine) -> None:
     chunk = tone((0.8, 1.2), (2.2, 3.1))
     transcript = asyncio.run(Transcriber(listener).transcribe([chunk, chunk, chunk], WISH))
     check_words(transcript)
-    assert len(transcript.segments) == 3
-    for number, segment in enumerate(transcript.segments):
-        found = [(word.text, word.start - 28 * number, word.end - 28 * number) for word in segment.words]
+    words = [word for segment in transcript.segments for word in segment.words]
+    assert len(words) == 6
+    for number in range(3):
+        pair = words[2 * number : 2 * number + 2]
+        found = [(word.text, word.start - 28 * number, word.end - 28 * number) for word in pair]
         assert [text for text, _, _ in found] == [" One,", " two."]
         # To the frame: chunks begin anywhere in the silence.
         assert [each[1:] for each in found] == [pytest.approx(each, abs=0.021) for each in ((0.8, 1.2), (2.2, 3.1))]
-        assert [word.probability for word in segment.words] == pytest.approx([np.exp(-0.5)] * 2)
+        assert [word.probability for word in pair] == pytest.approx([np.exp(-0.5)] * 2)
     assert all(request.words for request in listener.requests)
 
 
-def test_without_words_segments_have_the_models_times(engine: WhisperEngine) -> None:
+def test_without_words_segments_have_the_times_of_their_words(engine: WhisperEngine) -> None:
     listener = Telling(engine.vocabulary, TOKENS, TIMES)
     transcript = asyncio.run(
-        Transcriber(listener).transcribe([tone((0.8, 1.2))], TranscriptionOptions(timestamps=True))
+        Transcriber(listener).transcribe([tone((0.8, 1.2), (1.5, 3.1))], TranscriptionOptions(timestamps=True))
     )
     [segment] = transcript.segments
-    assert (segment.start, segment.end, segment.words) == (0.0, 4.0, ())
+    assert (segment.start, segment.end) == pytest.approx((0.8, 3.1), abs=0.021)
+    assert segment.words == ()
 
 
 def test_times_that_do_not_fit_the_tokens(engine: WhisperEngine) -> None:

@@ -58,18 +58,25 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--beam-size", type=int, default=1, metavar="N", help="outputs followed at once (default: 1)")
     command.add_argument("--format", choices=tuple(_ENDINGS), default="text", help="what is written (default: text)")
     command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
+    command.add_argument(
+        "--vad",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="decode only what a voice activity detector takes for speech",
+    )
     command.add_argument("--output", metavar="FOLDER", help="write a file for each recording there")
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..speech.languages import given_language
     from ..speech.options import TranscriptionOptions
     from ..speech.outputs import TIMED_FORMATS
 
     _check(arguments)
     options = TranscriptionOptions(
         task="translate" if arguments.translate else "transcribe",
-        language=arguments.language,
+        language=given_language(arguments.language),
         languages=tuple(filter(None, (arguments.languages or "").split(","))),
         prompt=arguments.prompt,
         timestamps=arguments.format in TIMED_FORMATS,
@@ -103,7 +110,11 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # vLLM's log is not part of the transcript
     return await load_transcriber(
         ListenerSettings(
-            model=arguments.model, engine=arguments.engine, urls=tuple(arguments.url), api_key=arguments.api_key
+            model=arguments.model,
+            engine=arguments.engine,
+            urls=tuple(arguments.url),
+            api_key=arguments.api_key,
+            vad=arguments.vad,
         )
     )
 

@@ -117,14 +117,17 @@ class Model:
 
 def chosen(models: Mapping[str, Model], name: str | None) -> Model:
     """The model of that name, the first where none is named. Raises `ApiError` for one that is not served."""
-    name = next(iter(models)) if name is None else name
-    if name not in models:
+    name = next(iter(models), None) if name is None else name
+    if name is None or name not in models:
         raise not_served(name, models)
     note_model(name)
     return models[name]
 
 
-def not_served(name: str, names: Collection[str]) -> ApiError:
+def not_served(name: str | None, names: Collection[str]) -> ApiError:
+    if not names:
+        message = "this server only transcribes: start it with --model for a model that writes"
+        return ApiError(404, message, param="model", code="model_not_found")
     known = ", ".join(map(repr, names))
     are = "it is" if len(names) == 1 else "there are"
     message = f"the model {name!r} is not served here; {are} {known}"

@@ -21,7 +21,7 @@ from .access.rates import Rates
 from .errors import ApiError
 from .model import Model, Served, not_served
 from .observing.exchange import note_model
-from .observing.metrics import Metrics
+from .observing.metrics import Loaded, Metrics
 from .planning.planner import Planner
 from .storage.seal import Seal
 from .storage.store import Store
@@ -41,7 +41,7 @@ class Service:
     """Models, ready to answer."""
 
     models: tuple[Served, ...]
-    """At least one. The first answers requests that name none."""
+    """The first answers requests that name none. There are none where the server only transcribes."""
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = "both"
     transcriber: Transcriber | None = None
     """Transcribes recordings, where a model for that is served."""
@@ -82,7 +82,13 @@ class Service:
 
     def __post_init__(self) -> None:
         self._archivists = ThreadPoolExecutor(_ARCHIVISTS, "unbraid-store")
-        self.metrics = Metrics(lambda: {served.names[0]: served.engine for served in self.models})
+        self.metrics = Metrics(self._engines)
+
+    def _engines(self) -> dict[str, Loaded]:
+        """The engine of each model, and of the one that transcribes."""
+        found: dict[str, Loaded] = {served.names[0]: served.engine for served in self.models}
+        listener = None if self.transcriber is None else self.transcriber.listener
+        return found | {self.listener_names[0]: listener} if isinstance(listener, Loaded) else found
 
     def own(self, kind: Callable[[Service], T]) -> T:
         """What a route keeps in this process between requests: `kind(service)`, made when it is first asked for."""
@@ -132,7 +138,7 @@ class Service:
             if name is None or name in served.names:
                 note_model(name or served.names[0])
                 return served
-        raise not_served(str(name), self.names)
+        raise not_served(name, self.names)
 
     def check_listener(self, name: str | None) -> str:
         """The name of the model that transcribes, for the reply. Raises `ApiError` for one that does not."""

@@ -75,6 +75,12 @@ class Settings:
         "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
     )
     transcription_api_key: str | None = _setting("the key for these servers", group="transcription", metavar="KEY")
+    transcription_vad: bool = _setting(
+        "decode only what a voice activity detector takes for speech",
+        group="transcription",
+        default=True,
+        kind="switch",
+    )
     chat_template: str | None = _setting(
         "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
     )
@@ -331,13 +337,22 @@ class Settings:
     """Where there are several models: the name and the own settings of each."""
 
     def each_model(self) -> tuple[Settings, ...]:
-        """The settings of each model."""
-        return tuple(_for_model(self, name, own) for name, own in self.models) or (self,)
+        """The settings of each model that writes: one by default, and none if only one that transcribes is named."""
+        if self.models:
+            return tuple(_for_model(self, name, own) for name, own in self.models)
+        named = self.model is not None or any(getattr(self, engine) for engine in _ENGINES)
+        return () if self.transcribes and not named else (self,)
+
+    @property
+    def transcribes(self) -> bool:
+        """Whether a model that transcribes is named."""
+        elsewhere = self.transcription_engine != "embedded" or bool(self.transcription_url)
+        return self.transcription_model is not None or elsewhere
 
 
 _GROUPS = {
     "model": "which model",
-    "transcription": "which model transcribes recordings; none, if it is not named",
+    "transcription": "which model transcribes recordings; if no other model is named, the server does nothing else",
     "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
     "format": "what it writes, and how that is answered",
     "server": "who may ask",

@@ -144,3 +144,8 @@ def language_code(text: str) -> str:
     near = get_close_matches(wanted, _KNOWN, n=3, cutoff=0.6)
     hint = f"; near it are {', '.join(near)}" if near else ""
     raise UnbraidError(f"Whisper knows no language {text!r}{hint}: give a name or a code, such as german or de")
+
+
+def given_language(text: str | None) -> str | None:
+    """The language that a user names; None for `auto` and for nothing: it is to be detected."""
+    return None if text is None or text.strip().casefold() in ("", "auto") else text

@@ -15,6 +15,7 @@ from typing import Literal, Protocol, runtime_checkable
 from ..constraints.dialects.token_sets import TokenSets
 from ..core.vocabulary import Vocabulary
 from ..engines.base import Piece
+from .audio.chunking import Spans
 from .audio.decode import Samples
 
 ANYTHING = TokenSets(())
@@ -40,6 +41,11 @@ class ListenRequest:
     """None for as many as the model's context has room for."""
     words: bool = False
     """Whether `ListenEnd.times` is wanted; only where the listener supports it (`supports_word_times`)."""
+    speech: Spans | None = None
+    """Where somebody speaks, in seconds of the chunk; None if that is not known. Times of words lie there."""
+    recording: object = None
+    """Which recording the chunk is of. A listener that decodes one thing after the other lets recordings take turns;
+    None is a recording of its own."""
     beams: int = 1
     """The width of the beam search; at most the listener's `max_beams`, and only at temperature 0."""
 

@@ -13,9 +13,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ..engines.base import EngineDown
 from ..engines.routing import Routing
 from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
+from ..models.errors import ModelError
 from .moonshine.files import KNOWN_MOONSHINE
 from .whisper.files import DEFAULT_WHISPER
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from .engines.sglang import SGLangWhisper
     from .listening import Listener
     from .transcriber import Transcriber
+    from .vad.detector import VoiceDetector
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ class ListenerSettings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     routing: Routing = field(default_factory=Routing)
     threads: int | None = None
+    vad: bool = True
+    """Whether a voice activity detector says what is decoded."""
     flag_prefix: str = "--"
     """What the flags of the command begin with, for messages."""
 
@@ -68,7 +73,19 @@ async def load_transcriber(settings: ListenerSettings) -> Transcriber:
     await asyncio.to_thread(_import_packages, settings.engine)
     from .transcriber import Transcriber
 
-    return Transcriber(await load_listener(settings))
+    detector = await asyncio.to_thread(_detector) if settings.vad else None
+    return Transcriber(await load_listener(settings), detector=detector)
+
+
+def _detector() -> VoiceDetector | None:
+    """The voice activity detector. Where it cannot be had, the server does without, and says so."""
+    from .vad.detector import VoiceDetector
+
+    try:
+        return VoiceDetector()
+    except (EngineDown, ModelError) as error:
+        _log.warning("no voice activity detector: all of a recording is decoded, noise too (%s)", error)
+        return None
 
 
 async def load_listener(settings: ListenerSettings) -> Listener:

@@ -13,6 +13,18 @@ Task = Literal["transcribe", "translate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VoiceOptions:
+    """What counts as speech, and what is left out of a recording before a model hears it."""
+
+    threshold: float = 0.5
+    """The least probability of speech."""
+    padding: float = 0.4
+    """Seconds that are kept before and after speech."""
+    pause: float = 2.0
+    """Seconds: longer pauses are left out, but for the padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptionOptions:
     """What to do with a recording."""
 
@@ -24,11 +36,16 @@ class TranscriptionOptions:
     prompt: str = ""
     """Text that could precede the recording: it hints at names, spelling and style."""
     timestamps: bool = False
-    """Whether segments have times."""
+    """Whether segments have times. The text is the same with and without."""
     words: bool = False
-    """Whether words have times."""
+    """Whether words have times, too."""
     temperature: float | None = None
-    """None for the fallback sequence: 0 first, then higher temperatures for chunks that fail the thresholds."""
+    """None or 0 for the fallback sequence: 0 first, then higher temperatures for chunks that fail the thresholds. Any
+    other is the only one."""
     beams: int = 1
     """The width of the beam search at temperature 0; 1 for greedy decoding."""
     seed: int | None = None
+    logprobs: bool = False
+    """Whether the tokens of the text are wanted, with their logprobs."""
+    vad: VoiceOptions | None = VoiceOptions()
+    """What is speech, for a transcriber that has a voice activity detector; None to decode all of the recording."""

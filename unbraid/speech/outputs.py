@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+from ..engines.base import TokenLogprob
 from .languages import LANGUAGES
 from .options import TranscriptionOptions
 from .transcript import Segment, Transcript, Word
@@ -26,7 +28,7 @@ def render_transcript(
         return as_srt(transcript)
     if format == "vtt":
         return as_vtt(transcript)
-    return as_json(transcript) if format == "json" else as_verbose_json(transcript, options)
+    return as_json(transcript, options) if format == "json" else as_verbose_json(transcript, options)
 
 
 def usage(transcript: Transcript) -> dict[str, Any]:
@@ -34,16 +36,25 @@ def usage(transcript: Transcript) -> dict[str, Any]:
     return {"type": "duration", "seconds": math.ceil(transcript.duration)}
 
 
-def as_json(transcript: Transcript) -> dict[str, Any]:
+def as_json(transcript: Transcript, options: TranscriptionOptions) -> dict[str, Any]:
     warnings = {"warnings": list(transcript.warnings)} if transcript.warnings else {}
-    return {"text": transcript.text, "language": transcript.language, **warnings, "usage": usage(transcript)}
+    tokens = {"logprobs": token_logprobs(transcript.logprobs)} if options.logprobs else {}
+    return {"text": transcript.text, "language": transcript.language, **tokens, **warnings, "usage": usage(transcript)}
+
+
+def token_logprobs(tokens: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    """Tokens with their logprobs, as in OpenAI's API."""
+    return [
+        {"token": one.bytes.decode("utf-8", "replace"), "bytes": list(one.bytes), "logprob": one.logprob}
+        for one in tokens
+    ]
 
 
 def as_verbose_json(transcript: Transcript, options: TranscriptionOptions) -> dict[str, Any]:
     """As in OpenAI's API, where the language is a name; its code and its probability are additions. Segments are always
     there, also where only words were asked for."""
     language = transcript.language
-    words = [_word(word) for segment in transcript.segments for word in segment.words]
+    words = [word_json(word) for segment in transcript.segments for word in segment.words]
     return {
         "task": options.task,
         "language": None if language is None else LANGUAGES.get(language, language),
@@ -58,7 +69,7 @@ def as_verbose_json(transcript: Transcript, options: TranscriptionOptions) -> di
     }
 
 
-def _word(word: Word) -> dict[str, Any]:
+def word_json(word: Word) -> dict[str, Any]:
     return {"word": word.text.strip(), "start": word.start, "end": word.end, "probability": round(word.probability, 4)}
 
 

@@ -4,9 +4,14 @@
     async for event in transcriber.run(read("talk.mp3"), TranscriptionOptions()):
         ...  # Detected, Delta, Segment, Progress; the last one is the Transcript
 
-The recording is cut into chunks. Several chunks are transcribed at once, and their events come out in order. A chunk
-whose output fails the thresholds is decoded again at a higher temperature (temperature fallback, as in OpenAI's
-Whisper); `attempt` is one such try. In a stream, text that was sent is never taken back, so there is no second try.
+What is no speech is left out of the recording, and the rest is cut into chunks. Several chunks are transcribed at once,
+and their events come out in order. A chunk whose output fails the thresholds is decoded again at a higher temperature
+(temperature fallback, as in OpenAI's Whisper); `attempt` is one such try. A model sometimes ends its output before the
+speech ends. Then what is left of the chunk is decoded, too.
+
+The law of this module: the text is the same whatever is asked to come with it. What the model is asked depends on the
+listener, never on whether times, words or a stream are wanted. So all replies are views of one transcript, and text
+comes out when it is final: one chunk after the other.
 """
 
 from __future__ import annotations
@@ -15,21 +20,27 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from ..engines.base import EngineFailed
-from .adapters import Adapter
+from ..engines.base import EngineFailed, TokenLogprob
+from .adapters import Adapter, times_on_request
 from .attempt import Attempt, Thresholds, TokenCounts
-from .audio.chunking import Chunk, cut, is_silent
-from .audio.decode import RATE, Samples
+from .audio.chunking import Chunk, cut_runs, is_silent
+from .audio.decode import Samples
 from .errors import UnsupportedOption
 from .families import adapter_for
 from .listening import Listener, max_beams, supports_word_times
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from .vad.detector import VoiceDetector
+from .vad.speech import Speech
 
 _DEFAULT_THRESHOLDS = Thresholds()
+_LEAST_HEARD = 0.2  # seconds of a chunk that an output must have got further for the rest to be decoded
+_MOST_PARTS = 12  # in which a chunk is decoded: a bound for models that stop again and again
+_SLACK = 0.3  # seconds by which the end of the last word may be wrong
+_LEAST_LEFT = 1.0  # seconds of speech after the last word that are more than its end
 _NO_PREFIX = "the model did not begin with the tokens it was given, so that the language is not known"
 
 
@@ -41,9 +52,15 @@ class Transcriber:
     """Transcribes with one model."""
 
     def __init__(
-        self, listener: Listener, adapter: Adapter | None = None, thresholds: Thresholds = _DEFAULT_THRESHOLDS
+        self,
+        listener: Listener,
+        adapter: Adapter | None = None,
+        thresholds: Thresholds = _DEFAULT_THRESHOLDS,
+        detector: VoiceDetector | None = None,
     ) -> None:
+        """detector: says where somebody speaks. Without one, all of a recording is decoded."""
         self.listener = listener
+        self.detector = detector
         self.adapter = adapter or adapter_for(listener.vocabulary)
         self._thresholds = thresholds
 
@@ -53,6 +70,8 @@ class Transcriber:
         self.adapter.check(options)
         if options.words and not supports_word_times(self.listener):
             raise UnsupportedOption("this model cannot time words; ask for segments", "words")
+        if options.logprobs and self.listener.vocabulary is None:
+            raise UnsupportedOption("the server that transcribes gives text and no tokens; leave it out", "logprobs")
         most = max_beams(self.listener)
         if not 1 <= options.beams <= most:
             known = f"takes 1 to {most} beams" if most > 1 else "has no beam search: it takes 1 beam"
@@ -65,12 +84,14 @@ class Transcriber:
     ) -> AsyncGenerator[TranscriptEvent, None]:
         """Transcribe a recording. Its samples are read as they are needed.
 
-        stream: send text token by token. Otherwise it comes when its chunk has passed the thresholds. In a stream that
-            holds, too, for chunks that may be silence, and with beam search.
+        stream: the text goes out as it comes, so there is no place for a warning about it: an output that does not
+            begin with its prefix is an error.
         """
         self.check(options)
-        chunks = iter(cut(blocks, longest=self.adapter.max_seconds))
-        builder = _TranscriptBuilder()
+        voice = None if self.detector is None else self.detector.listen()
+        speech = Speech(blocks, voice, options.vad)
+        chunks = cut_runs(speech, longest=self.adapter.max_seconds, spans=speech.spans)
+        builder = _TranscriptBuilder(options)
         tasks: deque[_ChunkTask] = deque()
         try:
             more = True
@@ -79,18 +100,18 @@ class Transcriber:
                     chunk = await _next(chunks)
                     more = chunk is not None
                     if chunk is not None:
-                        tasks.append(_ChunkTask(self, chunk, options, stream))
+                        tasks.append(_ChunkTask(self, chunk, self._decoding(options), stream, speech))
                 if tasks:
                     task = tasks[0]
                     async for event in task.events():
                         if builder.add(event):
                             yield event
                     tasks.popleft()
-                    builder.seconds = task.end
                     yield Progress(task.end)
         finally:
             for task in tasks:
                 await task.cancel()
+        builder.seconds = speech.seconds
         yield builder.transcript(getattr(blocks, "warnings", ()))
 
     async def transcribe(self, blocks: Iterable[Samples], options: TranscriptionOptions) -> Transcript:
@@ -102,37 +123,81 @@ class Transcriber:
         assert found is not None
         return found
 
+    def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
+        """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
+        listener can tell. With timestamps a model says how far it has listened, so what it leaves out can be found."""
+        timed = self.adapter.supports_timestamps and (options.timestamps or not times_on_request(self.adapter))
+        return replace(options, timestamps=timed, words=supports_word_times(self.listener))
+
     async def transcribe_chunk(
-        self, chunk: Chunk, options: TranscriptionOptions, stream: bool
+        self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None
     ) -> AsyncGenerator[_ChunkEvent, None]:
-        """The events of one chunk, with temperature fallback."""
-        if is_silent(chunk.samples):
-            return
-        limits = self._thresholds
-        counts = TokenCounts()
-        for temperature in limits.temperatures if options.temperature is None else (options.temperature,):
-            attempt = Attempt(self.listener, self.adapter, chunk, options, temperature)
-            held: list[TranscriptEvent] = []
-            sent = False
-            async for event in attempt.events():
+        """The events of one chunk: of all that is said in it."""
+        rest: Chunk | None = chunk
+        for _ in range(_MOST_PARTS):
+            if rest is None or is_silent(rest.samples):
+                break
+            attempts = _Attempts(self._thresholds)
+            for temperature in self._temperatures(options):
+                attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
+                await attempt.decode()
                 if stream and attempt.prefix_missing:
                     raise PrefixMissing(_NO_PREFIX)
-                if sent or (stream and options.beams == 1 and not attempt.may_be_silence(limits)):
-                    sent = True
+                if attempts.add(attempt):
+                    break
+            yield attempts.counts
+            best = attempts.best
+            if best is not None:
+                for event in best.events:
                     yield event
-                else:
-                    held.append(event)
-            if stream and attempt.prefix_missing:
-                raise PrefixMissing(_NO_PREFIX)
-            counts = counts.plus(attempt.counts)
-            if sent or attempt.is_silence(limits) or not attempt.fails(limits):
-                break
-        if sent or not attempt.is_silence(limits):
-            for event in held:
-                yield event
-            if attempt.prefix_missing:
-                yield _Warning(f"{_NO_PREFIX}, from {chunk.start:.1f} s on")
-        yield counts
+                if best.prefix_missing:
+                    yield _Warning(f"{_NO_PREFIX}, from {rest.start:.1f} s on")
+            elif attempts.refused:
+                yield _Warning(f"no words could be made out from {rest.start:.1f} to {rest.time(rest.seconds):.1f} s")
+            rest = None if best is None else _left(best)
+
+    def _temperatures(self, options: TranscriptionOptions) -> tuple[float, ...]:
+        return (options.temperature,) if options.temperature else self._thresholds.temperatures
+
+
+def _left(attempt: Attempt) -> Chunk | None:
+    """What is left of the chunk if the model ended its output before the speech ended."""
+    chunk, until = attempt.chunk, attempt.until
+    assert attempt.end is not None
+    broken_off = attempt.end.reason == "length"
+    if not attempt.text.strip() or until < _LEAST_HEARD:
+        return None
+    if chunk.speech is None and not broken_off and not attempt.goes_on:
+        return None  # nothing says that there is more
+    left = chunk.speech_after(until + _SLACK)
+    return chunk.after(until) if left > (_SLACK if broken_off else _LEAST_LEFT) else None
+
+
+class _Attempts:
+    """The attempts at one chunk, and the best of them."""
+
+    def __init__(self, limits: Thresholds) -> None:
+        self.counts = TokenCounts()
+        self.best: Attempt | None = None
+        """None if nobody spoke, or if no attempt is to be believed."""
+        self.refused = False
+        self._limits = limits
+
+    def add(self, attempt: Attempt) -> bool:
+        """Returns whether it was the last."""
+        limits = self._limits
+        self.counts = self.counts.plus(attempt.counts)
+        if attempt.is_silence(limits):
+            self.best, self.refused = None, False
+            return True
+        if not attempt.fails(limits):
+            self.best, self.refused = attempt, False
+            return True
+        if attempt.hopeless(limits):
+            self.refused = self.best is None
+        elif self.best is None or attempt.better_than(self.best, limits):
+            self.best, self.refused = attempt, False
+        return self.counts.completion >= limits.most_tokens
 
 
 async def _next(chunks: Iterator[Chunk]) -> Chunk | None:
@@ -160,14 +225,16 @@ _ChunkEvent = TranscriptEvent | TokenCounts | _Warning
 class _ChunkTask:
     """One chunk in progress. Its events are kept until those of all chunks before it are out."""
 
-    def __init__(self, transcriber: Transcriber, chunk: Chunk, options: TranscriptionOptions, stream: bool) -> None:
-        self.end = chunk.start + len(chunk.samples) / RATE
+    def __init__(
+        self, transcriber: Transcriber, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object
+    ) -> None:
+        self.end = chunk.time(chunk.seconds, ends=True)
         self._queue: asyncio.Queue[_ChunkEvent | None] = asyncio.Queue()
-        self._task = asyncio.create_task(self._run(transcriber, chunk, options, stream))
+        self._task = asyncio.create_task(self._run(transcriber.transcribe_chunk(chunk, options, stream, recording)))
 
-    async def _run(self, transcriber: Transcriber, chunk: Chunk, options: TranscriptionOptions, stream: bool) -> None:
+    async def _run(self, chunk_events: AsyncGenerator[_ChunkEvent, None]) -> None:
         try:
-            async with aclosing(transcriber.transcribe_chunk(chunk, options, stream)) as events:
+            async with aclosing(chunk_events) as events:
                 async for event in events:
                     self._queue.put_nowait(event)
         finally:
@@ -187,10 +254,12 @@ class _ChunkTask:
 class _TranscriptBuilder:
     """The transcript of the chunks so far."""
 
+    options: TranscriptionOptions
     language: str | None = None
     probability: float | None = None
     text: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     counts: TokenCounts = field(default_factory=TokenCounts)
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
@@ -209,8 +278,10 @@ class _TranscriptBuilder:
             self.language, self.probability = event.language, event.probability
         elif isinstance(event, Delta):
             self.text.append(event.text)
+            if self.options.logprobs:
+                self.logprobs += event.logprobs
         elif isinstance(event, Segment):
-            self.segments.append(event)
+            self.segments.append(event if self.options.words else replace(event, words=()))
         return True
 
     def transcript(self, warnings: Iterable[str]) -> Transcript:
@@ -223,4 +294,5 @@ class _TranscriptBuilder:
             self.counts.prompt,
             self.counts.completion,
             (*warnings, *self.warnings),
+            tuple(self.logprobs),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from ..engines.base import TokenLogprob
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -54,6 +56,8 @@ class Delta:
     """The next part of the text."""
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = field(default=(), repr=False, compare=False)
+    """The tokens that spell it; empty where the listener gives text and no tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Transcript:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     warnings: tuple[str, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = field(default=(), repr=False)
+    """The tokens of the text, where they were asked for."""
 
 
 TranscriptEvent = Detected | Delta | Segment | Progress | Transcript

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .audio.chunking import Spans
 from .audio.decode import RATE, Samples
 from .transcript import Word
 
@@ -25,6 +26,8 @@ _OPENS_AFTER_A_SPACE = "\"'-–—"
 _FRAME = 0.02  # seconds over which the energy is measured
 _BRIDGED = 0.2  # seconds of quiet within a word: the closure before a t or a k
 _MOST_ADDED = 0.3  # seconds by which a word may exceed the model's time
+_SHORTEST = 0.04  # seconds of a word
+_MOST_BEFORE = 0.7  # seconds by which it may begin earlier
 _LEVELS = 1e-3, 1e-2  # the least and the greatest threshold of quiet, relative to the loudest energy
 _ABOVE_NOISE = 4.0
 
@@ -80,10 +83,13 @@ def _unspaced(text: str) -> bool:
     return kind[0] != "M" and kind != "Lm" and unicodedata.name(text[0], "").startswith(_UNSPACED)
 
 
-def fit_to_sound(words: Sequence[Word], samples: Samples) -> list[Word]:
+def fit_to_sound(words: Sequence[Word], samples: Samples, speech: Spans | None = None) -> list[Word]:
     """Move the times of words to where the sound is: without silence at either end, and extended until the word fades
-    out. The order stays. Little changes where all is equally loud."""
-    loud = _loud(samples)
+    out. The order stays. Little changes where all is equally loud.
+
+    speech: where somebody speaks. Sound outside of it is noise.
+    """
+    loud = _loud(samples) & _within(speech, len(samples))
     found: list[Word] = []
     following = len(loud)
     """The frame in which the next word begins; the loop goes backwards."""
@@ -99,7 +105,46 @@ def fit_to_sound(words: Sequence[Word], samples: Samples) -> list[Word]:
             word = replace(word, start=round(start * _FRAME, 2), end=round(until * _FRAME, 2))
         following = start
         found.append(word)
-    return found[::-1]
+    return _with_length(_from_the_onset(found[::-1], loud))
+
+
+def _from_the_onset(words: list[Word], loud: NDArray[np.bool_]) -> list[Word]:
+    """Extend words backwards over sound that belongs to none: after a pause, attention is late to a word."""
+    found: list[Word] = []
+    for word in words:
+        start, least = _frame(word.start), max(_frame(found[-1].end) if found else 0, _frame(word.start - _MOST_BEFORE))
+        begin = start
+        while least < begin <= len(loud) and loud[begin - 1]:
+            begin -= 1
+        found.append(word if begin == start else replace(word, start=round(begin * _FRAME, 2)))
+    return found
+
+
+def _with_length(words: list[Word]) -> list[Word]:
+    """Words that share their frame with a neighbour get a part of its time: no word takes none."""
+    found = list(words)
+    for at, word in enumerate(found):
+        if word.end > word.start:
+            continue
+        before, after = found[at - 1] if at else None, found[at + 1] if at + 1 < len(found) else None
+        if after is not None and after.start - word.start >= _SHORTEST:
+            found[at] = replace(word, end=round(word.start + _SHORTEST, 2))
+        elif after is not None and after.end - word.start >= 2 * _SHORTEST:
+            middle = round(max(word.start, after.start) + _SHORTEST, 2)
+            found[at], found[at + 1] = replace(word, end=middle), replace(after, start=middle)
+        elif before is not None and before.end - before.start >= 2 * _SHORTEST:
+            middle = round(min(word.start, before.end) - _SHORTEST, 2)
+            found[at - 1], found[at] = replace(before, end=middle), replace(word, start=middle)
+    return found
+
+
+def _within(speech: Spans | None, count: int) -> NDArray[np.bool_]:
+    """Which frames are speech; all of them if that is not known."""
+    frames = count // round(_FRAME * RATE)
+    found = np.full(frames, not speech)
+    for begin, end in speech or ():
+        found[_frame(begin) : _frame(end)] = True
+    return found
 
 
 def _frame(seconds: float) -> int:

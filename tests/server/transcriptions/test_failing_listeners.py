@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import openai
 import pytest
 
 from unbraid.engines import EngineDown, EngineError, EngineFailed
 
+from ...support.real_speech import RATE, recording
 from .support import (
     PREFIX,
     ScriptedListener,
     SpeechServer,
     frames,
     refused,
+    wav,
     weasels,
 )
+
+
+def two_chunks() -> bytes:
+    return wav(np.tile(recording("en", "demo-congrats").samples[: 20 * RATE], 2))
 
 
 @pytest.mark.parametrize("stream", ["false", "true"])
@@ -41,9 +48,10 @@ def test_failing_before_the_first_word(
 def test_failing_in_the_middle_of_a_stream(
     speech: SpeechServer, listener: ScriptedListener, stream_format: str, error: Exception
 ) -> None:
+    """What is final has gone out: that of the chunks before."""
     listener.say(*PREFIX, " Hello", " there")
-    listener.error = error
-    *deltas, last = frames(speech.post(weasels(), stream="true", stream_format=stream_format))
+    listener.error, listener.heard = error, 1
+    *deltas, last = frames(speech.post(two_chunks(), stream="true", stream_format=stream_format))
     texts = [each["delta"] if stream_format == "events" else each["choices"][0]["delta"]["content"] for each in deltas]
     assert "".join(texts) == "Hello there"
     assert last["error"]["type"] == "server_error"
@@ -52,8 +60,8 @@ def test_failing_in_the_middle_of_a_stream(
 
 def test_the_client_is_told_of_a_failing_stream(speech: SpeechServer, listener: ScriptedListener) -> None:
     listener.say(*PREFIX, " Hello")
-    listener.error = EngineFailed("it broke")
-    events = speech.client.audio.transcriptions.create(model="whisper-1", file=("a.wav", weasels()), stream=True)
+    listener.error, listener.heard = EngineFailed("it broke"), 1
+    events = speech.client.audio.transcriptions.create(model="whisper-1", file=("a.wav", two_chunks()), stream=True)
     with pytest.raises(openai.APIError, match="it broke"):
         list(events)
 

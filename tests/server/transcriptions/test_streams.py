@@ -65,3 +65,18 @@ def test_space_around_a_text(speech: SpeechServer, listener: ScriptedListener, p
     assert "".join(event["delta"] for event in deltas) == done["text"] == "A b  c."
     assert all(event["delta"] for event in deltas)
     assert speech.post(weasels()).json()["text"] == done["text"]
+
+
+def test_a_stream_with_segments_and_with_logprobs(speech: SpeechServer, listener: ScriptedListener) -> None:
+    listener.say(*PREFIX, " A b.")
+    told = frames(speech.post(weasels(), stream="true", response_format="verbose_json"))
+    assert [event["type"].rpartition(".")[2] for event in told] == [*["delta"] * (len(told) - 2), "segment", "done"]
+    assert told[-2]["text"] == told[-1]["text"] == "A b."
+    assert told[-2]["id"] == "seg_0"
+    assert 0 == told[-2]["start"] < told[-2]["end"]
+    *deltas, done = frames(speech.post(weasels(), stream="true", **{"include[]": "logprobs"}))
+    whole = speech.post(weasels(), **{"include[]": "logprobs"}).json()["logprobs"]
+    assert [token for event in deltas for token in event["logprobs"]] == done["logprobs"] == whole
+    assert bytes(byte for token in whole for byte in token["bytes"]).decode() == " A b."
+    assert {token["logprob"] for token in whole} == {-0.1}
+    assert "".join(token["token"] for token in whole) == " A b."

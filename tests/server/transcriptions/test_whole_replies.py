@@ -66,7 +66,7 @@ def test_verbose_json(speech: SpeechServer) -> None:
         assert last <= segment.start < segment.end <= 11.1
         assert -1.0 < segment.avg_logprob < 0.0
         assert 0.0 <= segment.no_speech_prob < 0.6
-        assert 0.5 < segment.compression_ratio < 2.4
+        assert 0.3 < segment.compression_ratio < 2.4  # short ones grow
         text = [token for token in segment.tokens if token < speech.engine.tokens.eot]
         assert tokenizer().decode(text).strip() == segment.text.strip()
         last = segment.end
@@ -178,7 +178,7 @@ def test_languages_to_choose_from(
 ) -> None:
     listener.say(*PREFIX, " Hello")
     assert speech.post(weasels(), **fields).json()["language"] == "en"
-    assert [len(tokens) for tokens in listener.requests[0].prefix.sets] == [languages, 1, 1]
+    assert [len(tokens) for tokens in listener.requests[0].prefix.sets] == [languages, 1]
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # says the client

@@ -16,7 +16,7 @@ from unbraid.speech.audio.wav import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.transcript import Delta, Detected, Transcript, TranscriptEvent
+from unbraid.speech.transcript import Detected, Transcript, TranscriptEvent
 from unbraid.speech.whisper.listener import WhisperEngine
 
 from ...support.fake_servers import FakeServer, Fault
@@ -94,14 +94,14 @@ def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: 
     assert there.language is None, "some endpoints say the language that is written"
 
 
-def test_the_language_comes_late_in_a_stream(behind: RunningServer) -> None:
+def test_the_language_may_come_last_in_the_servers_stream(behind: RunningServer) -> None:
     async def found() -> list[TranscriptEvent]:
         async with endpoint(behind) as listener:
             return await events_of(listener, recording("fr", "tt-weasels").samples, TranscriptionOptions(), stream=True)
 
     events = run(found())
     assert [event.language for event in events if isinstance(event, Detected)] == ["fr"]
-    assert isinstance(events[0], Delta)
+    assert isinstance(events[0], Detected)  # it comes first here: a chunk is sent when all of it is known
 
 
 def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:

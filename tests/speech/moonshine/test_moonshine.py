@@ -13,14 +13,13 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.models import ModelError
+from unbraid.models import ModelError, pinned
 from unbraid.models.packages import Package
 from unbraid.speech.adapters import Adapter
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.families import adapter_for
 from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
-from unbraid.speech.moonshine import files as moonshine_files
 from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
 from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
 from unbraid.speech.moonshine.listener import MoonshineEngine
@@ -313,10 +312,10 @@ def test_other_weights_than_those_known_are_not_kept(tmp_path: Path, monkeypatch
 
         return download
 
-    monkeypatch.setattr(moonshine_files, "download", packed())
+    monkeypatch.setattr(pinned, "download", packed())
     with pytest.raises(ModelError, match=r"has no encoder_model\.onnx"):
         resolve_moonshine(known.name, cache=tmp_path)
-    monkeypatch.setattr(moonshine_files, "download", packed("encoder_model.onnx"))
+    monkeypatch.setattr(pinned, "download", packed("encoder_model.onnx"))
     with pytest.raises(ModelError, match=f"not {known.encoder}"):
         resolve_moonshine(known.name, cache=tmp_path)
     assert [path for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,11 +12,12 @@ from ...engines import EngineDown, EngineError
 from ...version import __version__
 from ..errors import ApiError
 from ..http import json_response
-from ..model import Served
 from ..service import Service
 
 _PATIENCE = 1.0
 """Seconds that an engine has to say that it takes requests: as long as Kubernetes waits for `/ready`."""
+Check = Callable[[], Awaitable[None]]
+"""Returns if an engine takes requests; raises `EngineError` if not."""
 
 
 async def health(service: Service, request: Request) -> Response:
@@ -28,22 +30,34 @@ async def ready(service: Service, request: Request) -> Response:
     nobody here. The reply says which."""
     if service.leaving or service.draining:
         raise ApiError(503, "the server is about to end", retry_after=1.0)
-    found = await asyncio.gather(*(_trouble(served) for served in service.models))
+    names = [served.names[0] for served in service.models]
+    checks: list[Check] = [served.engine.check for served in service.models]
+    if not checks and service.transcriber is not None:
+        names, checks = list(service.listener_names[:1]), [_check_of(service.transcriber.listener)]
+    found = await asyncio.gather(*map(_trouble, checks))
     trouble = [error for error in found if error is not None]
     if len(trouble) == len(found):
         raise trouble[0]
     if len(found) == 1:
         return json_response({"status": "ready"})
-    names = [served.names[0] for served in service.models]
     models = {name: "down" if error else "ready" for name, error in zip(names, found, strict=True)}
     return json_response({"status": "ready", "models": models})
 
 
-async def _trouble(served: Served) -> EngineDown | None:
+def _check_of(listener: object) -> Check:
+    """How to ask a listener whether it takes requests. One inside of this process always does."""
+
+    async def always() -> None: ...
+
+    found: Check = getattr(listener, "check", always)
+    return found
+
+
+async def _trouble(check: Check) -> EngineDown | None:
     """Why the engine of a model takes no requests, or None."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            await served.engine.check()
+            await check()
     except TimeoutError:
         return EngineDown(f"the engine does not say within {_PATIENCE:g} s whether it takes requests")
     except EngineDown as error:

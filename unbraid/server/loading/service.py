@@ -122,8 +122,7 @@ async def load_model(settings: Settings) -> Served:
 
 async def _transcriber(settings: Settings) -> Transcriber | None:
     """The transcriber, if the settings name one. Speech is imported only then."""
-    urls = settings.transcription_url
-    if settings.transcription_model is None and settings.transcription_engine == "embedded" and not urls:
+    if not settings.transcribes:
         return None
     from ...speech.loading import ListenerSettings, load_transcriber
 
@@ -131,11 +130,12 @@ async def _transcriber(settings: Settings) -> Transcriber | None:
         ListenerSettings(
             model=settings.transcription_model,
             engine=settings.transcription_engine,
-            urls=urls,
+            urls=settings.transcription_url,
             api_key=settings.transcription_api_key,
             threads=settings.threads,
             timeouts=timeouts_of(settings),
             routing=routing_of(settings),
+            vad=settings.transcription_vad,
             flag_prefix="--transcription-",
         )
     )

@@ -12,17 +12,26 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import sub
+from typing import Protocol, runtime_checkable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ...engines import Engine
+from ...engines import Load
 from .replica_metrics import ReplicaMetrics
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The bounds of the buckets."""
+
+
+@runtime_checkable
+class Loaded(Protocol):
+    """What has something to do: an engine, or a listener."""
+
+    @property
+    def load(self) -> Load: ...
 
 
 class Durations(Collector):
@@ -58,8 +67,8 @@ class Metrics:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, engines: Callable[[], Mapping[str, Engine]]) -> None:
-        """`engines` gives the engine of each model."""
+    def __init__(self, engines: Callable[[], Mapping[str, Loaded]]) -> None:
+        """`engines` gives the engine of each model; also of one that transcribes."""
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "unbraid_requests",
@@ -111,7 +120,7 @@ class Metrics:
 class _EngineLoads(Collector):
     """What the engines have to do now."""
 
-    def __init__(self, engines: Callable[[], Mapping[str, Engine]]) -> None:
+    def __init__(self, engines: Callable[[], Mapping[str, Loaded]]) -> None:
         self._engines = engines
 
     def collect(self) -> Iterable[Metric]:

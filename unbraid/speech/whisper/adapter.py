@@ -10,12 +10,15 @@ from ...constraints.constraint import forced_prefix
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
-from ..audio.decode import Samples
+from ..audio.decode import RATE, Samples
 from ..listening import ListenRequest, TextVocabulary
 from ..options import TranscriptionOptions
 from .tokens import WhisperTokens
 
 _LONGEST_PROMPT = 223  # half of the context less one, as in training
+_MOST_TOKENS = 224  # of an output, as in OpenAI's code
+_TOKENS_PER_SECOND = 16  # more than anybody says; an output that is broken off goes on where it ended
+_FEWEST = 32
 
 
 class WhisperAdapter:
@@ -58,6 +61,7 @@ class WhisperAdapter:
             timestamps=options.timestamps,
             temperature=temperature,
             seed=options.seed,
+            max_tokens=_most_tokens(len(samples) / RATE),
             words=options.words,
             beams=options.beams if temperature == 0 else 1,
         )
@@ -81,3 +85,8 @@ class WhisperAdapter:
             raise UnbraidError("prompt: this engine does not give access to the tokenizer; leave the prompt out")
         ids = self._vocabulary.encode(" " + prompt.strip())
         return (self._tokens.startofprev, *ids[-_LONGEST_PROMPT:])
+
+
+def _most_tokens(seconds: float) -> int:
+    """How many tokens an output may have. It bounds what noise can cost."""
+    return min(_MOST_TOKENS, _FEWEST + round(seconds * _TOKENS_PER_SECOND))

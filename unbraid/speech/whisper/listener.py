@@ -1,12 +1,12 @@
 """Whisper on ONNX Runtime, as a listener: chunks that wait are decoded as one batch, in a worker thread.
 
 All rows of a batch begin together, because a decoder reads one token for each row at a time. Chunks that arrive while a
-batch runs form the next one.
+batch runs form the next one; which chunks, and when, is the worker's to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -95,11 +95,16 @@ class WhisperEngine:
 
     # In the worker's thread
 
-    def _decode(self, jobs: list[ListenJob]) -> None:
-        mels = log_mels([job.request.samples for job in jobs], self.files.bins)
+    def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
+        hidden = []
+        for job in jobs:
+            [mel] = log_mels([job.request.samples], self.files.bins)
+            hidden.append(self._model.hidden(mel))
+            yield
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
         attentive = any(job.request.words for job in jobs)
-        state = self._model.begin(self._model.encode(mels), prompts, attentions=attentive)
+        state = self._model.begin(self._model.encoded(hidden), prompts, attentions=attentive)
+        del hidden
         counts = [1] * len(jobs)
         """How many rows each job has; they lie side by side."""
         while True:
@@ -119,6 +124,7 @@ class WhisperEngine:
                 return
             if rows != list(range(state.rows)):
                 state = self._model.select(state, rows)
+            yield
             self._model.step(state, np.array(tokens, np.int64))
 
     # Decoding

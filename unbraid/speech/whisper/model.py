@@ -114,15 +114,22 @@ class WhisperModel:
 
     def encode(self, mels: Floats) -> Encoded:
         """Encode spectrograms: (rows, bins, 3000). One by one: a batch takes more memory and no less time."""
-        if mels.ndim != 3 or mels.shape[1:] != (self.bins, FRAMES) or not len(mels):
+        if mels.ndim != 3 or not len(mels):
             raise Unsupported(f"this Whisper takes spectrograms of (rows, {self.bins}, {FRAMES}), not of {mels.shape}")
-        mels = mels.astype(self._encoder.dtype(_FEATURES), copy=False)
-        outputs = [
-            self._encoder.run({_FEATURES: self._runtime.value(row[None])}, ["last_hidden_state"])[0].numpy()
-            for row in mels
-        ]
+        return self.encoded([self.hidden(row) for row in mels])
+
+    def hidden(self, mel: Floats) -> Floats:
+        """The encoder's output for one spectrogram: (bins, 3000)."""
+        if mel.shape != (self.bins, FRAMES):
+            raise Unsupported(f"this Whisper takes spectrograms of ({self.bins}, {FRAMES}), not of {mel.shape}")
+        given = mel[None].astype(self._encoder.dtype(_FEATURES), copy=False)
+        found: Floats = self._encoder.run({_FEATURES: self._runtime.value(given)}, ["last_hidden_state"])[0].numpy()
+        return found
+
+    def encoded(self, outputs: Sequence[Floats]) -> Encoded:
+        """The outputs of the encoder as rows of one batch."""
         hidden = outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
-        return Encoded(len(mels), hidden, self._decoder.cross(hidden))
+        return Encoded(len(outputs), hidden, self._decoder.cross(hidden))
 
     def begin(
         self, encoded: Encoded, prompts: Tokens, *, audio: Sequence[int] | None = None, attentions: bool = False

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
+from ....engines.base import TokenLogprob
 from ....speech.audio.decode import AudioLimits, read
 from ....speech.errors import BadAudio, TooMuchAudio
-from ....speech.outputs import render_transcript, usage
+from ....speech.outputs import render_transcript, token_logprobs, usage, word_json
 from ....speech.transcriber import PrefixMissing, Transcriber
-from ....speech.transcript import Delta, Transcript, TranscriptEvent
+from ....speech.transcript import Delta, Segment, Transcript, TranscriptEvent
 from ...errors import ApiError
 from ...http import json_response, while_connected
 from ..replies import Head
@@ -46,7 +48,7 @@ async def _events(
             async with aclosing(transcriber.run(blocks, asked.options, stream=asked.stream)) as events:
                 async for event in events:
                     if isinstance(event, Delta):
-                        event = Delta(trimmed.next(event.text))
+                        event = trimmed.next(event)
                         if not event.text:
                             continue
                     elif isinstance(event, Transcript):
@@ -65,13 +67,16 @@ class _Trimmed:
     def __init__(self) -> None:
         self._begun = False
         self._space = ""
+        self._logprobs: tuple[TokenLogprob, ...] = ()
 
-    def next(self, text: str) -> str:
-        text = self._space + text if self._begun else text.lstrip()
+    def next(self, delta: Delta) -> Delta:
+        text = self._space + delta.text if self._begun else delta.text.lstrip()
         trimmed = text.rstrip()
         self._space = text[len(trimmed) :]
         self._begun = self._begun or bool(trimmed)
-        return trimmed
+        logprobs = self._logprobs + delta.logprobs
+        self._logprobs = () if trimmed else logprobs
+        return Delta(trimmed, logprobs)
 
 
 # Whole replies
@@ -94,24 +99,41 @@ async def _whole(events: AsyncGenerator[TranscriptEvent, None], asked: Transcrip
 async def _frames(
     events: AsyncGenerator[TranscriptEvent, None], asked: TranscriptionRequest
 ) -> AsyncGenerator[bytes, None]:
-    writer = _ChunkWriter(Head(asked.model, "trsc")) if asked.chunks else _EventWriter()
+    writer = _ChunkWriter(Head(asked.model, "trsc")) if asked.chunks else _EventWriter(asked)
     async with aclosing(events):
         try:
             async for event in events:
-                if isinstance(event, Delta | Transcript):
+                if isinstance(event, Delta | Transcript | Segment):
                     yield writer.frame(event)
         except PrefixMissing as error:  # as a frame even if it is the first: the request is not at fault
             yield error_frame(error)
 
 
 class _EventWriter:
-    """Events as in OpenAI's API: `transcript.text.delta` and `transcript.text.done`."""
+    """Events as in OpenAI's API: `transcript.text.delta` and `transcript.text.done`, and with `verbose_json`
+    `transcript.text.segment` for each segment, after its text."""
 
-    def frame(self, event: Delta | Transcript) -> bytes:
+    def __init__(self, asked: TranscriptionRequest) -> None:
+        self._asked = asked
+        self._segments = 0
+
+    def frame(self, event: Delta | Transcript | Segment) -> bytes:
+        if isinstance(event, Segment):
+            return self._segment(event) if self._asked.format == "verbose_json" else b""
+        with_logprobs = self._asked.options.logprobs
+        tokens = {"logprobs": token_logprobs(event.logprobs)} if with_logprobs else {}
         if isinstance(event, Delta):
-            return frame({"type": "transcript.text.delta", "delta": event.text})
+            return frame({"type": "transcript.text.delta", "delta": event.text, **tokens})
         done = {"type": "transcript.text.done", "text": event.text, "language": event.language}
-        return frame({**done, "usage": usage(event)})
+        return frame({**done, **tokens, "usage": usage(event)})
+
+    def _segment(self, event: Segment) -> bytes:
+        told: dict[str, Any] = {"type": "transcript.text.segment", "id": f"seg_{self._segments}"}
+        self._segments += 1
+        told |= {"start": event.start, "end": event.end, "text": event.text.strip()}
+        if self._asked.options.words:
+            told["words"] = [word_json(word) for word in event.words]
+        return frame(told)
 
 
 class _ChunkWriter:
@@ -120,7 +142,9 @@ class _ChunkWriter:
     def __init__(self, head: Head) -> None:
         self._fields = head.fields("transcription.chunk")
 
-    def frame(self, event: Delta | Transcript) -> bytes:
+    def frame(self, event: Delta | Transcript | Segment) -> bytes:
+        if isinstance(event, Segment):
+            return b""
         if isinstance(event, Delta):
             return frame({**self._fields, "choices": [{"delta": {"content": event.text}, "finish_reason": None}]})
         end = {**self._fields, "language": event.language}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -14,21 +13,22 @@ from starlette.types import Message
 
 from ....errors import UnbraidError
 from ....speech.errors import UnsupportedOption
+from ....speech.languages import given_language
 from ....speech.options import Task, TranscriptionOptions
 from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ....speech.transcriber import Transcriber
 from ...access.bodies import check_form
 from ...errors import ApiError
-from ...http import ClientLeft, announced_size, until_shutdown, whole_number
+from ...http import ClientLeft, announced_size, until_shutdown
 from ...service import Service
-
-_log = logging.getLogger(__name__)
+from .fields import Fields
+from .voice import read_vad
 
 _KNOWN = {
     *("file", "model", "language", "languages", "prompt", "response_format", "temperature", "stream", "stream_format"),
-    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "user"),
+    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "vad_filter", "user"),
 }
-_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size"}
+_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size", "logprobs": "include", "vad": "vad_filter"}
 """The form's fields, by the names of the options."""
 _OTHER_FIELDS = 1_000_000  # bytes that a form may have besides its file
 
@@ -57,7 +57,7 @@ async def read_request(
     """Read a request. Raises `ApiError`, also for options that the model does not support."""
     form = await _form(request, service.max_audio)
     try:
-        asked = _read(service, form, task)
+        asked = _read(service, form, task, transcriber)
         _check(transcriber, asked.options)
     except BaseException:
         await form.close()
@@ -106,8 +106,8 @@ def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
         raise ApiError(400, str(error), param=guessed) from error
 
 
-def _read(service: Service, form: FormData, task: Task) -> TranscriptionRequest:
-    fields = _Fields(form)
+def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber) -> TranscriptionRequest:
+    fields = Fields(form, _KNOWN)
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise ApiError(400, "file is missing: send the recording as a file of the form", param="file")
@@ -116,16 +116,20 @@ def _read(service: Service, form: FormData, task: Task) -> TranscriptionRequest:
         raise ApiError(413, message, param="file")
     format: ResponseFormat = fields.one_of("response_format", RESPONSE_FORMATS, "json")
     stream = fields.flag("stream")
+    chunks = fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks"
+    _check_stream(format, stream, chunks)
     options = TranscriptionOptions(
         task=task,
-        language=fields.text("language") or None,
+        language=given_language(fields.text("language")),
         languages=tuple(fields.all("languages")),
         prompt=fields.text("prompt"),
         timestamps=format in TIMED_FORMATS,
-        words=_words(fields, format, stream),
+        words=_words(fields, format),
         temperature=fields.number("temperature", 0.0, 1.0),
         beams=fields.integer("beam_size", 1) or 1,
         seed=fields.integer("seed", 0),
+        logprobs=_logprobs(fields, format),
+        vad=read_vad(fields, transcriber.detector is not None),
     )
     return TranscriptionRequest(
         file.file,
@@ -134,73 +138,37 @@ def _read(service: Service, form: FormData, task: Task) -> TranscriptionRequest:
         options,
         format,
         stream,
-        fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks",
+        chunks,
         form,
     )
 
 
-def _words(fields: _Fields, format: ResponseFormat, stream: bool) -> bool:
+def _check_stream(format: ResponseFormat, stream: bool, chunks: bool) -> None:
+    """A stream has the text; with `verbose_json` its events have the segments, too."""
+    if stream and (format in ("srt", "vtt") or (chunks and format == "verbose_json")):
+        wanted = "take stream_format=events" if chunks and format == "verbose_json" else "take verbose_json"
+        message = f"response_format: {format} has no stream of this kind; {wanted}, or leave stream out"
+        raise ApiError(400, message, param="response_format", code="unsupported")
+
+
+def _logprobs(fields: Fields, format: ResponseFormat) -> bool:
+    asked = fields.all("include")
+    unknown = set(asked) - {"logprobs"}
+    if unknown:
+        raise ApiError(400, f"include: {min(unknown)[:64]!r} is not known; there is logprobs", param="include")
+    if asked and format != "json":
+        raise ApiError(400, f"include: logprobs come with response_format=json, not with {format}", param="include")
+    return bool(asked)
+
+
+def _words(fields: Fields, format: ResponseFormat) -> bool:
     """Whether times of words are asked for. As in OpenAI's API, this is refused if the reply has no place for them."""
     name = "timestamp_granularities"
     asked = fields.all(name)
     unknown = set(asked) - {"word", "segment"}
     if unknown:
         raise ApiError(400, f"{name}: {min(unknown)[:64]!r} is neither word nor segment", param=name)
-    if "word" in asked and (stream or format != "verbose_json"):
-        found = "a stream has none" if stream else f"not with {format}"
-        message = f"{name}: times of words come with response_format=verbose_json; {found}"
+    if "word" in asked and format != "verbose_json":
+        message = f"{name}: times of words come with response_format=verbose_json, not with {format}"
         raise ApiError(400, message, param=name)
     return "word" in asked
-
-
-class _Fields:
-    """The fields of a form, all of which are text."""
-
-    def __init__(self, form: FormData) -> None:
-        self._form = form
-        for name in form:
-            if name.removesuffix("[]") not in _KNOWN:
-                _log.warning("a transcription request has a field %.64r that is not known here", name)
-
-    def all(self, name: str) -> list[str]:
-        found = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]
-        return [value for value in found if isinstance(value, str) and value]
-
-    def text(self, name: str) -> str:
-        value = self._form.get(name, "")
-        if not isinstance(value, str):
-            raise ApiError(400, f"{name} must be text, not a file", param=name)
-        return value
-
-    def number(self, name: str, least: float, most: float) -> float | None:
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not least <= value <= most:
-            raise ApiError(400, f"{name} must be a number from {least:g} to {most:g}, not {text[:64]!r}", param=name)
-        return value
-
-    def integer(self, name: str, least: int) -> int | None:
-        text = self.text(name)
-        if not text:
-            return None
-        number = whole_number(text)
-        if number is None or number < least:
-            raise ApiError(400, f"{name} must be a whole number, {least} or more, not {text[:64]!r}", param=name)
-        return number
-
-    def flag(self, name: str) -> bool:
-        text = self.text(name).lower()
-        if text not in ("", "0", "1", "false", "true"):
-            raise ApiError(400, f"{name} must be true or false, not {text[:64]!r}", param=name)
-        return text in ("1", "true")
-
-    def one_of(self, name: str, known: tuple[Any, ...], otherwise: Any) -> Any:
-        text = self.text(name) or otherwise
-        if text not in known:
-            raise ApiError(400, f"{name} must be one of {', '.join(known)}, not {text[:64]!r}", param=name)
-        return text

@@ -25,4 +25,5 @@ def model_info(service: Service, name: str) -> dict[str, Any]:
 def model_list(service: Service, names: Sequence[str]) -> dict[str, Any]:
     """All of them: there are few, and so there are no pages."""
     found = [model_info(service, name) for name in names]
-    return {"data": found, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+    first, last = (names[0], names[-1]) if names else (None, None)
+    return {"data": found, "has_more": False, "first_id": first, "last_id": last}

@@ -243,5 +243,8 @@ def _form() -> dict[str, Any]:
             "seed": {"type": "integer", "minimum": 0},
             "stream": {"type": "boolean"},
             "stream_format": {"enum": ["events", "chunks"]},
+            "include[]": {"type": "array", "items": {"enum": ["logprobs"]}},
+            "vad_filter": {"type": "boolean"},
+            "chunking_strategy": {"type": "string"},
         },
     }
