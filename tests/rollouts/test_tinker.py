@@ -50,6 +50,10 @@ NOT_THERE = {("llama3", case) for case in (*WITH_TOOLS, "reasoning")}
 """It has no tools and no reasoning for this model."""
 OTHER_IDS = {
     **{
+        ("qwen3", case): "it spells `<tool_call>` in the instructions; for Hugging Face it is the token"
+        for case in WITH_TOOLS
+    },
+    **{
         ("deepseekv3", case): "the template writes `<think></think>` where the model is to begin, and has no place for "
         "tools; it writes `</think>` alone, and tools of its own"
         for case in CASES
