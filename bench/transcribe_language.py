@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import timeit
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -34,9 +34,9 @@ class Engine(WhisperEngine):
         self.batches: list[int] = []
         super().__init__(files(model), threads=threads)
 
-    def _decode(self, jobs: list[ListenJob]) -> None:
+    def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         self.batches.append(len(jobs))
-        super()._decode(jobs)
+        return super()._decode(jobs)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 from ..engines.base import EngineFailed, TokenLogprob
 from .adapters import Adapter, times_on_request
@@ -104,8 +103,8 @@ class Transcriber:
                 if tasks:
                     task = tasks[0]
                     async for event in task.events():
-                        if builder.add(event):
-                            yield event
+                        if (told := builder.add(event)) is not None:
+                            yield told
                     tasks.popleft()
                     yield Progress(task.end)
         finally:
@@ -264,25 +263,26 @@ class _TranscriptBuilder:
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
-    def add(self, event: _ChunkEvent) -> TypeGuard[TranscriptEvent]:
-        """Add what a chunk gave. Returns whether it is an event for the caller."""
+    def add(self, event: _ChunkEvent) -> TranscriptEvent | None:
+        """Add what a chunk gave. Returns what the caller is told of it."""
         if isinstance(event, TokenCounts):
             self.counts = self.counts.plus(event)
-            return False
+            return None
         if isinstance(event, _Warning):
             self.warnings.append(event.text)
-            return False
+            return None
         if isinstance(event, Detected):
             if self.language is not None:
-                return False
+                return None
             self.language, self.probability = event.language, event.probability
         elif isinstance(event, Delta):
             self.text.append(event.text)
             if self.options.logprobs:
                 self.logprobs += event.logprobs
         elif isinstance(event, Segment):
-            self.segments.append(event if self.options.words else replace(event, words=()))
-        return True
+            event = event if self.options.words else replace(event, words=())
+            self.segments.append(event)
+        return event
 
     def transcript(self, warnings: Iterable[str]) -> Transcript:
         return Transcript(
