@@ -46,7 +46,7 @@ ASK = {
     "stream": True,
     "stream_options": {"include_usage": True},
 }
-STRICT = {**ASK, "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False}
+STRICT = {**ASK, "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 120}
 # Short, since a process that was killed has to read all of it again.
 TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}
 {{ message.content }}<|im_end|>
@@ -154,7 +154,7 @@ def without_ids(found: dict[int, Any]) -> dict[int, Any]:
 
 def cuts(count: int, most: int) -> Iterator[int]:
     """Some of the places where an output of `count` tokens can be cut: all of them where that is asked for."""
-    return iter(range(1, count)) if LONG else iter([1 + at * (count - 1) // most for at in range(most)])
+    return iter(range(1, count)) if LONG else iter([(at + 1) * count // (most + 1) for at in range(most)])
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
