@@ -21,23 +21,10 @@ from unbraid.server.turns.plan import plan_chat
 from unbraid.server.turns.task import ChatTask
 from unbraid.server.turns.turn import Usage, merged
 
-from ..soak.truth import Bytes
+from ..soak.truth import TOOL, Bytes
 from ..support.examples import LONG
 from ..support.running_server import service_of
 
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "strict": True,
-        "parameters": {
-            "type": "object",
-            "properties": {"word": {"type": "string"}, "count": {"type": "integer"}},
-            "required": ["word", "count"],
-            "additionalProperties": False,
-        },
-    },
-}
 FORMATS = [format for format in unbraid.all_formats() if format.speech is None and format.transcript is None]
 """Those that write text alone: the tokenizer of these tests has no audio."""
 CALL = ToolCall("look_up", '{"word": "té 🦜", "count": 3}', "abcdefghi")

@@ -51,17 +51,18 @@ class Stream:
     def put(self, part: bytes) -> bool:
         """Write a part in this turn. Says whether that is done; if not, the part is to be sent as a message."""
         parts, outbox = self._parts, self._outbox
-        if self._held:
+        more = bool(self._held)
+        if more:
             self.flush()
-        elif outbox.open > 1 and parts is not None and parts.ready():
-            self._held = part
-            if not outbox.waiting:
-                asyncio.get_running_loop().call_soon(outbox.flush)
-            outbox.waiting.append(self)
-            return True
         if parts is None or not parts.ready():
             return False
-        parts.write(part)
+        if more or outbox.open == 1:
+            parts.write(part)
+            return True
+        self._held = part
+        if not outbox.waiting:
+            asyncio.get_running_loop().call_soon(outbox.flush)
+        outbox.waiting.append(self)
         return True
 
     def flush(self) -> None:
