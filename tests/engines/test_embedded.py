@@ -629,10 +629,10 @@ def test_use_from_several_threads(engine: EmbeddedEngine) -> None:
 def test_two_engines_and_closing_one_that_is_busy(engine: EmbeddedEngine) -> None:
     async def main() -> None:
         other = EmbeddedEngine(smollm2(), context=256, parallel=1, threads=1)
+        assert (await collect(engine, chat(engine, "Hello"), max_tokens=2)).ids
         started = asyncio.Event()
         tasks = [asyncio.create_task(_endless(other, started)) for _ in range(2)]
-        await started.wait()
-        assert (await collect(engine, chat(engine, "Hello"), max_tokens=2)).ids
+        await started.wait()  # and nothing else: the context ends it in a few seconds
         await asyncio.wait_for(other.close(), PATIENCE)
         for end in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(end, EngineDown)
