@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from unbraid import Format, ToolCall
 from unbraid.core import grammar, notations
 from unbraid.core.machine.words import words_of
-from unbraid.core.notations import xml_text
 from unbraid.core.notations.bare import is_bare_key
 from unbraid.core.notations.base import CallNotation
-from unbraid.core.notations.elements import is_element_name
+from unbraid.core.notations.tagged import xml_text
+from unbraid.core.notations.tagged.elements import is_element_name
 from unbraid.schema.kinds import kind_of
 
 TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}

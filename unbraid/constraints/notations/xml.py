@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...core.notations import XmlArguments, xml_text
+from ...core.notations import XmlArguments
+from ...core.notations.tagged import xml_text
 from ...schema.regular import Node, Repeat, Text, choice, sequence
 from ..language import TextExcept
 from .context import CallContext

@@ -4,9 +4,9 @@
 | --- | --- |
 | `json` | `{"city": "Paris"}` |
 | `json_call` | `{"name": "weather", "arguments": {"city": "Paris"}}` |
-| `tagged` | `<parameter=city>Paris</parameter>` |
-| `xml` | the same, with entities and CDATA sections |
-| `elements` | `<city>Paris</city>`, nested |
+| `tagged.arguments` | `<parameter=city>Paris</parameter>` |
+| `tagged.xml` | the same, with entities and CDATA sections |
+| `tagged.elements` | `<city>Paris</city>`, nested |
 | `python` | `city="Paris"`, or `{'city': 'Paris'}` |
 | `bare` | `{city:<|"|>Paris<|"|>}` |
 
@@ -16,12 +16,12 @@
 from __future__ import annotations
 
 from .bare import BareArguments
-from .elements import ElementArguments
 from .json import Arguments
 from .json_call import JsonCall
 from .python import PythonArguments, PythonDict
-from .tagged import TaggedArguments
-from .xml import XmlArguments
+from .tagged.arguments import TaggedArguments
+from .tagged.elements import ElementArguments
+from .tagged.xml import XmlArguments
 
 __all__ = [
     "Arguments",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..lazily import lazily
+from ...lazily import lazily
 
 SECTION_OPEN, SECTION_CLOSE = "<![CDATA[", "]]>"
 AMPERSAND = "&"

@@ -1,7 +1,7 @@
 """XML notation: arguments between tags, whose keys and values are XML text.
 
-Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `tagged.py`. Arrays
-and objects are read by the same frames as there (`nested.py`), which see the text decoded (`DecodedFrame`).
+Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `arguments.py`.
+Arrays and objects are read by the same frames as there (`nested.py`), which see the text decoded (`DecodedFrame`).
 """
 
 from __future__ import annotations
@@ -11,26 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from ...schema.kinds import ANY_KIND, STRING
-from .. import diagnostics
-from ..events import Diagnostic, Event, ToolCallArguments
-from ..machine.calls import Step
-from ..machine.machine import Frame, Machine
-from ..machine.markers import Marker, Markers
-from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
-from ..machine.steps import BeginNotation
-from ..records import frozen
-from .base import Place
+from ....schema.kinds import ANY_KIND, STRING
+from ... import diagnostics
+from ...events import Diagnostic, Event, ToolCallArguments
+from ...machine.calls import Step
+from ...machine.machine import Frame, Machine
+from ...machine.markers import Marker, Markers
+from ...machine.pending_call import ARGUMENTS, MARKUP, PENDING
+from ...machine.steps import BeginNotation
+from ...records import frozen
+from ..base import Place
+from .arguments import TaggedArguments, TaggedArgumentsFrame, tag_rule
 from .nested import ArgumentFrame
-from .tagged import (
-    AFTER_JSON,
-    TaggedArguments,
-    TaggedArgumentsFrame,
-    TaggedValueFrame,
-    ValueRule,
-    Wrapper,
-    tag_rule,
-)
+from .values import AFTER_JSON, TaggedValueFrame, ValueRule
+from .wrapped import Wrapper
 from .xml_text import AMPERSAND, SECTION_CLOSE, SECTION_OPEN, decode, encode, encode_attribute, entity
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])

@@ -1,7 +1,7 @@
 """Element notation: arguments as nested elements, `<city>Paris</city>`, turned into JSON as they arrive.
 
 An element that holds others is an array if the schema says so, or if the first of them is an item, and an object
-otherwise. The text of one that holds none is a value between tags (`tagged.py`), by what the schema says at that depth.
+otherwise. The text of one that holds none is a value between tags (`values.py`), by what the schema says at that depth.
 A closing tag closes the innermost element, whatever its name.
 """
 
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
-from .. import diagnostics
-from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
-from ..machine.markers import Marker, Markers
-from ..machine.pending_call import ARGUMENTS, MARKUP
-from ..machine.steps import BeginNotation
-from ..machine.words import space_end
-from ..message import ToolCall
-from ..records import frozen
-from .base import CallNotation, ObjectWriter, Place
-from .json_text import as_json, decode, quote
-from .tagged import TaggedValueFrame, ValueRule
+from ....schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
+from ... import diagnostics
+from ...machine.calls import Step
+from ...machine.machine import Frame, Machine, Malformed
+from ...machine.markers import Marker, Markers
+from ...machine.pending_call import ARGUMENTS, MARKUP
+from ...machine.steps import BeginNotation
+from ...machine.words import space_end
+from ...message import ToolCall
+from ...records import frozen
+from ..base import CallNotation, ObjectWriter, Place
+from ..json_text import as_json, decode, quote
+from .values import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
 _CLOSERS = {"{": "}", "[": "]"}

@@ -1,0 +1,365 @@
+"""Arguments between tags of their own: `<parameter=key>value</parameter>`, turned into JSON.
+
+A value ends at its closing tag. Models forget that, so the next tag and the end of the call end it as well, with a
+diagnostic. What a value is, is told in `values.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+from ....errors import InvalidFormat
+from ....schema.kinds import STRING, kind_of, kinds_of
+from ... import diagnostics
+from ...machine.calls import Step
+from ...machine.machine import Frame, Machine, Malformed
+from ...machine.markers import HEADER_END, Marker, Markers, split_whitespace
+from ...machine.pending_call import ARGUMENTS, MARKUP
+from ...machine.steps import BeginNotation
+from ...machine.words import (
+    QUOTES,
+    AfterWords,
+    after_escaped_space,
+    after_loose_words,
+    after_words,
+    escaped_space_end,
+    run_of,
+    space_end,
+    words_of,
+)
+from ...message import ToolCall
+from ...records import frozen
+from ..base import CallNotation, ObjectWriter, Place
+from ..json import ValueFrame
+from .values import TaggedValueFrame, ValueRule, either
+from .wrapped import WrapperFrame
+
+_key_ends = {
+    "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),
+    "": run_of(r"[^\s\"'<>/=\x00-\x1f\ud800-\udfff]*"),
+}
+"""Where a key ends that stands between other quotes than it should, or none."""
+_word_end = run_of(r"\w*")
+_said_end = run_of(r"[^\"'<>\x00-\x1f\ud800-\udfff]*")
+_ESCAPED_SPACE = "line breaks between tags that are written as in a string"
+
+
+@frozen
+class TaggedArguments(CallNotation):
+    """The arguments one by one, each between tags: a string as its bare characters, anything else as JSON, or as
+    Python's literals where the tool's schema leaves no string."""
+
+    open: str
+    """With `{key}` for the argument's name, and, where the tag says what kind of value comes, `{kind}` after it."""
+    close: str
+    kind: str = ""
+    """How the kind is said, with `{}` for the word that stands for it. It may be missing."""
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The words, and the kinds of JSON value that each stands for."""
+    key_escapes: tuple[tuple[str, str], ...] = ()
+    """What is replaced in keys, in this order, and by what."""
+    wrappers: tuple[str, ...] = ()
+    """Keys that models put all of the arguments under, as one JSON object, where the tool knows no such key."""
+
+    @property
+    def quotes_keys(self) -> bool:
+        """Whether keys stand between quotes. If not, whitespace around them says nothing."""
+        return self.open.partition("{key}")[0].endswith('"')
+
+    @property
+    def not_in_keys(self) -> str:
+        """The characters that cannot stand in a key, beside control characters."""
+        return "<>" + self.open.partition("{key}")[2].replace("{kind}", "").strip()[:1]
+
+    def can_name(self, key: str) -> bool:
+        key = self.encoded_key(key)
+        trimmed = self.quotes_keys or key == key.strip()
+        return trimmed and not any(char < " " or char in self.not_in_keys for char in key)
+
+    def encoded_key(self, key: str) -> str:
+        """A key as it stands in the tag."""
+        for text, written in self.key_escapes:
+            key = key.replace(text, written)
+        return key
+
+    def decoded_key(self, written: str) -> str:
+        """The key that stands in the tag so."""
+        for text, replaced in reversed(self.key_escapes):
+            written = written.replace(replaced, text)
+        return written
+
+    def step(self, place: Place) -> Step:
+        rule = tag_rule(self, place)
+        return BeginNotation(lambda markers: TaggedArgumentsFrame(rule, markers))
+
+    def write(self, call: ToolCall, number: int) -> str:
+        return "".join(self._argument(key, value) for key, value in self.members(call).items())
+
+    def _argument(self, key: str, value: str) -> str:
+        """An argument between its tags. `value` is JSON."""
+        kind = kind_of(json.loads(value))
+        words = [word for word, kinds in self.kinds if kind in kinds]
+        open = self.open.replace("{kind}", self.kind.format(words[0]) if words else "")
+        text = self._encoded(json.loads(value) if kind == STRING else value)
+        return open.replace("{key}", self.encoded_key(key)) + text + self.close
+
+    def _encoded(self, text: str) -> str:
+        """The text of a value as it stands between the tags."""
+        return text
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TagRule:
+    """The tags around each argument."""
+
+    before: tuple[str, ...]
+    """The words of the opening tag before the key; whitespace between words is as it comes."""
+    key_end: Callable[[str, int], int]
+    """Where a key ends."""
+    node: TaggedArguments
+    after_key: tuple[str, ...]
+    """Its words after the key."""
+    kind: tuple[tuple[str, ...], tuple[str, ...]] | None
+    """The words around the word that says what kind of value comes, where it may be said."""
+    kinds: Mapping[str, frozenset[str]]
+    """What each such word says."""
+    after: tuple[str, ...]
+    """The words after that."""
+    trail: str
+    """Whitespace after it that belongs to it."""
+    value: ValueRule
+    closer: Markers
+    """What closes a value, without the whitespace around it."""
+    following: Markers
+    """What may come after the last argument."""
+    attributes: bool
+    """Whether the key, or the kind, is the value of an attribute. Models write other quotes around it, or none."""
+
+
+def tag_rule(node: TaggedArguments, place: Place, watched: Iterable[str] = ()) -> TagRule:
+    """Lay out the tags. `watched` is what else means something in the text of a value."""
+    find, following = place.key, place.ends
+
+    def words(text: str) -> tuple[str, ...]:
+        return tuple(map(find, words_of(text)))
+
+    opening, key, rest = node.open.partition("{key}")
+    middle, _, end = rest.rpartition("{kind}")
+    before, after_key, after = words(opening), words(middle), words(end)
+    if not (key and before and (after_key or after)):
+        raise InvalidFormat(f"the tag before an argument needs '{{key}}' between other text: {node.open!r}")
+    kind = None
+    if node.kind:
+        around = node.kind.partition("{}")
+        kind = words(around[0]), words(around[2])
+    lead, text, trail = split_whitespace(node.close)
+    close = Marker("close", "", find(text), lead, trail)
+    # All of the tag before the key: `<parameter` alone may as well begin `<parameters>`, which is text.
+    next = find(opening.strip())
+    ends = [close, *(Marker("end", "", text, lead) for text in dict.fromkeys((next, *following)))]
+    value = ValueRule(close, Markers(ends), Markers([*ends, *(Marker("open", "", text) for text in watched)]))
+    return TagRule(
+        before,
+        run_of(rf"[^{re.escape(node.not_in_keys)}\x00-\x1f\ud800-\udfff]*"),
+        node,
+        after_key,
+        kind,
+        {word: frozenset(kinds) for word, kinds in node.kinds},
+        after,
+        rest[len(rest.rstrip()) :],
+        value,
+        Markers([Marker("close", "", close.key)]),
+        Markers(Marker("end", "", text) for text in following),
+        opening.endswith('="') or node.kind.partition("{}")[0].endswith('="'),
+    )
+
+
+class TaggedArgumentsFrame(Frame):
+    """Between the arguments: the next one's tag comes, or the end."""
+
+    kind = "tagged"
+    saved = ("keys",)
+    __slots__ = ("keys", "markers", "rule")
+
+    def __init__(self, rule: TagRule, markers: Markers) -> None:
+        self.rule = rule
+        self.markers = markers
+        self.keys = ObjectWriter()
+
+    def step(self, machine: Machine) -> bool:
+        machine.skip_space()
+        rule, buffer, start = self.rule, machine.buffer, machine.position
+        most = machine.limits.name
+        if buffer.startswith("\\", start) and (skipped := self._skip_escaped_space(machine)) is not False:
+            return skipped or machine.needs_more()
+        begin = after_words(buffer, start, rule.before, most)
+        first = stop = 0
+        end = begin
+        kinds: frozenset[str] | None = None
+        if begin is not None and begin >= 0:
+            first = begin if rule.node.quotes_keys else space_end(buffer, begin)
+            stop = rule.key_end(buffer, first)
+            end, kinds = self._after_key(buffer, stop, most)
+            if end == -1:
+                end, kinds = self._after_key(buffer, stop, most, after_escaped_space)
+        if end == -1 and rule.attributes:
+            found = self._loose_tag(buffer, start, most)
+            if found is None:
+                return machine.needs_more()
+            if found[2] >= 0:
+                begin, (first, stop, end, kinds) = found[0], found
+                machine.report(diagnostics.REPAIRED, "an attribute that stands in no double quotes")
+        if begin == -1 and self.keys.empty and buffer.startswith("{", start):
+            machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
+            machine.pop()
+            machine.push(ValueFrame(machine.limits, ARGUMENTS, self.markers))
+            return True
+        if begin == -1 or (machine.at_end and start == len(buffer)):
+            return self._end(machine)
+        if begin is not None and stop - begin > most:
+            raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
+        if end is None:
+            return machine.needs_more()
+        if end == -1:
+            lone = self._end_of_lone_key(machine, stop)
+            if lone is None:
+                return machine.needs_more()
+            if lone >= 0:
+                machine.report(diagnostics.REPAIRED, f"the name {buffer[first:stop]!r} without a value: left out")
+                machine.take(lone - start, MARKUP)
+                return True
+            words = "".join((*rule.after_key, *rule.after))
+            raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
+        if "\\" in buffer[stop:end]:
+            machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
+        written = buffer[first:stop]
+        key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
+        if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
+            machine.take(end - start, MARKUP)
+            machine.push(self._wrapper(key, kinds == frozenset((STRING,))))
+        else:
+            value = self._value(self._kinds(machine, key, kinds))
+            machine.take(end - start, ARGUMENTS, self.keys.begin(machine, key) + value.written)
+            machine.push(value)
+        machine.trail = rule.trail
+        return True
+
+    def _kinds(self, machine: Machine, key: str, said: frozenset[str] | None) -> frozenset[str]:
+        """The kinds of value that come: by the schema, and by what the tag says. Where the two contradict each other,
+        the schema is right: a value of another kind would be of no use."""
+        kinds = kinds_of(machine.parameters(), key)
+        if said is None:
+            return kinds
+        if not said:
+            machine.report(diagnostics.MALFORMED_CALL, f"the tag of {key!r} says a kind of value that is not known")
+        elif kinds.isdisjoint(said):
+            written, known = either(said), either(kinds)
+            machine.report(diagnostics.REPAIRED, f"the tag of {key!r} says {written}, and the schema {known}")
+        return kinds & said or kinds
+
+    def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
+        return TaggedValueFrame(self.rule.value, kinds)
+
+    def _wrapper(self, key: str, text: bool) -> TaggedValueFrame:
+        return WrapperFrame(self.rule.value, key, text)
+
+    def _loose_tag(self, buffer: str, at: int, most: int) -> tuple[int, int, int, frozenset[str] | None] | None:
+        """Where the key begins and ends, where the tag ends, and the kinds of value that it speaks of, with any quotes
+        or none; the tag ends at -1 where no such tag comes. None where that cannot be told yet."""
+        rule = self.rule
+        first = after_loose_words(buffer, at, rule.before, most)
+        if first is None or first < 0:
+            return None if first is None else (0, 0, -1, None)
+        quote, key_end = buffer[first - 1], rule.key_end
+        if rule.node.quotes_keys and quote != '"':
+            key_end = _key_ends[quote if quote in QUOTES else ""]
+        if not rule.node.quotes_keys or quote not in QUOTES:
+            first = space_end(buffer, first)
+        stop = key_end(buffer, first)
+        closed = stop == len(buffer) or buffer[stop] == quote if quote in QUOTES else stop > first
+        if stop - first > most or not closed:
+            return 0, 0, -1, None
+        end, kinds = self._after_key(buffer, stop, most, after_loose_words)
+        return None if end is None else (first, stop, end, kinds)
+
+    def _after_key(
+        self, buffer: str, at: int, most: int, after: AfterWords = after_words
+    ) -> tuple[int | None, frozenset[str] | None]:
+        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of:
+        None where it does not, none at all where it is not known what it says."""
+        rule = self.rule
+        end = after(buffer, at, rule.after_key, most)
+        kinds = None
+        if end is not None and end >= 0 and rule.kind is not None:
+            said = after(buffer, end, rule.kind[0], most)
+            if said is None:
+                return None, None
+            if said >= 0:
+                stop = _said_end(buffer, said)
+                if stop - said > most:
+                    return -1, None
+                if stop == len(buffer):
+                    return None, None
+                # Of `array[string]`, the first word.
+                kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower(), frozenset())
+                end = after(buffer, stop, rule.kind[1], most)
+        if end is not None and end >= 0:
+            end = after(buffer, end, rule.after, most)
+        return end, kinds
+
+    def _skip_escaped_space(self, machine: Machine) -> bool | None:
+        """Take line breaks that are written as in a string, where a tag follows. False where none does, None where that
+        cannot be told yet."""
+        buffer, start = machine.buffer, machine.position
+        end = escaped_space_end(buffer, start)
+        comes = [markers.matches_at(buffer, end) for markers in (self.rule.value.ends, self.markers)]
+        if any(comes) and end > start:
+            machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
+            machine.take(end - start, MARKUP)
+            return True
+        undecided = None in comes or end == len(buffer) or buffer[end:] == "\\"
+        return None if undecided and end - start <= machine.limits.name else False
+
+    def _end_of_lone_key(self, machine: Machine, at: int) -> int | None:
+        """Where a name ends that has tags of its own and no value: another name comes after it, or the end of the call.
+        -1 where it is none, None where that cannot be told yet."""
+        rule, buffer = self.rule, machine.buffer
+        words = (*rule.after_key, *rule.after)
+        closing = next((words[:count] for count in range(1, len(words)) if words[count - 1].endswith(">")), ())
+        end = after_words(buffer, at, closing, machine.limits.name) if closing else -1
+        if end is None or end < 0:
+            return end
+        comes = [markers.matches_at(buffer, space_end(buffer, end)) for markers in (rule.value.ends, self.markers)]
+        return end if any(comes) else None if None in comes else -1
+
+    def _end(self, machine: Machine) -> bool:
+        comes = [
+            markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
+        ]
+        if not any(comes):
+            extra = self.rule.closer.matches_at(machine.buffer, machine.position)
+            if extra:
+                close = self.rule.value.close.key
+                machine.report(diagnostics.REPAIRED, f"'{close}' once more than there are arguments")
+                machine.take(len(close), MARKUP)
+                return True
+            if machine.cut_off or (None in (*comes, extra) and not machine.at_end):
+                return machine.needs_more()
+            if not machine.at_end:
+                raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
+        ended_by = self.markers.at(machine.buffer, machine.position)
+        if ended_by and not comes[0] and self.keys.empty and self.markers.which(ended_by).strand == HEADER_END:
+            # The end of a header, twice: the arguments stand after it.
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments that does not end")
+        machine.pop()
+        self.keys.end(machine)
+        return True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        assert machine.calls is not None
+        return cast(Self, machine.calls.begun())

@@ -1,0 +1,295 @@
+"""One value between tags, turned into JSON as it arrives.
+
+The text alone does not say what a value is: `3` may be a number or a string. The tool's schema does
+(`unbraid/schema/kinds.py`), or the tag itself (`type="number"`). A string goes out character by character; an array or
+an object as it is, read as JSON or as Python writes it. Where the schema admits strings and something else, or says
+nothing, the value is JSON if all of it is and a string otherwise; it waits only as long as it can be either, which its
+first character mostly tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from ....schema.kinds import STRING
+from ... import diagnostics
+from ...machine.machine import FastPath, Frame, Machine
+from ...machine.markers import Marker, Markers
+from ...machine.pending_call import ARGUMENTS, MARKUP, PENDING
+from ...machine.words import run_of
+from ..base import string_path
+from ..json_scanner import JsonScanner
+from ..json_text import escape, is_number, may_become_number
+from ..python_values import number_as_json
+from .nested import ArgumentFrame
+
+JSON_SPACE = " \t\n\r"
+_KEY_STARTS = ('"', "'", "\\", "}")
+"""What an object goes on with, as JSON, in Python or escaped."""
+_STARTS = {"{": "object", "[": "array", "-": "number", "t": "boolean", "f": "boolean", "n": "null"}
+_STARTS |= dict.fromkeys("0123456789", "number")
+_PYTHON_STARTS = {"T": "boolean", "F": "boolean", "N": "null"}
+_NUMBER_STARTS = "+."
+"""What numbers begin with that JSON writes otherwise."""
+_may_be_other_number = run_of(r"[-+.\w]*")
+_WORDS = {"true": "true", "false": "false", "null": "null"}
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+# What is known of a value so far.
+_NOTHING, AS_SCALAR, AS_JSON, _STRING, AFTER_JSON, _AS_IS = range(6)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ValueRule:
+    """What ends a value."""
+
+    close: Marker
+    ends: Markers
+    """All that does. Models forget to close a value: then what comes next ends it."""
+    watched: Markers
+    """That, and what else means something in its text."""
+
+
+class TaggedValueFrame(Frame):
+    """One value. A string is passed on as it arrives. What may still be JSON or a string waits until that is told: by
+    its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
+
+    kind = "tagged_value"
+    saved: ClassVar[tuple[str, ...]] = ("kind_names", "scalar", "scanner", "size", "state")
+    __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
+
+    def __init__(self, rule: ValueRule, kinds: frozenset[str]) -> None:
+        self.rule = rule
+        self.kinds = kinds
+        self.state = _STRING if kinds == {STRING} else _NOTHING
+        self.scalar = ""
+        """What waits, where it may be a number or a word."""
+        self.scanner: JsonScanner | None = None
+        """What checks it, where it may be an array or an object."""
+        self.size = 0
+
+    @property
+    def kind_names(self) -> list[str]:
+        """The kinds that it can be, as a snapshot has them."""
+        return sorted(self.kinds)
+
+    @kind_names.setter
+    def kind_names(self, names: list[str]) -> None:
+        self.kinds = frozenset(names)
+
+    @property
+    def written(self) -> str:
+        """What has been written of the value before it comes."""
+        return '"' if self.state == _STRING else ""
+
+    @property
+    def in_string(self) -> bool:
+        return self.state != AFTER_JSON
+
+    @property
+    def python_words(self) -> bool:
+        """Whether `True` may be a word of Python's: not where it may as well be text."""
+        return STRING not in self.kinds
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is told what the value is."""
+        return self.state in (_STRING, AFTER_JSON, _AS_IS)
+
+    @property
+    def watched(self) -> Markers:
+        """What is looked for in the text that comes."""
+        return self.rule.ends
+
+    def step(self, machine: Machine) -> bool:
+        buffer, start = machine.buffer, machine.position
+        if self.state == AFTER_JSON:
+            return self._after_json(machine)
+        watched = self.watched
+        found = watched.find(buffer, start)
+        end = watched.safe_end(buffer, start) if found is None else found.start()
+        # A tag that has begun shows that the model did not end its turn: then something else did.
+        begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over else ""
+        cut_off = machine.cut_off or bool(begun.strip())
+        if found is None and machine.at_end and not cut_off:
+            end = len(buffer)
+        if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=found is not None):
+            return True
+        if found is not None:
+            return self._on_found(machine, found)
+        if not machine.at_end:
+            return False
+        if cut_off:
+            machine.resolve_pending(str)
+            if left := len(buffer) - machine.position:
+                machine.take(left, MARKUP)  # the beginning of a tag
+            return machine.needs_more()
+        self._finish(machine, None)
+        return True
+
+    def fast_path(self, machine: Machine) -> FastPath | None:
+        return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
+
+    def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
+        """Something comes that was looked for. As `step` says whether it could be taken."""
+        self._finish(machine, found)
+        return True
+
+    def _pass_on(self, machine: Machine, text: str, size: int, *, ended: bool) -> bool:
+        """Take text of the value, which is written in so many characters, or see what it is first. True where the rest
+        is not of the value as it is now. ended: whether no more of it comes."""
+        if self.state == _NOTHING:
+            rest = text.lstrip(JSON_SPACE)
+            space = len(text) - len(rest)
+            if self.size + space > machine.limits.held:
+                self._is_string(machine)
+                return True
+            if rest:
+                inside = rest[1:].lstrip(JSON_SPACE)
+                if rest[0] == "{" and STRING not in self.kinds and not machine.at_end and not inside and not ended:
+                    return False
+                self._begin(machine, rest[0] + inside[:1], space)
+                return True
+            self.size += space
+            machine.take(size, PENDING)
+        elif self.state == _STRING:
+            machine.take(size, ARGUMENTS, escape(machine.spell(text)))
+        elif self.state == _AS_IS:
+            machine.take(size, ARGUMENTS, None if size == len(text) else text)
+        else:
+            machine.take(size, PENDING)
+            if not (
+                self._may_be_scalar(machine, text) if self.state == AS_SCALAR else self._may_be_json(machine, text)
+            ):
+                self._is_string(machine)
+        return False
+
+    def _begin(self, machine: Machine, begun: str, space: int) -> None:
+        """The first character shows what the value may be; after a brace, the second one."""
+        text_too = STRING in self.kinds
+        kind = _STARTS.get(begun[0]) or (_PYTHON_STARTS.get(begun[0]) if self.python_words else None)
+        if begun[0] in _NUMBER_STARTS and not text_too:
+            kind = "number"
+        # No schema is so strict that models do not write `null` for what they leave out.
+        if kind not in self.kinds and not (kind == "null" and not text_too):
+            self._is_string(machine)
+        elif kind not in ("array", "object"):
+            self.state = AS_SCALAR
+        elif text_too:
+            self.state, self.scanner = AS_JSON, JsonScanner(machine.limits)
+        elif kind == "object" and begun[1:] and not begun.endswith(_KEY_STARTS):
+            self._is_string(machine)  # a set of Python's, keys without quotes
+        else:
+            self._begin_json(machine, space)
+
+    def _begin_json(self, machine: Machine, space: int) -> None:
+        """An array or an object comes for sure, after whitespace."""
+        machine.resolve_pending(str)
+        if space:
+            machine.take(space, ARGUMENTS)
+        self.state = AFTER_JSON
+        machine.push(ArgumentFrame(machine.limits, ARGUMENTS, self.rule.ends))
+
+    def _may_be_scalar(self, machine: Machine, text: str) -> bool:
+        self.scalar = (self.scalar + text).lstrip(JSON_SPACE)
+        if len(self.scalar) > machine.limits.number:
+            return False
+        scalar = self.scalar.rstrip(JSON_SPACE)
+        if scalar != self.scalar:
+            return self._json_of(scalar) is not None
+        words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
+        if may_become_number(scalar) or any(word.startswith(scalar) for word in words):
+            return True
+        return self._admits_other_numbers and _may_be_other_number(scalar, 0) == len(scalar)
+
+    def _json_of(self, scalar: str) -> str | None:
+        """A number or a word as JSON; None where it is neither."""
+        words = _WORDS | _PYTHON_WORDS if self.python_words else _WORDS
+        if is_number(scalar) or scalar in words:
+            return words.get(scalar, scalar)
+        return number_as_json(scalar) if self._admits_other_numbers else None
+
+    @property
+    def _admits_other_numbers(self) -> bool:
+        """Whether `007` may be a number: not where it may as well be text."""
+        return "number" in self.kinds and STRING not in self.kinds
+
+    def _may_be_json(self, machine: Machine, text: str) -> bool:
+        scanner = self.scanner
+        assert scanner is not None
+        self.size += len(text)
+        end = scanner.scan(text, 0)
+        broken = scanner.error or scanner.flaw or (scanner.done and text[end:].strip(JSON_SPACE))
+        return not broken and self.size <= machine.limits.held
+
+    def _is_string(self, machine: Machine) -> None:
+        machine.add_arguments('"')
+        machine.resolve_pending(lambda text: escape(self._read(text)))
+        self.state, self.scalar, self.scanner = _STRING, "", None
+
+    def _pass_as_is(self) -> None:
+        """What comes is no string, and is not looked at any more."""
+        self.state = _AS_IS
+
+    def _read(self, written: str) -> str:
+        """What text of the value says."""
+        return written
+
+    def _after_json(self, machine: Machine) -> bool:
+        machine.skip_space()
+        ends = self.rule.ends
+        comes = ends.matches_at(machine.buffer, machine.position)
+        if not comes and (machine.cut_off or (comes is None and not machine.at_end)):
+            return machine.needs_more()
+        if comes or machine.position == len(machine.buffer):
+            self._finish(machine, ends.at(machine.buffer, machine.position))
+            return True
+        if not machine.call.flawed:
+            machine.report(diagnostics.MALFORMED_JSON, "text follows the JSON of an argument")
+            machine.call.flawed = True
+        self._pass_as_is()
+        return True
+
+    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
+        """The value is over: something ends it, or the output does."""
+        scalar = self._json_of(self.scalar.rstrip(JSON_SPACE)) if self.state == AS_SCALAR else None
+        if scalar is not None:
+            written = self.scalar.rstrip(JSON_SPACE)
+            if scalar != written and written not in _PYTHON_WORDS:
+                machine.report(diagnostics.REPAIRED, f"a number that JSON writes as {scalar}")
+            machine.resolve_pending(lambda text: self._read(text) if scalar == written else scalar)
+        elif self.state == AS_JSON and self.scanner is not None and self.scanner.done:
+            machine.resolve_pending(self._read)
+        elif self.state in (_NOTHING, AS_SCALAR, AS_JSON):
+            self._is_string(machine)
+        machine.pop()
+        is_string = self.state == _STRING
+        if is_string and STRING not in self.kinds:
+            kinds = either(self.kinds)
+            machine.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
+        self._take_close(machine, found, is_string)
+
+    def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
+        if found is not None and self.rule.ends.which(found) is self.rule.close:
+            size = found.end() - found.start()
+            if is_string:
+                machine.take(size, ARGUMENTS, '"')
+            else:
+                machine.take(size, MARKUP)
+            return
+        if is_string:
+            machine.add_arguments('"')
+        if found is not None:
+            machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
+            machine.skip_space()
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        return cls(machine.stack[-1].rule.value, frozenset())  # type: ignore[attr-defined]  # of a notation of tags
+
+
+def either(kinds: frozenset[str]) -> str:
+    return " or ".join(sorted(kinds))
