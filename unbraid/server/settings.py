@@ -350,7 +350,7 @@ class Settings:
         return self.transcription_model is not None or elsewhere
 
 
-_GROUPS = {
+GROUPS = {
     "model": "which model",
     "transcription": "which model transcribes recordings; if no other model is named, the server does nothing else",
     "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
@@ -374,7 +374,7 @@ _FIELDS = tuple(each for each in fields(Settings) if each.metadata)
 def add_flags(command: argparse.ArgumentParser) -> None:
     """Flags for all settings. Those that are not given have no default here: `read_settings` fills it in."""
     command.add_argument("--config", metavar="FILE", help='a TOML file with the same settings (model = "…")')
-    groups = {name: command.add_argument_group(name, text) for name, text in _GROUPS.items()}
+    groups = {name: command.add_argument_group(name, text) for name, text in GROUPS.items()}
     for each in _FIELDS:
         told = each.metadata
         flag = "--" + each.name.replace("_", "-")
