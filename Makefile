@@ -17,7 +17,7 @@ LISTENS := $(if $(NPM),--transcription-model whisper-base)
 WRITES := $(if $(filter --model% --sglang% --vllm% --llama-cpp% --openai% --replay% --config%,$(ARGS)),,--model smollm2-135m-instruct)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples test test-long test-engines test-peers fuzz soak lint bench clean help
+.PHONY: run examples docs test test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(WRITES) $(ARGS)
@@ -28,6 +28,10 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 		printf '\n$$ %s\n' "$$command"; \
 		$(BIN)/$$command || exit; \
 	done
+
+docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation's site into build/docs (`make docs && open build/docs/index.html`)
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/docs/index.html"
 
 test: lint ## Run the linters and the tests
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile

@@ -1,4 +1,4 @@
-"""The laws that hold for any output whatever, checked on one: docs/design.md says them in full.
+"""The laws that hold for any output whatever, checked on one: docs/laws.md says them in full.
 
 `check_stream` is for an output that was recorded (`unbraid check`). The tests use the single laws on thousands of texts
 that they make up.

@@ -17,9 +17,9 @@ from unbraid.core.notations import (
     PythonDict,
     TaggedArguments,
 )
+from unbraid.templates.detection.format_source import format_source
 
 from .engine_names import FLAGS, names_of
-from .grammar_source import source
 from .markdown import code, fence, indented, table
 from .samples import TOOLS, coloured, legend, sample
 
@@ -109,7 +109,7 @@ def _written(format: Format) -> Iterator[str]:
     yield "In the form of OpenAI's API:"
     yield fence("json", json.dumps(made.message.to_openai(), ensure_ascii=False, indent=2))
     yield "The grammar, from which the parser, the renderer and the constraint are derived:"
-    yield fence("python", source(format))
+    yield fence("python", format_source(format))
 
 
 def _names(format: Format) -> Iterator[str]:

@@ -20,6 +20,8 @@ MOVED = {
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"^ *<!-- needs: .*? -->\n", re.MULTILINE)
+_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_LABEL = re.compile(r"(\] ?)\[")
 _HOME = "docs"
 
 
@@ -48,4 +50,13 @@ def _relinked(text: str, source: str, files: Collection[str]) -> str:
             return f"[{found['text']}]({place}{hash}{anchor})"
         return found["text"]
 
-    return _LINK.sub(link, text)
+    return _outside_code(_LINK.sub(link, text))
+
+
+def _outside_code(text: str) -> str:
+    """Brackets that follow each other are quoted from templates (`[A] [B]`), and never a link by its label."""
+    written, at = [], 0
+    for code in _CODE.finditer(text):
+        written += [_LABEL.sub(r"\1\\[", text[at : code.start()]), code[0]]
+        at = code.end()
+    return "".join([*written, _LABEL.sub(r"\1\\[", text[at:])])

@@ -1,4 +1,4 @@
-"""The laws, as properties of every registered format (docs/design.md says them in full).
+"""The laws, as properties of every registered format (docs/laws.md says them in full).
 
 Law 9 in time is measured by `bench/parse.py`; here is what makes it so: nothing that was emitted is kept. What holds
 only with token ids (half of law 6) is in `test_token_laws.py`, the vendors' half of law 10 in `test_templates.py`. The

@@ -1,4 +1,4 @@
-"""The laws that hold for any text whatever, as checks of one format and one text (docs/design.md says them in full).
+"""The laws that hold for any text whatever, as checks of one format and one text (docs/laws.md says them in full).
 Some of them are in the library, for outputs that users have: `unbraid/stream_checks.py`.
 
 `tests/core/test_laws.py` makes up the texts with Hypothesis, `tests/fuzz` has a fuzzer find them. The laws that need to

@@ -1,4 +1,4 @@
-"""Grammars as data, one small file a kind. To add one: CONTRIBUTING.md.
+"""Grammars as data, one small file a kind. To add one: docs/formats.md.
 
 The names are those of the model families, and those that vLLM and SGLang know their parsers by. How a name is joined
 (`glm-4.5`, `glm45`) does not matter.

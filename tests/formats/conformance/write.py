@@ -27,7 +27,7 @@ SGLang's. The three often contradict each other, so the records are evidence and
 - Where all three agree, unbraid agrees with them, except in the cases
   [below](#where-all-three-agree-and-unbraid-differs), where a law forbids their answer.
 - The answer to every case is written down with the law that it follows (`tests/formats/conformance/answers.py`; the
-  laws are in [design.md](design.md)). A test checks the parser against it, with whole texts and one character at a
+  laws are in [laws.md](laws.md)). A test checks the parser against it, with whole texts and one character at a
   time.
 
 Two things to know when you compare. Most engines drop text that follows the first call; unbraid keeps it (law 3), and

@@ -23,7 +23,7 @@ _HEAD = """\
 
 A chat template writes an assistant's turn as the model itself would have written it. So it shows, better than any
 description, what the model writes. Each template below was given turns, and what it wrote was parsed. By law 10
-([design.md](design.md)) the turn comes back.
+([laws.md](laws.md)) the turn comes back.
 
 - **yes**: the turn comes back, byte for byte. Arguments were given as objects or as text, whichever the template takes.
 - **less**: everything that the template wrote comes back. The last column says what it does not write.

@@ -2,7 +2,7 @@
 
 A notation is one module here. It has the grammar's node for it (a subclass of `CallNotation`), which says how the
 notation is read (`step`) and written (`write`), and the frames that read it. Its constraint is the module of the same
-name in `unbraid/constraints/notations`. CONTRIBUTING.md has the steps to add one.
+name in `unbraid/constraints/notations`. docs/formats.md has the steps to add one.
 
 `ObjectWriter` is for all that are not JSON: it writes the arguments as one JSON object, as `json.dumps` writes it.
 """

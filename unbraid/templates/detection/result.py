@@ -12,7 +12,7 @@ from .format_source import format_source
 How = Literal["rendered", "derived", "response_template", "markers", "plain", "none"]
 _HOWTO = (
     "Name a format if you know it (`unbraid formats` lists them), put one together (`unbraid.compose`), or define one: "
-    "a few lines of data, as CONTRIBUTING.md shows under 'Adding a format'."
+    "a few lines of data, as docs/formats.md shows under 'Add a format'."
 )
 
 
