@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import unbraid
 from unbraid import Constraint, Format, Markup, NotRegular, all_formats
+from unbraid.constraints.constraint import Dialect
 from unbraid.core.notations import (
     Arguments,
     BareArguments,
@@ -33,7 +35,7 @@ _NOTATIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 GROUPS = (*(name for name, _ in _NOTATIONS), _HEADED, _SPOKEN, _NONE)
 """The ways in which formats write calls, in the order of the navigation."""
-_DIALECTS: dict[str, tuple[str, str, str]] = {
+_DIALECTS: dict[Dialect, tuple[str, str, str]] = {
     "gbnf": ("GBNF", "llama.cpp", "text"),
     "structural_tag": ("Structural tag", "SGLang and vLLM, by xgrammar", "json"),
     "ebnf": ("EBNF", "xgrammar", "text"),
@@ -53,7 +55,7 @@ def grouped() -> dict[str, list[Format]]:
     found: dict[str, list[Format]] = {group: [] for group in GROUPS}
     for format in all_formats():
         found[_group(format)].append(format)
-    return {group: sorted(formats, key=lambda format: format.name) for group, formats in found.items() if formats}
+    return {group: sorted(formats, key=attrgetter("name")) for group, formats in found.items() if formats}
 
 
 def _group(format: Format) -> str:
@@ -83,7 +85,7 @@ def _about(format: Format) -> Iterator[str]:
     words = {"tools": "tool calls"}
     others = all_formats()[format]
     yield (
-        f"A format with {', '.join(words.get(name, name) for name in strands) or 'content only'}. "
+        f"A format with {' and '.join(words.get(name, name) for name in strands) or 'content only'}. "
         + (f"Other names: {', '.join(map(code, others))}. " if others else "")
         + "How the words of a name are joined does not matter."
     )
@@ -118,21 +120,22 @@ def _names(format: Format) -> Iterator[str]:
     if found:
         by_flag: dict[tuple[str, str], list[str]] = {}
         for each in found:
-            by_flag.setdefault((each.engine, FLAGS[each.strand]), []).append(code(each.name))
-        yield table(("engine", "flag", "name"), [(engine, code(flag), ", ".join(names)) for (engine, flag), names in by_flag.items()])
+            by_flag.setdefault((each.engine, code(FLAGS[each.strand])), []).append(code(each.name))
+        yield table(("engine", "flag", "name"), [(*key, ", ".join(names)) for key, names in by_flag.items()])
     else:
         yield "Neither engine has a parser of its own for it."
     flags = " ".join(f"{flag} unbraid-{format.name}" for strand, flag in FLAGS.items() if getattr(format, strand))
     if flags:
         yield f"With the [plug-ins](../vllm.md), in both engines: {code(flags)}."
-    yield f"With `unbraid`: {code(f'unbraid parse --format {format.name}')}, {code(f'unbraid serve --format {format.name}')}."
+    commands = (f"unbraid {command} --format {format.name}" for command in ("parse", "serve"))
+    yield f"With `unbraid`: {', '.join(map(code, commands))}."
 
 
 def _constraint(format: Format) -> Iterator[str]:
     yield "## Its constraint"
     if format.tools is not None:
         made = unbraid.constraint(format, tools=TOOLS, tool_choice="required")
-        yield "For the tool of the sample, with `tool_choice=\"required\"`. The arguments follow its schema."
+        yield 'For the tool of the sample, with `tool_choice="required"`. The arguments follow its schema.'
     else:
         made = unbraid.constraint(format)
         yield "For a request without tools."
@@ -141,7 +144,7 @@ def _constraint(format: Format) -> Iterator[str]:
         yield indented(_in_dialect(made, dialect, language))
 
 
-def _in_dialect(made: Constraint, dialect: str, language: str) -> str:
+def _in_dialect(made: Constraint, dialect: Dialect, language: str) -> str:
     try:
         written = getattr(made, f"to_{dialect}")()
     except NotRegular as error:
@@ -154,4 +157,3 @@ def _in_dialect(made: Constraint, dialect: str, language: str) -> str:
     if missing:
         parts.append("Not enforced: " + "; ".join(f"{each.where}: {each.what}" for each in missing) + ".")
     return "\n\n".join(parts)
-

@@ -58,7 +58,7 @@ def _resolved(schema: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str
 def _type(schema: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     """What a field may be, in a few words."""
     if "$ref" in schema:
-        return schema["$ref"].rpartition("/")[2]
+        return str(schema["$ref"]).rpartition("/")[2]
     if "enum" in schema:
         return ", ".join(code(str(each)) for each in schema["enum"])
     for several in ("anyOf", "oneOf"):

@@ -127,7 +127,9 @@ def coloured(made: Sample) -> str:
             continue
         written.append(escape(made.text[at:start], quote=False))
         name, words = STRANDS[kind]
-        written.append(f'<span class="strand-{name}" title="{words}">{escape(made.text[start:end], quote=False)}</span>')
+        written.append(
+            f'<span class="strand-{name}" title="{words}">{escape(made.text[start:end], quote=False)}</span>'
+        )
         at = end
     written.append(escape(made.text[at:], quote=False))
     return f'<pre class="strands"><code>{"".join(written)}</code></pre>'

@@ -16,13 +16,18 @@ _HEAD = ("flag and variable", "default", "what it does")
 def page() -> str:
     parts = [
         "# Settings",
-        "Every setting of `unbraid serve`. Each is a flag, an environment variable, or a line of the file that `--config` "
-        "names, where it has the name of the flag with `_` for `-`. A flag wins over the environment, and the environment "
-        "over the file. [The server](server.md#settings) shows each way, and how several models are named.",
+        "Every setting of `unbraid serve`. Each is a flag, an environment variable, or a line of the file that "
+        "`--config` names, where it has the name of the flag with `_` for `-`. A flag wins over the environment, and "
+        "the environment over the file. [The server](server.md#settings) shows each way, and how several models are "
+        "named.",
     ]
     for group, about in GROUPS.items():
         rows = [
-            (f"{code(flag_of(each.name))}<br>{code(variable_of(each.name))}", _default(each.default), _help(each.metadata))
+            (
+                f"{code(flag_of(each.name))}<br>{code(variable_of(each.name))}",
+                _default(each.default),
+                _help(each.metadata),
+            )
             for each in fields(Settings)
             if each.metadata.get("group") == group
         ]

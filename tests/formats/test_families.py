@@ -8,6 +8,7 @@ import json
 import pytest
 
 import unbraid
+from scripts.docs.engine_names import ENGINES, NAMES, OF_NO_FORMAT, Strand
 from unbraid import ToolCall
 
 from ..support.parsing import parse
@@ -484,24 +485,17 @@ def test_reasoning_that_stays_in_the_content() -> None:
     assert unbraid.parse(format, "<think>hm</think>so").content == "<think>hm</think>so"
 
 
-# --- The names that vLLM 0.32 and SGLang 0.5.23 know their parsers by ----------------------------------------------
+# --- The names that engines know their parsers by ------------------------------------------------------------------
 
-_TOOL_PARSERS = """
-dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 cohere_command3 cohere_command4 ernie45 glm45 glm47
-ling3 granite-20b-fc granite granite4 hermes poolside_v1 hunyuan_a13b hy_v3 hy_v4 internlm jamba lfm2 kimi_k2 kimi_k3
-k2_horizon llama3_json llama4_json llama4_pythonic longcat mimo minimax_m2 minimax_m3 minicpm5 mistral olmo3 plamo3
-muse_glimmer openai phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml seed_oss step3 step3p5 inkling xlam
-gigachat3 functiongemma gemma4 apertus apertus2509 beam deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 glm
-gpt-oss llama3 muse qwen qwen25 spark25 minimax-m2 minimax-m3 nanbeige trinity interns1 hunyuan gigachat35 iquest_q1
-step_audio_2
-"""
-_REASONING_PARSERS = """
-deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3 cohere_command4 ernie45 gemma4 glm45 glm47
-ling3 openai_gptoss granite granite_thinking_parser holo2 hunyuan_a13b hy_v3 hy_v4 kimi_k2 kimi_k3 k2_horizon mimo
-minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral nemotron_v3 olmo3 plamo3 muse_glimmer qwen3 seed_oss
-step3 step3p5 inkling apertus2509 beam deepseek-r1 deepseek-v3 dots hunyuan gpt-oss kimi muse qwen3-thinking minimax
-minimax-append-think minimax-m3 nanbeige nemotron_3 interns1 gigachat35 iquest_q1 step-audio2
-"""
+_STEP_AUDIO_NAMES: dict[Strand, tuple[str, ...]] = {"tools": ("step_audio_2",), "reasoning": ("step-audio2",)}
+"""Those that the plug-in adds to SGLang's."""
+
+
+def _names(strand: Strand) -> list[str]:
+    """Those of vLLM and SGLang that stand for a format."""
+    theirs = (name for engine in ENGINES for name in NAMES[engine, strand] if name not in OF_NO_FORMAT)
+    return [*dict.fromkeys(theirs), *_STEP_AUDIO_NAMES[strand]]
+
 
 # Those of other engines: Ollama, mlx-lm, SMG.
 _OTHER_PARSERS = """
@@ -511,12 +505,12 @@ cohere glimmer muse_spark sarashina pythonic longcat minicpm5 kimi_k3 minimax_m2
 """
 
 
-@pytest.mark.parametrize("name", [*_TOOL_PARSERS.split(), *_OTHER_PARSERS.split()])
+@pytest.mark.parametrize("name", [*_names("tools"), *_OTHER_PARSERS.split()])
 def test_names_of_tool_parsers(name: str) -> None:
     assert unbraid.compose(tools=name).tools is not None
 
 
-@pytest.mark.parametrize("name", _REASONING_PARSERS.split())
+@pytest.mark.parametrize("name", _names("reasoning"))
 def test_names_of_reasoning_parsers(name: str) -> None:
     format = unbraid.find(name)
     assert unbraid.compose(reasoning=name).reasoning is not None or format.reasoning_in_content
