@@ -1,4 +1,5 @@
-"""One page for each format, made from its grammar: what the model writes, how that parses, its names, its constraint."""
+"""One page for each format, made from its grammar: what the model writes, how that parses, its names elsewhere, and its
+constraint."""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from functools import cache
 from html.parser import HTMLParser
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -72,19 +74,24 @@ class Read(HTMLParser):
         self.text += data
 
 
+@cache
+def read(path: Path) -> Read:
+    return Read(path)
+
+
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > len(ALL_FORMATS)
     for page in pages:
-        outside = [url for url in Read(page).loaded if re.match(r"(\w+:)?//", url)]
+        outside = [url for url in read(page).loaded if re.match(r"(\w+:)?//", url)]
         assert not outside, f"{page.name}: {outside}"
     for sheet in site.rglob("*.css"):
         assert not re.search(r"url\(\s*[\"']?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
 
 
-@pytest.mark.parametrize("format", ALL_FORMATS, ids=lambda format: format.name)
+@pytest.mark.parametrize("format", ALL_FORMATS, ids=attrgetter("name"))
 def test_every_format_has_a_page(site: Path, format: unbraid.Format) -> None:
-    page = Read(site / "formats" / f"{format.name}.html")
+    page = read(site / "formats" / f"{format.name}.html")
     for name in (format.name, *all_formats()[format]):
         assert name in page.text
     assert {"what-the-model-writes", "how-it-parses", "names-in-vllm-and-sglang", "its-constraint"} <= page.ids
@@ -97,7 +104,7 @@ def test_every_format_is_in_the_list(site: Path) -> None:
 
 
 def test_every_setting_is_listed(site: Path) -> None:
-    text = Read(site / "settings.html").text
+    text = read(site / "settings.html").text
     for each in fields(Settings):
         if each.metadata:
             assert f"--{each.name.replace('_', '-')}" in text
@@ -105,21 +112,21 @@ def test_every_setting_is_listed(site: Path) -> None:
 
 
 def test_every_route_is_listed(site: Path) -> None:
-    text = Read(site / "routes.html").text
+    text = read(site / "routes.html").text
     for path, operations in description()["paths"].items():
         for method in operations:
             assert f"{method.upper()} {path}" in text
 
 
 def test_every_command_is_listed(site: Path) -> None:
-    page = Read(site / "commands.html")
+    page = read(site / "commands.html")
     for name in all_commands():
         assert f"unbraid-{name}" in page.ids
 
 
 @pytest.mark.parametrize("name", unbraid.__all__)
 def test_every_public_name_is_in_the_reference(site: Path, name: str) -> None:
-    found = [page.name for page in (site / "reference").glob("*.html") if f"unbraid.{name}" in Read(page).ids]
+    found = [page.name for page in (site / "reference").glob("*.html") if f"unbraid.{name}" in read(page).ids]
     assert len(found) == 1
 
 
