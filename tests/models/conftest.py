@@ -68,6 +68,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A hub: files of repositories, or an error."""
     contents: dict[str, Any] = {}
+    asked: list[str] = []
 
     def find(repository: str) -> list[str]:
         found = contents.get(repository, RepositoryNotFoundError())
@@ -76,10 +77,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return list(found)
 
     class HfApi:
-        def list_repo_files(self, repository: str) -> list[str]:
-            return find(repository)
+        def model_info(self, repository: str, timeout: float) -> types.SimpleNamespace:
+            asked.append(repository)
+            return types.SimpleNamespace(siblings=[types.SimpleNamespace(rfilename=name) for name in find(repository)])
 
-    def hf_hub_download(repository: str, file: str, cache_dir: Path | None) -> str:
+    def hf_hub_download(repository: str, file: str, cache_dir: Path | None, etag_timeout: float) -> str:
         if file not in find(repository):
             raise EntryNotFoundError
         path = (cache_dir or tmp_path / "hub") / repository / file
@@ -88,6 +90,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return str(path)
 
     module = types.ModuleType("huggingface_hub")
-    vars(module).update(HfApi=HfApi, hf_hub_download=hf_hub_download)
+    bars = types.SimpleNamespace(
+        are_progress_bars_disabled=lambda: False, disable_progress_bars=int, enable_progress_bars=int
+    )
+
+    def snapshot_download(repository: str, cache_dir: Path | None, local_files_only: bool) -> str:
+        assert local_files_only
+        found = (cache_dir or tmp_path / "hub") / repository
+        if not found.is_dir():
+            raise FileNotFoundError
+        return str(found)
+
+    vars(module).update(HfApi=HfApi, hf_hub_download=hf_hub_download, snapshot_download=snapshot_download)
+    vars(module).update(utils=bars, asked=asked)
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     return contents

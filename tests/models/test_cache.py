@@ -1,19 +1,14 @@
-"""The cache of downloads, and the progress of one."""
+"""The cache of downloads."""
 
 from __future__ import annotations
 
-import io
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from unbraid.models import ModelError, resolve
+from unbraid.models import ModelError
 from unbraid.models.cache import cache_folder, keep
-from unbraid.models.progress import bar
-
-from .packages import SMALL, wheel
 
 
 def test_things_are_made_once_and_whole(tmp_path: Path) -> None:
@@ -56,24 +51,3 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelError, match=r"cannot be made.*UNBRAID_CACHE"):
         keep(cache_folder() / "a", lambda path: None)
-
-
-def test_progress(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel(index, "toy", "1.0", {"toy/a.gguf": SMALL + bytes(100_000)})
-    told: list[tuple[str, int, int | None]] = []
-    monkeypatch.setattr("unbraid.models.progress._INTERVAL", 0.001)
-    resolve("pypi:toy==1.0", cache=tmp_path / "cache", progress=lambda *how: told.append(how))
-    assert told
-    assert told[-1][0] == "toy==1.0"
-    assert told[-1][1] > 100_000
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    bar("x", 5_000_000, 10_000_000)
-    bar("x", 5_000_000, None)
-    bar("x", 10_000_000, 10_000_000)
-    assert "x: [###############...............] 5 of 10 MB" in terminal.getvalue()

@@ -119,7 +119,7 @@ def test_a_hub_that_says_no(hub: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ModelError, match="accept it on huggingface"):
         resolve("o/gated")
     for get in (resolve, resolve_whisper):  # whose files are of other kinds
-        with pytest.raises(ModelError, match=r"cannot be reached for o/gone.*a local file or folder.*no route"):
+        with pytest.raises(ModelError, match=r"cannot be reached for o/gone.*that is on this machine.*no route"):
             get("o/gone")
     with pytest.raises(ModelError, match="has no repository o/nothing"):
         resolve("o/nothing")

@@ -11,6 +11,7 @@ from .catalog import DEFAULT, KNOWN, Known
 from .errors import ModelError
 from .gguf import Gguf
 from .gguf_vocabulary import GgufVocabulary
+from .installed import Installed, installed_models, offer
 from .model_files import ModelFiles, package_folder, resolve
 from .progress import Progress, bar
 
@@ -19,12 +20,15 @@ __all__ = [
     "KNOWN",
     "Gguf",
     "GgufVocabulary",
+    "Installed",
     "Known",
     "ModelError",
     "ModelFiles",
     "Progress",
     "bar",
     "cache_folder",
+    "installed_models",
+    "offer",
     "package_folder",
     "resolve",
 ]

@@ -26,10 +26,11 @@ def cache_folder() -> Path:
     named = os.environ.get("UNBRAID_CACHE")
     if named:
         return Path(named).expanduser()
-    return _user_cache() / "unbraid"
+    return user_cache() / "unbraid"
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
+    """Where programs of this system keep what they can fetch again."""
     named = os.environ.get("XDG_CACHE_HOME")
     if named:
         return Path(named).expanduser()

