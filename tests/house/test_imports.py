@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors core tokens formats parsing constraints engines",
     "server": "errors metering version core formats parsing constraints models templates rollouts engines speech",
-    "cli": "stream_checks constraints templates engines speech server",
+    "cli": "stream_checks constraints models templates engines speech server",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
     "__main__": "cli",
 }

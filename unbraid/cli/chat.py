@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import UnbraidError
+from ..models import DEFAULT, KNOWN, offer
 from .options import add_assignments, add_color, read_assignments, read_json
 from .view import View
 
@@ -82,13 +83,19 @@ def run(arguments: argparse.Namespace) -> int:
     fields = read_assignments(arguments.fields)
     if arguments.tools is not None:
         fields["tools"] = read_json(arguments.tools)
+    messages = [] if arguments.load is None else read_json(arguments.load)
+    if not isinstance(messages, list):
+        raise UnbraidError(f"{arguments.load} is no conversation: /save writes one, a JSON list of messages")
+    if arguments.url is None and arguments.model is None and arguments.config is None:
+        offered = offer(KNOWN[DEFAULT].size)
+        if offered is not None:
+            print(f"unbraid: {DEFAULT} is very small, and {offered}", file=sys.stderr)
     with contextlib.ExitStack() as open_now:
         url = arguments.url or open_now.enter_context(_server(arguments))
         named = arguments.model if arguments.url else None
         fields["model"] = named or asyncio.run(model_of(url, arguments.api_key))
         chat = Chat(url, arguments.api_key, fields)
-        if arguments.load is not None:
-            chat.messages = read_json(arguments.load)
+        chat.messages = messages
         if arguments.system is not None:
             _set_system(chat, arguments.system)
         if arguments.message is not None:

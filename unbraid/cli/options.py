@@ -73,10 +73,11 @@ def read_assignments(given: list[str]) -> dict[str, Any]:
 
 
 def read_tools(path: str) -> Tools:
+    found = read_json(path)
     try:
-        return Tools(read_json(path))
+        return Tools(found)
     except UnbraidError as error:
-        raise error if str(error).startswith(path) else UnbraidError(f"{path}: {error}") from error
+        raise UnbraidError(f"{path}: {error}") from error
 
 
 STDIN = "-"

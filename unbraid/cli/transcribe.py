@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, get_args
 
 from .. import UnbraidError
+from ..models.progress import StatusLine, drawn_bar
 
 if TYPE_CHECKING:
     from ..speech.options import TranscriptionOptions
@@ -29,7 +30,6 @@ EXAMPLES = """\
   unbraid transcribe *.wav --output transcripts
 """
 _ENDINGS = {"json": "json", "verbose_json": "json", "text": "txt", "srt": "srt", "vtt": "vtt"}
-_BAR = 30
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -84,7 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
-    return asyncio.run(_all_and_close(options, arguments))
+    missing = _missing(arguments)
+    if not arguments.files:
+        return 2
+    return asyncio.run(_all_and_close(options, arguments)) or (2 if missing else 0)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -117,6 +120,17 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
             vad=arguments.vad,
         )
     )
+
+
+def _missing(arguments: argparse.Namespace) -> int:
+    """Say which files are not there, before a model is loaded. Returns how many are left out of `arguments`."""
+    there = [name for name in arguments.files if Path(name).exists()]
+    for name in arguments.files:
+        if name not in there:
+            print(f"unbraid: there is no file {name}", file=sys.stderr)
+    missing = len(arguments.files) - len(there)
+    arguments.files = there
+    return missing
 
 
 async def _all_and_close(options: TranscriptionOptions, arguments: argparse.Namespace) -> int:
@@ -162,33 +176,39 @@ async def _one(transcriber: Transcriber, options: TranscriptionOptions, name: st
                 if isinstance(event, Detected):
                     progress.language = event.language
                 elif isinstance(event, Progress):
-                    progress.at(event.seconds)
+                    progress.at(event.seconds, blocks.claimed)
                 elif isinstance(event, Transcript):
                     return event
     raise AssertionError("a transcription ends with a Transcript")
 
 
 class _ProgressLine:
-    """A line on stderr that shows the progress, if stderr is a terminal."""
+    """A line on stderr that shows how far a recording is, if stderr is a terminal."""
 
     def __init__(self, name: str) -> None:
         self.language: str | None = None
         self._name = Path(name).name
-        self._on = sys.stderr.isatty()
+        self._line = StatusLine()
 
-    def at(self, seconds: float) -> None:
-        if self._on:
-            language = f" [{self.language}]" if self.language else ""
-            dots = "=" * (int(seconds / 30) % _BAR)
-            sys.stderr.write(f"\r{self._name}{language} {int(seconds) // 60}:{int(seconds) % 60:02} {dots:<{_BAR}}")
-            sys.stderr.flush()
+    def at(self, seconds: float, length: float | None) -> None:
+        language = f" [{self.language}]" if self.language else ""
+        if length is None or length <= 0:
+            self._line.show(f"{self._name}{language} {_clock(seconds)}")
+        else:
+            seconds = min(seconds, length)
+            self._line.show(
+                f"{self._name}{language} {drawn_bar(seconds / length)} {_clock(seconds)} of {_clock(length)}"
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
+        self._line.end()
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def _written(transcript: Transcript, options: TranscriptionOptions, format: ResponseFormat) -> str:

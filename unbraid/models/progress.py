@@ -76,5 +76,10 @@ def shown(progress: Progress | None, what: str, total: int | None) -> AbstractCo
 def _drawn(what: str, done: int, total: int | None) -> str:
     if not total:
         return f"{what}: {done / 1e6:.0f} MB"
-    filled = _WIDTH * done // total
-    return f"{what}: [{'#' * filled}{'.' * (_WIDTH - filled)}] {done / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return f"{what}: {drawn_bar(done / total)} {done / 1e6:.0f} of {total / 1e6:.0f} MB"
+
+
+def drawn_bar(share: float) -> str:
+    """A bar that is filled by a share from 0 to 1."""
+    filled = int(_WIDTH * share)
+    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"

@@ -500,8 +500,10 @@ def _for_model(settings: Settings, name: str, own: Mapping[str, Any]) -> Setting
 def _read_file(path: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnbraidError(f"the configuration {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise UnbraidError(f"the configuration {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UnbraidError(f"the configuration {path} is no TOML: {error}") from error
     known = {each.name for each in _FIELDS} | {"models"}
     unknown = sorted({name.replace("-", "_") for name in found} - known)
     if unknown:

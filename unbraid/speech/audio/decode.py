@@ -97,6 +97,11 @@ class AudioBlocks(Iterator[Samples]):
         return self._account.seconds
 
     @property
+    def claimed(self) -> float | None:
+        """The length that the file says it has, once it is open; None where it does not say."""
+        return self._account.claimed
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What was lost, in sentences; complete after the last block. Empty for an intact file. After a loss in the
         middle, the samples come that much too early."""
@@ -122,6 +127,7 @@ class _Account:
     limits: AudioLimits
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    claimed: float | None = None
 
 
 def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Samples]:
@@ -129,7 +135,7 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
     longest = account.limits.seconds
     with opened(source, account.limits.bytes) as file, _errors(file), _container(file) as container:
         stream = _stream(container, file)
-        claimed = _claimed_seconds(container, stream, file)
+        claimed = account.claimed = _claimed_seconds(container, stream, file)
         if claimed is not None and longest is not None and longest < claimed < file.size / _LEAST_BYTES:
             raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0
