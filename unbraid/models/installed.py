@@ -99,7 +99,7 @@ def _blob(manifest: Path, home: Path) -> Path | None:
     with suppress(OSError, ValueError, AttributeError, TypeError, KeyError):
         for layer in json.loads(manifest.read_bytes())["layers"]:
             if layer["mediaType"] == _OLLAMA_MODEL and re.fullmatch(r"sha256:[0-9a-f]{64}", layer["digest"]):
-                return home / "blobs" / layer["digest"].replace(":", "-")
+                return home / "blobs" / str(layer["digest"]).replace(":", "-")
     return None
 
 

