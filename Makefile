@@ -30,7 +30,7 @@ examples: $(VENV)/.package ## Show recorded outputs taken apart
 	done
 
 docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation's site into build/docs (`make docs && open build/docs/index.html`)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open build/docs/index.html"
 
 test: lint ## Run the linters and the tests

@@ -17,7 +17,7 @@ MOVED = {
     "CHANGELOG.md": "changelog.md",
 }
 """Files outside of `docs/` that are pages too, and where."""
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"^ *<!-- needs: .*? -->\n", re.MULTILINE)
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
@@ -47,7 +47,7 @@ def _relinked(text: str, source: str, files: Collection[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         place = MOVED.get(target) or target.removeprefix(f"{_HOME}/")
         if target.startswith(f"{_HOME}/") or target in MOVED or place in files:
-            return f"[{found['text']}]({place}{hash}{anchor})"
+            return f"{found['image']}[{found['text']}]({place}{hash}{anchor})"
         return found["text"]
 
     return _outside_code(_LINK.sub(link, text))

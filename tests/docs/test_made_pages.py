@@ -36,6 +36,7 @@ def test_links_lead_to_where_files_are_on_the_site() -> None:
         for_site(text, "docs/library.md", files) == "[a](security.md#x) [b](server.md) c [d](https://a.org) [e](#here)"
     )
     assert for_site("[b](docs/server.md)", "README.md", files) == "[b](server.md)"
+    assert for_site("![b](docs/assets/b.png)", "README.md", files) == "![b](assets/b.png)"
 
 
 def test_code_and_comments_on_needs_are_left_alone_and_left_out() -> None:

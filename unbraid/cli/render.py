@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnbraidError("--ids needs --tokenizer: a folder, a file or ORG/REPO with the model's tokenizer")
     templates = built_in(name) if name in BUILT_IN and not Path(name).exists() else load_templates(name)
     tokenizer = None if arguments.tokenizer is None else load_tokenizer(arguments.tokenizer).tokenizer
+    tools = None if arguments.tools is None else read_json(arguments.tools)
     request = _request(arguments.messages)
-    tools = request.get("tools") if arguments.tools is None else read_json(arguments.tools)
     prompt = PromptBuilder(templates, tokenizer).build(
         request["messages"],
-        tools=tools,
+        tools=request.get("tools") if arguments.tools is None else tools,
         documents=request.get("documents"),
         add_generation_prompt=not arguments.no_generation_prompt,
         continue_final_message=arguments.open,

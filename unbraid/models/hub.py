@@ -20,7 +20,7 @@ def hub_files(repository: str, cache: Path | None = None) -> list[str]:
     """The names of a repository's files. Without a network, those that were fetched before."""
     hub = _hub(repository)
     try:
-        return sorted(file.rfilename for file in hub.HfApi().model_info(repository, timeout=_TIMEOUT).siblings)
+        return sorted(file.rfilename for file in hub.HfApi().model_info(repository, timeout=_TIMEOUT).siblings or ())
     except Exception as error:
         told = _hub_error(repository, None, error)
         fetched = _fetched(hub, repository, cache) if told.unreachable else []

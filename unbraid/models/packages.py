@@ -99,7 +99,7 @@ _PATIENCE = {"PIP_RETRIES": "1", "npm_config_fetch_retries": "1", "npm_config_fe
 _UNREACHABLE = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|Failed to establish|timed out"
     r"|Connection aborted|ProtocolError|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH"
-    r"|socket hang up|network"
+    r"|socket hang up|error network"
 )
 """What pip and npm say where there is no way to the registry."""
 _REGISTRIES = {"pypi": ("pip", "PyPI", "PIP_INDEX_URL"), "npm": ("npm", "npm's registry", "npm_config_registry")}
