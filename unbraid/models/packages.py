@@ -23,8 +23,8 @@ from .progress import Report
 
 _TIMEOUT = 3600.0
 _SILENCE = 120.0
-"""Seconds after which a download is given up of which nothing has come. pip gives up by itself before; npm would wait for
-many minutes. On a busy machine, either may take half a minute to start."""
+"""Seconds after which a download is given up of which nothing has come. pip gives up by itself before; npm would wait
+for many minutes. On a busy machine, either may take half a minute to start."""
 _INTERVAL = 0.2
 """Seconds from one look at what has come to the next."""
 LONGEST_QUOTE = 600
