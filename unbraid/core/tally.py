@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 STRANDS = ("reasoning", "content", "tool_calls", "speech", "audio")
 """`speech` is text that is spoken, `audio` its codes."""
@@ -68,15 +71,15 @@ class Tally:
         if strand == "reasoning":
             self.thoughts += count
 
-    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
-        """All text up to `end` that nothing was said of belongs to `strand`.
+    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> int:
+        """All text up to `end` that nothing was said of belongs to `strand`. Returns how many tokens that settles.
 
         is_marker: it opens or closes the strand. is_markup: it says nothing itself, as markers and all else of a call
             do but its name and arguments.
         """
         ends = self.ends
         if not ends or ends[0] > end:
-            return
+            return 0
         if ends[-1] <= end:
             count = len(ends)
             ends.clear()
@@ -86,6 +89,7 @@ class Tally:
         self.counts[strand] += count
         if strand == "reasoning" and not is_marker:
             self.thoughts += count
+        return count
 
     def finish(self) -> None:
         """Nothing more comes: tokens that no text came of are content."""
@@ -94,67 +98,63 @@ class Tally:
 
 
 class LabelledTally(Tally):
-    """A tally that also keeps what each token is. Its memory grows with the output."""
+    """A tally that also keeps what each token is. Its memory grows with the output.
 
-    __slots__ = ("cut", "labels", "markup", "places")
+    Strands are told in the order of the tokens, but for those that stand out of band. So runs of tokens are enough
+    while the output comes, and the labels are made of them when they are asked for.
+    """
+
+    __slots__ = ("apart", "runs", "seen")
 
     def __init__(self) -> None:
         super().__init__()
-        self.labels: list[str] = []
+        self.seen = 0
+        """How many tokens have come."""
+        self.runs: list[tuple[int, str, bool]] = []
+        """How many tokens are next of which strand, and whether they are markup."""
+        self.apart: list[tuple[int, str]] = []
+        """The numbers of the tokens that stand out of band, and their strands."""
+
+    @property
+    def labels(self) -> list[str]:
         """The strand of each token; `content` until it is known."""
-        self.markup: list[bool] = []
+        return self._spread([[strand] * count for count, strand, _ in self.runs], "content", dict(self.apart))
+
+    @property
+    def markup(self) -> list[bool]:
         """Whether each token is markup, by the same rule."""
-        self.places: list[int] = []
-        """Which tokens those in `ends` are."""
-        self.cut: list[int] = []
-        """Which tokens those are that wait."""
+        apart = dict.fromkeys((number for number, _ in self.apart), False)
+        return self._spread([[is_markup] * count for count, _, is_markup in self.runs], False, apart)
+
+    def _spread(self, runs: list[list[_T]], unknown: _T, apart: dict[int, _T]) -> list[_T]:
+        """A value for each token: those of the runs, in order, around those that stand apart."""
+        told = list(chain.from_iterable(runs))
+        told += [unknown] * (self.seen - len(apart) - len(told))
+        if not apart:
+            return told
+        rest = iter(told)
+        return [apart[number] if number in apart else next(rest) for number in range(self.seen)]
 
     def token(self, size: int) -> None:
-        self.places.append(len(self.labels))
-        self.labels.append("content")
-        self.markup.append(False)
-        if size and not self.waiting:  # nearly always
-            self.end += size
-            self.ends.append(self.end)
-            return
-        if not size:
-            self.cut.append(self.places.pop())
+        self.seen += 1
         super().token(size)
 
     def tokens(self, sizes: Sequence[int]) -> None:
+        self.seen += len(sizes)
         super().tokens(sizes)
-        count, first = len(sizes), len(self.labels)
-        self.places += range(first, first + count)
-        self.labels += ["content"] * count
-        self.markup += [False] * count
-
-    def cut_off(self, size: int) -> None:
-        super().cut_off(size)
-        self.places += self.cut
-        self.cut = []
 
     def out_of_band(self, size: int, strand: str) -> None:
         super().out_of_band(size, strand)
-        self.labels.append(strand)
-        self.markup.append(False)
+        self.apart.append((self.seen, strand))
+        self.seen += 1
 
     def passed(self, count: int, size: int, strand: str) -> None:
         super().passed(count, size, strand)
-        self.labels += [strand if strand in self.counts else "content"] * count
-        self.markup += [False] * count
+        self.runs.append((count, strand if strand in self.counts else "content", False))
+        self.seen += count
 
-    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
-        before = len(self.ends)
-        super().settle(strand, end, is_marker, is_markup)
-        settled = before - len(self.ends)
-        if not settled:
-            return
-        places, self.places = self.places[:settled], self.places[settled:]
-        first, until = places[0], places[0] + settled
-        if places == list(range(first, until)):  # nearly always
-            self.labels[first:until] = [strand] * settled
-            self.markup[first:until] = [is_markup] * settled
-            return
-        for place in places:
-            self.labels[place] = strand
-            self.markup[place] = is_markup
+    def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> int:
+        count = super().settle(strand, end, is_marker, is_markup)
+        if count:
+            self.runs.append((count, strand, is_markup))
+        return count

@@ -378,6 +378,9 @@ class Machine:
 
     def _skip_trail(self) -> bool:
         """Take the whitespace that belongs to the marker before it. False when more of it may come."""
+        if self.buffer.startswith(self.trail, self.position):
+            self.take(len(self.trail), MARKUP)
+            self.trail = ""
         while self.trail:
             rest = self.buffer[self.position : self.position + 1]
             if not rest and not self.at_end:
