@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from ..core.message import Message
-from ..core.tally import STRANDS
+from ..core.tally import STRANDS, LabelledTally
 from ..errors import UnbraidError
 
 Messages = Sequence[Mapping[str, Any]]
@@ -143,19 +143,41 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True)
 class Turn:
-    """What a model wrote in one turn."""
+    """What a model wrote in one turn. What each id is, is worked out when it is first asked for.
 
-    message: Message
-    strands: tuple[str, ...]
-    """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
-    markup: tuple[bool, ...]
-    """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
-    ended: Ended
-    """`stop`: with a token that ends the turn. `length`: without one, so it was cut off."""
-    stop_id: int | None = None
-    """The token that ended it."""
+    tally: knows what each id is.
+    """
+
+    def __init__(self, message: Message, tally: LabelledTally, ended: Ended, stop_id: int | None = None) -> None:
+        self.message = message
+        self.ended = ended
+        """`stop`: with a token that ends the turn. `length`: without one, so it was cut off."""
+        self.stop_id = stop_id
+        """The token that ended it."""
+        self._tally = tally
+
+    @cached_property
+    def strands(self) -> tuple[str, ...]:
+        """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
+        return tuple(self._tally.labels)
+
+    @cached_property
+    def markup(self) -> tuple[bool, ...]:
+        """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
+        return tuple(self._tally.markup)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Turn) and self._all() == other._all()
+
+    def __hash__(self) -> int:
+        return hash((self.message, self.ended, self.stop_id))
+
+    def __repr__(self) -> str:
+        return f"Turn({self.message!r}, ended={self.ended!r})"
+
+    def _all(self) -> tuple[object, ...]:
+        return self.message, self.strands, self.markup, self.ended, self.stop_id
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -200,7 +200,7 @@ class Machine:
         start = self.position
         self.position = stop = start + size
         text = self.buffer[start:stop]
-        if self.gaps or (self.spellings and _placeholders.search(text)):
+        if self.gaps or (not text.isascii() and self.spellings and _placeholders.search(text)):
             for piece, begin, end in self._pieces(text):
                 self._emit(role, piece, piece if value is None else value, begin, end)
                 if value is not None or role == NAME:
