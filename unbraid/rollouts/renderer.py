@@ -17,8 +17,6 @@ did see its old reasoning, and `past="sampled"` says so.
 
 from __future__ import annotations
 
-import json
-import marshal
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,16 +31,19 @@ from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.prompt.encoders import HuggingFaceEncoder
 from .batches import in_order
-from .bridges import Bridges, NoBridge
-from .extension import Extension
+from .bridging.bridges import Bridges, NoBridge
+from .bridging.extension import Extension
+from .bridging.proof import Proof
+from .bridging.recipes import Recipes
+from .bridging.stops import ends_of_turns
 from .masking import Masker
-from .proof import Proof
-from .stops import ends_of_turns
+from .remembered import Remembered, key_of
 from .training import joined_steps
 from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
 
 _TEXTS_REMEMBERED = 512
 _TOOLS_REMEMBERED = 64
+_TURNS_REMEMBERED = 64
 Past = Literal["template", "sampled", "anew"]
 
 
@@ -76,7 +77,9 @@ class Renderer:
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe
-        self._known_tools: dict[bytes, CheckedTools] = {}
+        self._known_tools: Remembered[CheckedTools | None] = Remembered(_TOOLS_REMEMBERED)
+        self._turns: Remembered[tuple[Sequence[int], Turn] | None] = Remembered(_TURNS_REMEMBERED)
+        """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -87,7 +90,7 @@ class Renderer:
         bridges = Bridges(builder, closers)
         self._proof = Proof(bridges, self.format, name, self._variables)
         self._masker = Masker(builder, bridges, closers)
-        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts)
+        self._extension = Extension(bridges, Recipes(builder, bridges), self._proof, self._masker, self._stop_texts)
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         if self._recipe is None:
@@ -169,12 +172,8 @@ class Renderer:
         """The tools, checked and repaired once: a rollout has the same ones in every turn."""
         if not tools:
             return None
-        key = _key_of(tools)
-        if key not in self._known_tools:
-            while len(self._known_tools) >= _TOOLS_REMEMBERED:
-                self._known_tools.pop(next(iter(self._known_tools)))
-            self._known_tools[key] = CheckedTools(tools).copy()
-        return self._known_tools[key]
+        key = key_of(tools)
+        return self._known_tools.get(key, None) or self._known_tools.put(key, CheckedTools(tools).copy())
 
     # Ids to messages
 
@@ -189,6 +188,17 @@ class Renderer:
         given, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
+        if not isinstance(given, tuple):  # it may change
+            return self._parsed(given, sampled, tools)
+        key = id(given), tuple(sampled), key_of(tools)
+        known = self._turns.get(key, None)
+        if known is not None and known[0] is given:
+            return known[1]
+        turn = self._parsed(given, sampled, tools)
+        self._turns.put(key, (given, turn))
+        return turn
+
+    def _parsed(self, given: Sequence[int] | None, sampled: Sequence[int], tools: Tools | None) -> Turn:
         parser = Parser(
             self.format,
             tokenizer=self._encoder.vocabulary,
@@ -327,14 +337,6 @@ def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[st
 def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
     sampled, prompt, tools = given
     return renderer.parse(sampled, prompt, tools=tools)
-
-
-def _key_of(tools: Tools) -> bytes:
-    """The same for the same tools."""
-    try:
-        return marshal.dumps(tools, 2)  # ten times as fast
-    except ValueError:  # they are not plain JSON
-        return json.dumps(tools, default=repr).encode()
 
 
 def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:

@@ -194,9 +194,14 @@ class Turn:
         """Whether a call in it is not complete."""
         return any(not call.complete for call in self.message.tool_calls)
 
+    @cached_property
+    def settled(self) -> Message:
+        """What others may take it for: a call that is not complete is text in it, as no one can answer it."""
+        return self.message.settled()
+
     def to_openai(self) -> dict[str, Any]:
-        """The turn as a message of a conversation. A call that is not complete is text there: no one can answer it."""
-        return self.message.settled().to_openai()
+        """The turn as a message of a conversation."""
+        return self.settled.to_openai()
 
 
 @dataclass(frozen=True)

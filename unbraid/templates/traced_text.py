@@ -50,6 +50,8 @@ class TracedText(str):
     """A text with origins. Its methods return traced texts."""
 
     __slots__ = ("_points", "_spans")
+    record: Any = None
+    """Of one whose value is followed (`symbolic_text`): what was done with it."""
     _spans: tuple[tuple[int, int, Origin], ...]
     _points: tuple[tuple[int, Point], ...]
 
@@ -96,6 +98,10 @@ class TracedText(str):
 
     def _pieces(self, lengths: Iterable[tuple[int, int]]) -> list[str]:
         return [self._cut(begin, end) for begin, end in lengths]
+
+    def joined_as(self, made: TracedText, texts: Iterable[str]) -> TracedText:
+        """`made`, which these texts were joined to; this is one of them."""
+        return made
 
     # What templates do with text
 
@@ -203,7 +209,12 @@ def joined(separator: str, texts: Iterable[str]) -> str:
                 spans += [(begin + at, end + at, origin) for begin, end, origin in each._spans]
                 points += [(place + at, point) for place, point in each._points]
             at += len(each)
-    return TracedText._made(str.join(separator, pieces), tuple(spans), tuple(points))
+    made = TracedText._made(str.join(separator, pieces), tuple(spans), tuple(points))
+    symbol = next((each for each in (separator, *pieces) if isinstance(each, TracedText) and each.record), None)
+    if symbol is None:
+        return made
+    between = [each for piece in pieces for each in (separator, piece)][1:]
+    return symbol.joined_as(made, between)
 
 
 class TracedMessage(dict[str, Any]):
@@ -230,6 +241,8 @@ def _field(key: str) -> str:
 
 
 def _traced(value: Any, origin: Origin) -> Any:
+    if isinstance(value, TracedText):
+        return value
     if isinstance(value, str):
         return TracedText.of(value, origin)
     if isinstance(value, dict):
