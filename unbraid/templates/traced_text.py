@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple, SupportsIndex
 
 from .control_tokens import BREAK, END, MARK
@@ -35,6 +36,8 @@ class Origin(NamedTuple):
 
     message: int
     field: str
+    text: int = 0
+    """Which of the texts in that field it is."""
 
 
 class Point(NamedTuple):
@@ -228,7 +231,7 @@ def traced_message(message: dict[str, Any], number: int) -> TracedMessage:
     """A message whose strings are traced. Its number is what it carries under `AT`, or `number`."""
     number = message.get(AT, number)
     found = TracedMessage(
-        (key, value if key in _NOT_TRACED else _traced(value, Origin(number, _field(key))))
+        (key, value if key in _NOT_TRACED else _traced(value, Origin(number, _field(key)), count()))
         for key, value in message.items()
         if key != AT
     )
@@ -240,18 +243,19 @@ def _field(key: str) -> str:
     return "reasoning" if key in REASONING_FIELDS else key
 
 
-def _traced(value: Any, origin: Origin) -> Any:
-    if isinstance(value, TracedText):
-        return value
+def _traced(value: Any, origin: Origin, numbers: Iterator[int]) -> Any:
     if isinstance(value, str):
-        return TracedText.of(value, origin)
+        number = next(numbers)
+        return value if isinstance(value, TracedText) else TracedText.of(value, origin._replace(text=number))
     if isinstance(value, dict):
         return {
-            key if key in _NOT_TRACED else _traced(key, origin): item if key in _NOT_TRACED else _traced(item, origin)
+            key if key in _NOT_TRACED else _traced(key, origin, numbers): item
+            if key in _NOT_TRACED
+            else _traced(item, origin, numbers)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_traced(item, origin) for item in value]
+        return [_traced(item, origin, numbers) for item in value]
     return value
 
 

@@ -101,7 +101,7 @@ def kind_of(shape: Shape, new: Messages) -> bytes:
     following = tuple(
         (
             message.get("role"),
-            message["name"] if "name" in message else None,
+            message.get("name"),
             numbers.get(message["tool_call_id"], -1) if "tool_call_id" in message else None,
         )
         for message in new

@@ -201,8 +201,8 @@ class PromptBuilder:
         if found != adapted or ready.prepared.builds_tokens:
             record.look("the builder")
             return
-        for message, field, holder, key in list(places(followed)):
-            holder[key] = record.symbol(holder[key], Origin(message[AT], field))
+        for number, (message, field, holder, key) in enumerate(list(places(followed))):
+            holder[key] = record.symbol(holder[key], Origin(message[AT], field, -1 - number))
 
     def _made_ready(
         self,
