@@ -27,9 +27,7 @@ _TOKEN = re.compile(
     r"<[|｜][^<>\s'\"{}]+?[|｜]?>|</?[a-z_:]+[|]?>|\[/?[A-Z_]+\]|<\|\"\|>|<[A-Z]+_\d+>|\]~b\]|\[e~\[|\]<\]minimax\[>\[|</?s>"
 )
 """What looks like a token in the text of a template."""
-UNSAFE = frozenset({"Kimi-K2-Instruct"})
-"""Templates that do what Hugging Face's sandbox forbids as well as ours: no one renders them."""
-TEMPLATES = tuple(name for name in ALL_TEMPLATES if name not in UNSAFE)
+TEMPLATES = ALL_TEMPLATES
 KINDS = ("bytes", "bpe")
 _CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Hello."},

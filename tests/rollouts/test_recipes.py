@@ -38,7 +38,7 @@ def turns(draw: st.DrawFn, tools: bool) -> tuple[Shape, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@examples(1)
+@examples(0.5)
 @given(data=st.data())
 def test_a_recipe_says_what_the_template_writes(name: str, data: st.DataObject) -> None:
     made = renderer(name, "bytes")

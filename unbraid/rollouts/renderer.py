@@ -116,9 +116,16 @@ class Renderer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes."""
+        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes, and
+        where the template cannot show calls."""
         found = self._masker.differing_blocks(self._variables)
-        return () if found is None else (found,)
+        forbidden = self.builder.forbidden(tools=True)
+        if forbidden:
+            forbidden = (
+                f"calls are written into the content: {forbidden}; transformers, vLLM "
+                "and SGLang render with jinja2's ImmutableSandboxedEnvironment too, and raise this error for calls"
+            )
+        return tuple(each for each in (found, forbidden) if each)
 
     # Messages to ids
 

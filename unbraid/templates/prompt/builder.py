@@ -118,6 +118,11 @@ class PromptBuilder:
         """What the template supports; with `tools`, the template for requests with tools."""
         return (self._with_tools if tools else self._plain).capabilities
 
+    def forbidden(self, tools: bool = False) -> str:
+        """What the template does to show calls that the sandbox does not let it do; empty where there is no such thing.
+        Calls are then written into the content."""
+        return (self._with_tools if tools else self._plain).forbidden
+
     def build(
         self,
         messages: Messages,
@@ -365,18 +370,24 @@ class _PreparedTemplate:
         return {name: value for name, value in vars(self).items() if name != "_found"}
 
     @cached_property
-    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens]:
+    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
         compiled = self._template.compile(self._controls)
         probe = CapabilityProbe(compiled, self._template.source)
         capabilities = probe.capabilities()
         # The probe's messages spell no control token. A token without a mark in the output was therefore built by the
         # template, from `<|` and `user` and `|>`. Such tokens must not occur in messages, so messages are broken up.
         built = {text for output in probe.outputs for text in self._controls.unmarked(output)}
-        return compiled, capabilities, ControlTokens({text: self._controls.ids[text] for text in built})
+        tokens = ControlTokens({text: self._controls.ids[text] for text in built})
+        return compiled, capabilities, tokens, "" if capabilities.tool_calls else probe.forbidden
 
     @property
     def capabilities(self) -> TemplateCapabilities:
         return self._found[1]
+
+    @property
+    def forbidden(self) -> str:
+        """Why it cannot show calls, where the sandbox does not let it."""
+        return self._found[3]
 
     @property
     def builds_tokens(self) -> bool:
@@ -384,7 +395,7 @@ class _PreparedTemplate:
         return bool(self._found[2].ids)
 
     def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
-        compiled, _, built = self._found
+        compiled, _, built, _ = self._found
         if not built.ids:
             return compiled.render(messages, variables, continue_final)
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
