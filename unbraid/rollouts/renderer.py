@@ -245,7 +245,8 @@ class Renderer:
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
+        read = self._extension.read(new_messages)
+        reason = self._extension.obstacle(turn, prompt, read, tools, given) if past != "sampled" else None
         if reason is None:
             try:
                 return self._extension.extended(prompt, sampled, turn, new_messages, tools, given)
@@ -274,10 +275,10 @@ class Renderer:
     ) -> str | None:
         """Why `extend` returns None for the same arguments; None if it does not."""
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given)
+        reason = self._extension.obstacle(turn, prompt, self._extension.read(new_messages), tools, given)
         if reason is None:
             try:
-                self._extension.bridge(prompt, turn, new_messages, tools, given)
+                self._extension.check(prompt, turn, new_messages, tools, given)
             except NoBridge as error:
                 return str(error)
         return reason

@@ -15,7 +15,7 @@ from ..values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
 from .bridges import Bridge, Bridges, NoBridge
 from .proof import Proof
 from .recipes import Recipes
-from .stand_ins import TOOLS, USER, shape_of
+from .stand_ins import TOOLS, USER, Shape, answered, shape_of
 
 
 class Extension:
@@ -42,7 +42,7 @@ class Extension:
         variables: Mapping[str, Any],
     ) -> str | None:
         """Why the template would rewrite what stands before the new messages; None if it would not."""
-        shape = shape_of(turn.settled)
+        shape = answered(shape_of(turn.settled), new)
         return self._proof.obstacle(
             shape,
             new,
@@ -51,9 +51,25 @@ class Extension:
             variables=variables,
         )
 
-    def bridge(
+    def read(self, new: Messages) -> list[dict[str, Any]]:
+        """The new messages, checked and in one form. Raises `InvalidMessages`."""
+        return self._bridges.builder.read(new) if new else []
+
+    def check(
         self,
         prompt: Rendering | Sequence[int],
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> None:
+        """Raises `NoBridge` where there is no next prompt."""
+        self._bridge(prompt, answered(shape_of(turn.settled), new), turn, new, tools, variables)
+
+    def _bridge(
+        self,
+        prompt: Rendering | Sequence[int],
+        shape: Shape,
         turn: Turn,
         new: Messages,
         tools: Tools | None,
@@ -61,8 +77,7 @@ class Extension:
     ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
         """What follows the turn: its ids, and how to have it rendered. Raises `NoBridge` where nothing says what that
         is."""
-        read = self._bridges.builder.read(new) if new else []
-        shape = shape_of(turn.settled)
+        read = self.read(new)
         history: Messages = [USER]
         if self._proof.depends_on_history is not None:
             if not isinstance(prompt, Rendering) or prompt.given is None:
@@ -96,10 +111,13 @@ class Extension:
         variables: Mapping[str, Any],
     ) -> Rendering:
         """The next prompt. Raises `NoBridge`."""
-        following, bridge = self.bridge(prompt, turn, new, tools, variables)
+        shape = answered(shape_of(turn.settled), new)
+        following, bridge = self._bridge(prompt, shape, turn, new, tools, variables)
         before = ids_of(prompt) or ()
         known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
         said = turn.to_openai()
+        for call, (id, _) in zip(said.get("tool_calls", ()), shape.calls, strict=False):
+            call["id"] = id
         if known is not None and isinstance(prompt, Rendering) and prompt.continues:
             begun = known.pop()
             said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"

@@ -73,6 +73,19 @@ def shape_of(settled: Message) -> Shape:
     return Shape(bool(settled.content or settled.speech), bool(settled.reasoning), calls)
 
 
+def answered(shape: Shape, new: Messages) -> Shape:
+    """A turn whose calls have the ids that the results name. Where the ids were not parsed here but given by a server,
+    the results know others than the turn: they answer the calls in order."""
+    known = {id for id, _ in shape.calls}
+    named = dict.fromkeys(str(message["tool_call_id"]) for message in new if message.get("tool_call_id"))
+    others = [id for id in named if id not in known]
+    if not others or not shape.calls:
+        return shape
+    rest = iter(others)
+    calls = ((id if id in named else next(rest, id), name) for id, name in shape.calls)
+    return replace(shape, calls=tuple(calls))
+
+
 def call(number: int = 0) -> tuple[str, str]:
     return f"call_qzqzqzqz{number:012}", "qzfunction"
 
