@@ -38,8 +38,8 @@ TOOLS = [
 ]
 numbers = itertools.count(100_000)  # all of the same length
 SAID = (
-    '<think>\n{number}: {words}\n</think>\n\n{words}\n<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "Paris"}}}}\n'
-    "</tool_call><|im_end|>"
+    "<think>\n{number}: {words}\n</think>\n\n{words}\n<tool_call>\n"
+    '{{"name": "get_weather", "arguments": {{"city": "Paris"}}}}\n</tool_call><|im_end|>'
 )
 
 

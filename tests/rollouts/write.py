@@ -71,7 +71,7 @@ class Table:
 
     def written(self, note: str, **counts: object) -> str:
         head = [
-            _row("template", "format", *_COLUMNS, "where it rewrites the past"),
+            _row("template", "format", *_COLUMNS, "where it rewrites the past, and warnings"),
             "| --- |" + " --- |" * (len(_COLUMNS) + 2),
         ]
         said = note.format(proven=self.proven, count=len(self.rows), loop=self.loop, **counts)

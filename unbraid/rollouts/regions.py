@@ -71,8 +71,8 @@ class Regions:
         return "".join(written)
 
     def last_value(self, message: int) -> int | None:
-        """Where the last text of a message ends, in its own region. Names and ids of calls count where they stand first:
-        templates write them again with the results."""
+        """Where the last text of a message ends, in its own region. Names and ids of calls count where they stand
+        first: templates write them again with the results."""
         ends: list[int] = []
         seen: set[Origin] = set()
         owned = self.of(message)
