@@ -7,7 +7,7 @@ it is the value of, and everything that is asked of it (`startswith`, `==`, whet
 answer, as a guard. The expression of the output then holds for all texts that give the same answers (`Recipe.written`).
 
 The rule is to deny. What symbols know how to follow is listed here and in the sandbox's hooks; whatever else a template
-does with one is noted (`Record.look`), and there is no recipe. `tests/templates/test_symbolic_text.py` holds recipes
+does with one is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
 against renderings, for every template.
 """
 
