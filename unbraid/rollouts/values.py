@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from threading import Lock
 from typing import Any, Literal
 
 from ..core.message import Message
@@ -143,6 +144,10 @@ class Span:
     end: int
 
 
+_labelling = Lock()
+"""Turns are remembered, so two threads may have the same one."""
+
+
 class Turn:
     """What a model wrote in one turn. What each id is, is worked out when it is first asked for.
 
@@ -157,15 +162,20 @@ class Turn:
         """The token that ended it."""
         self._tally = tally
 
-    @cached_property
+    @property
     def strands(self) -> tuple[str, ...]:
         """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
-        return tuple(self._tally.labels)
+        return self._labels[0]
 
-    @cached_property
+    @property
     def markup(self) -> tuple[bool, ...]:
         """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
-        return tuple(self._tally.markup)
+        return self._labels[1]
+
+    @cached_property
+    def _labels(self) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+        with _labelling:
+            return tuple(self._tally.labels), tuple(self._tally.markup)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Turn) and self._all() == other._all()
