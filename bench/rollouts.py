@@ -4,8 +4,8 @@ python bench/rollouts.py [PYTHON]
 
 PYTHON is that of an environment with `renderers` 0.1.12, `tokenizers`, `httpx` and `pydantic`; without it, only unbraid
 is measured. Both render, parse and extend the same conversations of Qwen3, with its own tokenizer. The tools stay the
-same, as they do in rollouts; every message and every result is another one, so that nothing is measured that was only
-looked up. The last rows show that `extend` costs by the new messages, not by the conversation's length.
+same, as they do in rollouts; every message, every turn and every result is another one, so that nothing is measured
+that was only looked up. A turn is extended after it was parsed, as in any rollout: the last rows are both together.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-TURNS = 5
+RUNS = 5
+AT_ONCE = 32
+"""So many are prepared, then measured."""
 WORDS = "The weather in Paris is mild today, with some clouds in the afternoon. "
 TOOLS = [
     {
@@ -36,8 +38,8 @@ TOOLS = [
 ]
 numbers = itertools.count(100_000)  # all of the same length
 SAID = (
-    '<think>\n{words}\n</think>\n\n{words}\n<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "Paris"}}}}\n'
-    "</tool_call><|im_end|>"
+    "<think>\n{number}: {words}\n</think>\n\n{words}\n<tool_call>\n"
+    '{{"name": "get_weather", "arguments": {{"city": "Paris"}}}}\n</tool_call><|im_end|>'
 )
 
 
@@ -47,38 +49,56 @@ def conversation(turns: int) -> list[dict[str, Any]]:
     return [*said, {"role": "user", "content": f"How is it at {next(numbers)}?"}]
 
 
-def result() -> list[dict[str, Any]]:
+def result(call: str) -> list[dict[str, Any]]:
     said = f"{next(numbers)} degrees, some clouds"
-    return [{"role": "tool", "name": "get_weather", "tool_call_id": "call_0", "content": said}]
+    return [{"role": "tool", "name": "get_weather", "tool_call_id": call, "content": said}]
 
 
-def best(work: Callable[[], int]) -> float:
-    """Tokens a second, of the best of a few runs."""
-    work()
+def best(prepare: Callable[[], Any], work: Callable[[Any], int]) -> float:
+    """How much `work` does in a second, of the best of a few runs. What it works with is prepared before."""
     found = 0.0
-    for _ in range(TURNS):
-        begin, tokens = time.process_time(), 0
-        while time.process_time() - begin < 0.2:
-            tokens += work()
-        found = max(found, tokens / (time.process_time() - begin))
+    for _ in range(RUNS):
+        done, spent = 0, 0.0
+        while spent < 0.2:
+            prepared = [prepare() for _ in range(AT_ONCE)]
+            begin = time.process_time()
+            done += sum(work(each) for each in prepared)
+            spent += time.process_time() - begin
+        found = max(found, done / spent)
     return found
 
 
 def measured(tokenizer: Any, render: Any, parse: Any, extend: Any) -> dict[str, float]:
-    said, reasoned = (
-        list(tokenizer.encode(SAID.format(words=WORDS * count), add_special_tokens=False).ids) for count in (5, 100)
-    )
-    short, long = render(conversation(4)), render(conversation(64))
-    assert extend(short, said) is not None
-    return {
-        "rendered, tokens/s": best(lambda: len(render(conversation(4)))),
-        **{
-            f"parsed, a turn of {len(ids)}, tokens/s": best(lambda ids=ids: (parse(ids, short), len(ids))[1])  # type: ignore[misc]
-            for ids in (said, reasoned)
-        },
-        f"extended after {len(short)} tokens, times/s": best(lambda: (extend(short, said), 1)[1]),
-        f"extended after {len(long)} tokens, times/s": best(lambda: (extend(long, said), 1)[1]),
-    }
+    """parse: returns the id of the call in a turn."""
+
+    def turn(count: int) -> list[int]:
+        text = SAID.format(number=next(numbers), words=WORDS * count)
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def parsed(prompt: Sequence[int]) -> tuple[list[int], str]:
+        ids = turn(5)
+        return ids, parse(ids, prompt)
+
+    def loop(prompt: Sequence[int], ids: list[int]) -> int:
+        assert extend(prompt, ids, result(parse(ids, prompt))) is not None
+        return 1
+
+    prompts = [render(conversation(count)) for count in (4, 64)]
+    found = {"rendered, tokens/s": best(lambda: conversation(4), lambda messages: len(render(messages)))}
+    for count in (5, 100):
+        name = f"parsed, a turn of {len(turn(count))}, tokens/s"
+        found[name] = best(lambda count=count: turn(count), lambda ids: (parse(ids, prompts[0]), len(ids))[1])  # type: ignore[misc]
+    for prompt in prompts:
+        found[f"extended after {len(prompt)} tokens, times/s"] = best(
+            lambda prompt=prompt: parsed(prompt),  # type: ignore[misc]
+            lambda each, prompt=prompt: (extend(prompt, each[0], result(each[1])), 1)[1],  # type: ignore[misc]
+        )
+    for prompt in prompts:
+        found[f"parsed and extended after {len(prompt)}, times/s"] = best(
+            lambda: turn(5),
+            lambda ids, prompt=prompt: loop(prompt, ids),  # type: ignore[misc]
+        )
+    return found
 
 
 def ours(path: str) -> dict[str, float]:
@@ -92,8 +112,8 @@ def ours(path: str) -> dict[str, float]:
     return measured(
         tokenizer,
         lambda messages: made.render(messages, TOOLS).ids,
-        lambda ids, prompt: made.parse(ids, prompt, tools=TOOLS),
-        lambda prompt, ids: made.extend(prompt, ids, result(), tools=TOOLS),
+        lambda ids, prompt: made.parse(ids, prompt, tools=TOOLS).message.tool_calls[0].id,
+        lambda prompt, ids, new: made.extend(prompt, ids, new, tools=TOOLS),
     )
 
 
@@ -109,8 +129,8 @@ made = base.create_renderer(Adapter(tokenizer), configs.Qwen3RendererConfig())
 print(json.dumps(rollouts.measured(
     tokenizer,
     lambda messages: made.render_ids(messages, tools=rollouts.TOOLS, add_generation_prompt=True),
-    lambda ids, prompt: made.parse_response(ids, tools=rollouts.TOOLS, prompt_ids=list(prompt)),
-    lambda prompt, ids: made.bridge_to_next_turn(list(prompt), ids, rollouts.result(), tools=rollouts.TOOLS),
+    lambda ids, prompt: made.parse_response(ids, tools=rollouts.TOOLS, prompt_ids=prompt).tool_calls[0].id or "call_0",
+    lambda prompt, ids, new: made.bridge_to_next_turn(prompt, ids, new, tools=rollouts.TOOLS),
 )))
 """
 

@@ -154,22 +154,23 @@ class Parser:
         after `finish` all are. Needs `count_tokens`, and token ids."""
         if self._machine.tally is None:
             raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
-        return dict(self._machine.tally.counts)
+        return dict(self._machine.tally.told().counts)
 
     @property
     def token_strands(self) -> tuple[str, ...]:
         """The strand of each token so far, by the rule of `tokens`. Tokens whose text is held back count as content;
         after `finish` all are known. Needs `label_tokens`."""
-        return tuple(self._labelled.labels)
+        return tuple(self.tally.labels)
 
     @property
     def token_markup(self) -> tuple[bool, ...]:
         """For each token so far whether it is markup: a marker, the end of the turn, or all of a call but its name and
         its arguments. Needs `label_tokens`."""
-        return tuple(self._labelled.markup)
+        return tuple(self.tally.markup)
 
     @property
-    def _labelled(self) -> LabelledTally:
+    def tally(self) -> LabelledTally:
+        """What `token_strands` and `token_markup` are made of, for who may not need them."""
         tally = self._machine.tally
         if not isinstance(tally, LabelledTally):
             raise UnbraidError("this parser labels no tokens: make it with label_tokens=True")
@@ -180,7 +181,7 @@ class Parser:
         """How many of the tokens so far are reasoning, its markers not counted. Needs `count_tokens`."""
         if self._machine.tally is None:
             raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
-        return self._machine.tally.thoughts
+        return self._machine.tally.told().thoughts
 
     @property
     def strand(self) -> str:

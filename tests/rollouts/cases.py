@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -26,10 +27,13 @@ _TOKEN = re.compile(
     r"<[|｜][^<>\s'\"{}]+?[|｜]?>|</?[a-z_:]+[|]?>|\[/?[A-Z_]+\]|<\|\"\|>|<[A-Z]+_\d+>|\]~b\]|\[e~\[|\]<\]minimax\[>\[|</?s>"
 )
 """What looks like a token in the text of a template."""
-UNSAFE = frozenset({"Kimi-K2-Instruct"})
-"""Templates that do what Hugging Face's sandbox forbids as well as ours: no one renders them."""
-TEMPLATES = tuple(name for name in ALL_TEMPLATES if name not in UNSAFE)
+TEMPLATES = ALL_TEMPLATES
 KINDS = ("bytes", "bpe")
+_CONVERSATION: list[dict[str, Any]] = [
+    {"role": "user", "content": "Hello."},
+    {"role": "assistant", "content": "Good day."},
+    {"role": "user", "content": "And?"},
+]
 
 
 def source(name: str) -> str:
@@ -39,8 +43,12 @@ def source(name: str) -> str:
 
 @cache
 def tokens_of(name: str) -> tuple[str, ...]:
-    """What may be a token in a template."""
-    return tuple(dict.fromkeys([*_TOKEN.findall(source(name)), "<s>", "</s>"]))
+    """What may be a token in a template, or in what it writes: some put their tokens together from pieces."""
+    written = [source(name)]
+    with suppress(unbraid.UnbraidError):
+        written.append(template(name).render(_CONVERSATION, TOOLS, **NEEDS.get(name, {})))
+    found = dict.fromkeys(text for each in written for text in _TOKEN.findall(each))
+    return tuple(dict.fromkeys([*found, "<s>", "</s>"]))
 
 
 class ByteTokenizer:

@@ -84,6 +84,28 @@ def test_results_in_another_order() -> None:
     assert written.index(second.id) < written.index(first.id)
 
 
+def test_results_may_name_ids_that_a_server_gave() -> None:
+    """They answer the calls in order."""
+    named = """{%- for m in messages %}<|im_start|>{{ m.role }}
+{% for c in m.tool_calls or [] %}<tool_call>
+{{ c.function | tojson }}
+</tool_call>{% endfor %}{% if m.role == 'tool' %}{{ m.name }} {{ m.tool_call_id }}: {% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}{% if tools %}{{ tools | tojson }}{% endif %}"""
+    one = unbraid.renderer(named, QWEN3, "qwen3")
+    calls = [f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>' for name in ("now", "then")]
+    ids = ids_of("\n".join(calls) + "<|im_end|>")
+    prompt = one.render([USER])
+    for _ in range(3):
+        new = [{"role": "tool", "tool_call_id": f"theirs-{at}", "content": "7"} for at in range(2)]
+        more = one.extend(prompt, ids, new, past="sampled")
+        assert more is not None
+        assert more.given is not None
+        assert "now theirs-0: 7" in after(more, prompt, ids)
+        assert "then theirs-1: 7" in after(more, prompt, ids)
+        assert [call["id"] for call in more.given[1]["tool_calls"]] == ["theirs-0", "theirs-1"]
+
+
 def test_the_cost_is_that_of_the_new_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     one = made()
     seen: list[int] = []
@@ -101,6 +123,12 @@ def test_the_cost_is_that_of_the_new_messages(monkeypatch: pytest.MonkeyPatch) -
         assert prompt is not None
         prompt = one.extend(prompt, ids, [AGAIN])
     assert max(seen) <= 6  # stand-ins, and never the conversation
+    count = len(seen)
+    more = one.extend(
+        prompt, ids, [{"role": "user", "content": "Something else, and longer than what was said before."}]
+    )
+    assert more is not None
+    assert len(seen) == count  # messages of a kind that came before need no template
     assert prompt is not None
     monkeypatch.undo()
     assert sum(prompt.sampled) == 30 * len(ids)
@@ -181,6 +209,10 @@ def test_errors_say_what_to_do() -> None:
         one.training_sample([(prompt, ids), (anew, ids)])
     with pytest.raises(unbraid.UnbraidError, match="past is"):
         one.extend(prompt, ids, [AGAIN], past="future")  # type: ignore[arg-type]
+    with pytest.raises(unbraid.UnbraidError, match=r"messages\[0\].role must be one of"):
+        one.extend(prompt, ids, [{"role": ["user"], "content": "a"}])
+    with pytest.raises(unbraid.UnbraidError, match=r"messages\[1\].tool_call_id must be a string"):
+        one.extend(prompt, ids, [AGAIN, {"role": "tool", "tool_call_id": ["a"], "content": "a"}])
     with pytest.raises(unbraid.UnbraidError, match="at least one step"):
         one.training_sample([])
     with pytest.raises(unbraid.UnbraidError, match="there is no strand 'thoughts'"):

@@ -35,12 +35,20 @@ class Model:
     template: str
     bos: str = ""
     eos: str = "<|im_end|>"
+    restored: tuple[str, str] = ("", "")
+    """What the copy of the template that we have changed, and what the vendor's own writes there."""
+
+    @property
+    def source(self) -> str:
+        changed, own = self.restored
+        return source(self.template).replace(changed, own) if changed else source(self.template)
 
 
 MODELS = {
     "qwen3": Model("Qwen-Qwen3-0.6B"),
     "llama3": Model("npm: llama3", "<|begin_of_text|>", "<|eot_id|>"),
-    "deepseekv3": Model("deepseek-ai-DeepSeek-V3.1", *DEEPSEEK),
+    # llama.cpp's copy closes a reasoning that it opens; DeepSeek's model card, and vLLM's copy, have `</think>` alone.
+    "deepseekv3": Model("deepseek-ai-DeepSeek-V3.1", *DEEPSEEK, ("'<think></think>'", "'</think>'")),
     "kimi_k2": Model("llama.cpp: Kimi-K2-Thinking"),
     "nemotron3": Model("llama.cpp: NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "<s>"),
     "gpt_oss_medium_reasoning": Model("openai-gpt-oss-120b", "<|startoftext|>", "<|return|>"),
@@ -54,9 +62,8 @@ OTHER_IDS = {
         for case in WITH_TOOLS
     },
     **{
-        ("deepseekv3", case): "the template writes `<think></think>` where the model is to begin, and has no place for "
-        "tools; it writes `</think>` alone, and tools of its own"
-        for case in CASES
+        ("deepseekv3", case): "the template has no place for tools: both describe them, each in words of its own"
+        for case in WITH_TOOLS
     },
     **{
         (
@@ -101,7 +108,7 @@ def vocabulary() -> Any:
 @pytest.mark.parametrize("name", MODELS)
 def test_prompts_are_the_same(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
-    template = ChatTemplate(source(model.template), bos_token=model.bos, eos_token=model.eos, name=model.template)
+    template = ChatTemplate(model.source, bos_token=model.bos, eos_token=model.eos, name=model.template)
     made = unbraid.renderer(template, vocabulary(), format_of(model.template))
     jobs = [
         {"renderer": name, "messages": messages, "tools": tools, "bos": model.bos, "eos": model.eos}

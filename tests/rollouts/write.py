@@ -14,7 +14,7 @@ from unbraid import UnbraidError
 
 from ..support.generated import main
 from ..support.places import ROOT
-from .cases import TEMPLATES, UNSAFE, renderer
+from .cases import TEMPLATES, renderer
 from .further import COLLECTIONS, further_templates
 
 DOCUMENT = ROOT / "docs" / "rollouts.md"
@@ -43,7 +43,6 @@ _COLUMNS = {
     "reasoned call": "a result after a call after reasoning",
     "reasoned calls": "a result after several calls after reasoning",
 }
-_FORBIDDEN = "It does what Hugging Face's sandbox forbids."
 
 
 @dataclass
@@ -57,11 +56,9 @@ class Table:
 
     def add(self, name: str) -> None:
         try:
-            made = None if name in UNSAFE else renderer(name, "bytes")
-            reason = _FORBIDDEN
+            made = renderer(name, "bytes")
         except UnbraidError as error:
-            made, reason = None, f"There is no renderer: {str(error).partition(':')[0]}."
-        if made is None:
+            reason = f"There is no renderer: {str(error).partition(':')[0]}."
             self.rows.append(_row(name, "–", *["–"] * len(_COLUMNS), reason))
             return
         cases = made.proof
@@ -70,11 +67,11 @@ class Table:
         results = [reason for case, reason in cases.items() if case.startswith("a result after a call")]
         self.loop += bool(results) and not any(results)
         cells = ["–" if case not in cases else "no" if cases[case] else "yes" for case in _COLUMNS.values()]
-        self.rows.append(_row(name, f"`{made.format.name}`", *cells, _places(name, made.reasons)))
+        self.rows.append(_row(name, f"`{made.format.name}`", *cells, _places(name, (*made.reasons, *made.warnings))))
 
     def written(self, note: str, **counts: object) -> str:
         head = [
-            _row("template", "format", *_COLUMNS, "where it rewrites the past"),
+            _row("template", "format", *_COLUMNS, "where it rewrites the past, and warnings"),
             "| --- |" + " --- |" * (len(_COLUMNS) + 2),
         ]
         said = note.format(proven=self.proven, count=len(self.rows), loop=self.loop, **counts)
@@ -90,12 +87,12 @@ def table(names: Iterable[str]) -> Table:
 
 def vendors() -> str:
     """What is written of the vendors' templates."""
-    return table([*TEMPLATES, *UNSAFE]).written(_NOTE)
+    return table(TEMPLATES).written(_NOTE)
 
 
 def document() -> str:
     """The whole document."""
-    ours, others = table([*TEMPLATES, *UNSAFE]), table(further_templates())
+    ours, others = table(TEMPLATES), table(further_templates())
     collections = " and ".join(f"{each.package} {each.version}" for each in COLLECTIONS.values())
     further = others.written(
         _FURTHER_NOTE,

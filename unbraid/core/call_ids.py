@@ -53,19 +53,20 @@ class IdSource:
                 return id
 
     def _sow(self, seed: int) -> int:
-        self._seed = seed = seed % 62**self._style.length
+        self._seed = seed = seed % _power(self._style.length)
         self._seed_text = f"{seed:x}"
         return seed
 
     def _make(self) -> str:
         seed = self._sow(int.from_bytes(os.urandom(24), "big")) if self._seed is None else self._seed
-        number = (seed + self._made * _STEP) % 62**self._style.length
+        style = self._style
+        number = (seed + self._made * _STEP) % _power(style.length)
         self._made += 1
-        digits = []
-        for _ in range(self._style.length):
-            number, digit = divmod(number, 62)
-            digits.append(_ALPHABET[digit])
-        return self._style.prefix + "".join(digits)
+        pairs, digits = _pairs(), []
+        for _ in range(0, style.length, 2):  # two at a time: these are large numbers
+            number, pair = divmod(number, 62 * 62)
+            digits.append(pairs[pair])
+        return style.prefix + "".join(digits)[: style.length]
 
     def _number(self, id: str) -> float:
         """Which of the made ids this is, whether it has been made yet or not; infinite where it does not look so."""
@@ -82,7 +83,7 @@ class IdSource:
         number = 0
         for char in reversed(digits):
             number = number * 62 + _DIGITS[char]
-        size: int = 62**style.length
+        size = _power(style.length)
         return (number - seed) * _inverse_step(size) % size
 
     def save(self) -> list[Any]:
@@ -96,6 +97,18 @@ class IdSource:
 
 def _digest(id: str) -> int:
     return crc32(id.encode("utf-8", "surrogatepass"))
+
+
+@cache
+def _pairs() -> tuple[str, ...]:
+    """Two digits for each number below 62 * 62, the lower one first."""
+    return tuple(low + high for high in _ALPHABET for low in _ALPHABET)
+
+
+@cache
+def _power(length: int) -> int:
+    """How many ids of this length there are."""
+    return int(62**length)
 
 
 @cache

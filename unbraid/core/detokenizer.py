@@ -41,6 +41,8 @@ class Detokenizer:
 
     def flush(self) -> str:
         """What is left of a character whose rest does not come: U+FFFD, or nothing."""
+        if self.clean:
+            return ""
         self._drop_space = False
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
+from typing import Any, Self, TypeVar
+
+_T = TypeVar("_T")
 
 STRANDS = ("reasoning", "content", "tool_calls", "speech", "audio")
 """`speech` is text that is spoken, `audio` its codes."""
@@ -43,11 +46,11 @@ class Tally:
         self.end += size
         self.ends.append(self.end)
         if self.waiting:
-            self.cut_off(0)
+            Tally.cut_off(self, 0)
 
-    def tokens(self, sizes: Sequence[int]) -> None:
-        """Tokens come that complete so many characters each, where no token waits."""
-        self.ends += islice(accumulate(sizes, initial=self.end), 1, None)
+    def tokens(self, texts: Sequence[str]) -> None:
+        """Tokens come that complete these texts, where no token waits."""
+        self.ends += islice(accumulate(map(len, texts), initial=self.end), 1, None)
         self.end = self.ends[-1]
 
     def cut_off(self, size: int) -> None:
@@ -92,69 +95,91 @@ class Tally:
         self.counts["content"] += len(self.ends) + self.waiting
         self.ends, self.waiting = [], 0
 
+    def told(self) -> Self:
+        """The tally, with all that was said so far in its counts."""
+        return self
+
 
 class LabelledTally(Tally):
-    """A tally that also keeps what each token is. Its memory grows with the output."""
+    """A tally that also keeps what each token is. Its memory grows with the output.
 
-    __slots__ = ("cut", "labels", "markup", "places")
+    Few ask while the output comes, and some never do. So what is said is only written down, and looked at when somebody
+    asks (`told`). Strands are told in the order of the tokens, but for those that stand out of band.
+    """
+
+    __slots__ = ("apart", "runs", "said", "seen")
 
     def __init__(self) -> None:
         super().__init__()
-        self.labels: list[str] = []
-        """The strand of each token; `content` until it is known."""
-        self.markup: list[bool] = []
-        """Whether each token is markup, by the same rule."""
-        self.places: list[int] = []
-        """Which tokens those in `ends` are."""
-        self.cut: list[int] = []
-        """Which tokens those are that wait."""
+        self.said: list[tuple[Any, ...]] = []
+        """The name of each method that was called, and its arguments, since somebody last asked."""
+        self.seen = 0
+        """How many tokens have come."""
+        self.runs: list[tuple[int, str, bool]] = []
+        """How many tokens are next of which strand, and whether they are markup."""
+        self.apart: list[tuple[int, str]] = []
+        """The numbers of the tokens that stand out of band, and their strands."""
 
     def token(self, size: int) -> None:
-        self.places.append(len(self.labels))
-        self.labels.append("content")
-        self.markup.append(False)
-        if size and not self.waiting:  # nearly always
-            self.end += size
-            self.ends.append(self.end)
-            return
-        if not size:
-            self.cut.append(self.places.pop())
-        super().token(size)
+        self.said.append(("token", size))
 
-    def tokens(self, sizes: Sequence[int]) -> None:
-        super().tokens(sizes)
-        count, first = len(sizes), len(self.labels)
-        self.places += range(first, first + count)
-        self.labels += ["content"] * count
-        self.markup += [False] * count
+    def tokens(self, texts: Sequence[str]) -> None:
+        self.said.append(("tokens", texts))
 
     def cut_off(self, size: int) -> None:
-        super().cut_off(size)
-        self.places += self.cut
-        self.cut = []
+        self.said.append(("cut_off", size))
 
     def out_of_band(self, size: int, strand: str) -> None:
-        super().out_of_band(size, strand)
-        self.labels.append(strand)
-        self.markup.append(False)
+        self.said.append(("out_of_band", size, strand))
 
     def passed(self, count: int, size: int, strand: str) -> None:
-        super().passed(count, size, strand)
-        self.labels += [strand if strand in self.counts else "content"] * count
-        self.markup += [False] * count
+        self.said.append(("passed", count, size, strand))
 
     def settle(self, strand: str, end: int, is_marker: bool, is_markup: bool) -> None:
-        before = len(self.ends)
-        super().settle(strand, end, is_marker, is_markup)
-        settled = before - len(self.ends)
-        if not settled:
-            return
-        places, self.places = self.places[:settled], self.places[settled:]
-        first, until = places[0], places[0] + settled
-        if places == list(range(first, until)):  # nearly always
-            self.labels[first:until] = [strand] * settled
-            self.markup[first:until] = [is_markup] * settled
-            return
-        for place in places:
-            self.labels[place] = strand
-            self.markup[place] = is_markup
+        self.said.append(("settle", strand, end, is_marker, is_markup))
+
+    def finish(self) -> None:
+        self.said.append(("finish",))
+
+    def told(self) -> Self:
+        said, self.said = self.said, []
+        for name, *given in said:
+            waits = len(self.ends)
+            getattr(super(), name)(*given)
+            if name == "settle" and len(self.ends) < waits:
+                strand, _, _, is_markup = given
+                self.runs.append((waits - len(self.ends), strand, is_markup))
+            elif name == "token":
+                self.seen += 1
+            elif name == "tokens":
+                self.seen += len(given[0])
+            elif name == "passed":
+                count, _, strand = given
+                self.runs.append((count, strand if strand in self.counts else "content", False))
+                self.seen += count
+            elif name == "out_of_band":
+                self.apart.append((self.seen, given[1]))
+                self.seen += 1
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        """The strand of each token; `content` until it is known."""
+        self.told()
+        return self._spread([[strand] * count for count, strand, _ in self.runs], "content", dict(self.apart))
+
+    @property
+    def markup(self) -> list[bool]:
+        """Whether each token is markup, by the same rule."""
+        self.told()
+        apart = dict.fromkeys((number for number, _ in self.apart), False)
+        return self._spread([[is_markup] * count for count, _, is_markup in self.runs], False, apart)
+
+    def _spread(self, runs: list[list[_T]], unknown: _T, apart: dict[int, _T]) -> list[_T]:
+        """A value for each token: those of the runs, in order, around those that stand apart."""
+        values = list(chain.from_iterable(runs))
+        values += [unknown] * (self.seen - len(apart) - len(values))
+        if not apart:
+            return values
+        rest = iter(values)
+        return [apart[number] if number in apart else next(rest) for number in range(self.seen)]

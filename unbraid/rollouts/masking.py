@@ -12,9 +12,9 @@ from typing import Any
 
 from ..templates.prompt.builder import PromptBuilder, TracedPrompt
 from .alignment import last_characters
-from .bridges import Bridge, Bridges, NoBridge
+from .bridging.bridges import Bridge, Bridges, NoBridge
+from .bridging.stand_ins import NEXT, ONE_CALL, USER, Shape, result
 from .regions import Regions, Stretches, difference
-from .stand_ins import NEXT, ONE_CALL, USER, Shape, result
 from .values import NOBODY, Masks, Messages
 
 
@@ -106,11 +106,13 @@ class Masker:
             self._prompts[key] = with_it.text[at:]
         return self._prompts[key]
 
-    def of_bridge(self, bridge: Bridge, number: int, new: Messages, variables: Mapping[str, Any]) -> Masks:
+    def of_bridge(
+        self, bridge: Bridge, ids: Sequence[int], number: int, new: Messages, variables: Mapping[str, Any]
+    ) -> Masks:
         """What the ids of a bridge to new messages are. The messages are counted on from the turn."""
-        regions, size = bridge.regions, len(bridge.ids)
+        regions, size = bridge.regions, len(ids)
         text = regions.text[bridge.begin :]
-        places = [at + bridge.begin for at in last_characters(bridge.ids, text, self._vocabulary)]
+        places = [at + bridge.begin for at in last_characters(ids, text, self._vocabulary)]
         values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
         prompt_at = self._prompt_at(regions, new, variables)
         owners = [regions.message_at(at) if at < prompt_at else NOBODY for at in places]

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from ..templates.control_tokens import MARK, ControlTokens
 from ..templates.prompt.builder import TracedPrompt
+from ..templates.traced_text import Origin
 from .values import NOBODY
 
 
@@ -70,13 +71,16 @@ class Regions:
         return "".join(written)
 
     def last_value(self, message: int) -> int | None:
-        """Where the last text of a message ends, in its own region."""
-        ends = [
-            min(end, region.end)
-            for region in self.of(message)
-            for begin, end, origin in self.trace.spans
-            if origin.message == message and begin < region.end and end > region.begin
-        ]
+        """Where the last text of a message ends, in its own region. Names and ids of calls count where they stand
+        first: templates write them again with the results."""
+        ends: list[int] = []
+        seen: set[Origin] = set()
+        owned = self.of(message)
+        for begin, end, origin in self.trace.spans:
+            if origin.message != message or (origin.field == "tool_calls" and origin in seen):
+                continue
+            seen.add(origin)
+            ends += [min(end, region.end) for region in owned if begin < region.end and end > region.begin]
         return max(ends, default=None)
 
     def end_of_turn(self, message: int) -> tuple[Token | None, int]:

@@ -17,7 +17,6 @@ did see its old reasoning, and `past="sampled"` says so.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,16 +31,19 @@ from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.prompt.encoders import HuggingFaceEncoder
 from .batches import in_order
-from .bridges import Bridges, NoBridge
-from .extension import Extension
+from .bridging.bridges import Bridges, NoBridge
+from .bridging.extension import Extension
+from .bridging.proof import Proof
+from .bridging.recipes import Recipes
+from .bridging.stops import ends_of_turns
 from .masking import Masker
-from .proof import Proof
-from .stops import ends_of_turns
+from .remembered import Remembered, key_of
 from .training import joined_steps
 from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
 
 _TEXTS_REMEMBERED = 512
 _TOOLS_REMEMBERED = 64
+_TURNS_REMEMBERED = 64
 Past = Literal["template", "sampled", "anew"]
 
 
@@ -75,7 +77,9 @@ class Renderer:
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe
-        self._known_tools: dict[str, CheckedTools] = {}
+        self._known_tools: Remembered[CheckedTools | None] = Remembered(_TOOLS_REMEMBERED)
+        self._turns: Remembered[tuple[Sequence[int], Turn] | None] = Remembered(_TURNS_REMEMBERED)
+        """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
         self.format: Format = replace(format, ends=tuple(dict.fromkeys([*format.ends, *stops])))
@@ -86,7 +90,7 @@ class Renderer:
         bridges = Bridges(builder, closers)
         self._proof = Proof(bridges, self.format, name, self._variables)
         self._masker = Masker(builder, bridges, closers)
-        self._extension = Extension(bridges, self._proof, self._masker, self._stop_texts)
+        self._extension = Extension(bridges, Recipes(builder, bridges), self._proof, self._masker, self._stop_texts)
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         if self._recipe is None:
@@ -112,9 +116,16 @@ class Renderer:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes."""
+        """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes, and
+        where the template cannot show calls."""
         found = self._masker.differing_blocks(self._variables)
-        return () if found is None else (found,)
+        forbidden = self.builder.forbidden(tools=True)
+        if forbidden:
+            forbidden = (
+                f"calls are written into the content: {forbidden}; transformers, vLLM "
+                "and SGLang render with jinja2's ImmutableSandboxedEnvironment too, and raise this error for calls"
+            )
+        return tuple(each for each in (found, forbidden) if each)
 
     # Messages to ids
 
@@ -168,12 +179,8 @@ class Renderer:
         """The tools, checked and repaired once: a rollout has the same ones in every turn."""
         if not tools:
             return None
-        key = json.dumps(tools, default=repr)
-        if key not in self._known_tools:
-            while len(self._known_tools) >= _TOOLS_REMEMBERED:
-                self._known_tools.pop(next(iter(self._known_tools)))
-            self._known_tools[key] = CheckedTools(tools).copy()
-        return self._known_tools[key]
+        key = key_of(tools)
+        return self._known_tools.get(key, None) or self._known_tools.put(key, CheckedTools(tools).copy())
 
     # Ids to messages
 
@@ -188,6 +195,17 @@ class Renderer:
         given, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
+        if not isinstance(given, tuple):  # it may change
+            return self._parsed(given, sampled, tools)
+        key = id(given), tuple(sampled), key_of(tools)
+        known = self._turns.get(key, None)
+        if known is not None and known[0] is given:
+            return known[1]
+        turn = self._parsed(given, sampled, tools)
+        self._turns.put(key, (given, turn))
+        return turn
+
+    def _parsed(self, given: Sequence[int] | None, sampled: Sequence[int], tools: Tools | None) -> Turn:
         parser = Parser(
             self.format,
             tokenizer=self._encoder.vocabulary,
@@ -201,7 +219,7 @@ class Renderer:
         stop = next((id for id in reversed(sampled) if id in self._stop_texts), None) if sampled else None
         ended = stop if sampled and sampled[-1] == stop else None
         how: Ended = "length" if ended is None else "stop"
-        return Turn(parser.message, parser.token_strands, parser.token_markup, how, ended)
+        return Turn(parser.message, parser.tally, how, ended)
 
     # On from there
 
@@ -227,7 +245,8 @@ class Renderer:
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given) if past != "sampled" else None
+        read = self._extension.read(new_messages)
+        reason = self._extension.obstacle(turn, prompt, read, tools, given) if past != "sampled" else None
         if reason is None:
             try:
                 return self._extension.extended(prompt, sampled, turn, new_messages, tools, given)
@@ -256,10 +275,10 @@ class Renderer:
     ) -> str | None:
         """Why `extend` returns None for the same arguments; None if it does not."""
         turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, new_messages, tools, given)
+        reason = self._extension.obstacle(turn, prompt, self._extension.read(new_messages), tools, given)
         if reason is None:
             try:
-                self._extension.bridge(prompt, turn, new_messages, tools, given)
+                self._extension.check(prompt, turn, new_messages, tools, given)
             except NoBridge as error:
                 return str(error)
         return reason

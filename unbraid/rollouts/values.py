@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from threading import Lock
 from typing import Any, Literal
 
 from ..core.message import Message
-from ..core.tally import STRANDS
+from ..core.tally import STRANDS, LabelledTally
 from ..errors import UnbraidError
 
 Messages = Sequence[Mapping[str, Any]]
@@ -143,19 +144,50 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True)
-class Turn:
-    """What a model wrote in one turn."""
+_labelling = Lock()
+"""Turns are remembered, so two threads may have the same one."""
 
-    message: Message
-    strands: tuple[str, ...]
-    """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
-    markup: tuple[bool, ...]
-    """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
-    ended: Ended
-    """`stop`: with a token that ends the turn. `length`: without one, so it was cut off."""
-    stop_id: int | None = None
-    """The token that ended it."""
+
+class Turn:
+    """What a model wrote in one turn. What each id is, is worked out when it is first asked for.
+
+    tally: knows what each id is.
+    """
+
+    def __init__(self, message: Message, tally: LabelledTally, ended: Ended, stop_id: int | None = None) -> None:
+        self.message = message
+        self.ended = ended
+        """`stop`: with a token that ends the turn. `length`: without one, so it was cut off."""
+        self.stop_id = stop_id
+        """The token that ended it."""
+        self._tally = tally
+
+    @property
+    def strands(self) -> tuple[str, ...]:
+        """The strand of each id: `reasoning`, `content`, `tool_calls`, `speech` or `audio`."""
+        return self._labels[0]
+
+    @property
+    def markup(self) -> tuple[bool, ...]:
+        """For each id whether it is markup: a marker, the end of the turn, all of a call but its name and arguments."""
+        return self._labels[1]
+
+    @cached_property
+    def _labels(self) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+        with _labelling:
+            return tuple(self._tally.labels), tuple(self._tally.markup)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Turn) and self._all() == other._all()
+
+    def __hash__(self) -> int:
+        return hash((self.message, self.ended, self.stop_id))
+
+    def __repr__(self) -> str:
+        return f"Turn({self.message!r}, ended={self.ended!r})"
+
+    def _all(self) -> tuple[object, ...]:
+        return self.message, self.strands, self.markup, self.ended, self.stop_id
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -172,9 +204,14 @@ class Turn:
         """Whether a call in it is not complete."""
         return any(not call.complete for call in self.message.tool_calls)
 
+    @cached_property
+    def settled(self) -> Message:
+        """What others may take it for: a call that is not complete is text in it, as no one can answer it."""
+        return self.message.settled()
+
     def to_openai(self) -> dict[str, Any]:
-        """The turn as a message of a conversation. A call that is not complete is text there: no one can answer it."""
-        return self.message.settled().to_openai()
+        """The turn as a message of a conversation."""
+        return self.settled.to_openai()
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class CapabilityProbe:
     def __init__(self, compiled: CompiledTemplate, source: str) -> None:
         self._compiled = compiled
         self._source = source
+        self.forbidden = ""
+        """What the template does that the sandbox does not let it do, if that came up."""
         self.outputs: list[str] = []
         """Everything that was rendered. `PromptBuilder` looks in it for tokens that the template builds from pieces."""
 
@@ -103,7 +105,9 @@ class CapabilityProbe:
         variables = {"tools": [_TOOL] if tools else None, "documents": None, "add_generation_prompt": True}
         try:
             text = self._compiled.render([form.adapt(each) for each in messages], variables, False)
-        except TemplateError:
+        except TemplateError as error:
+            if "(SecurityError)" in str(error):
+                self.forbidden = str(error)
             return None
         self.outputs.append(text)
         return text

@@ -19,6 +19,7 @@ from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
 from .sanitize import sanitize
+from .symbolic_text import Symbol
 from .traced_text import REASONING_FIELDS, Trace, joined, trace_of, traced_message
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class CompiledTemplate:
         lines: list[tuple[int, int]] = []
         with tracing():
             text = self._rendered(messages, variables, continue_final, lines, traced=True)
+        if isinstance(text, Symbol):
+            text.record.output = text.expression
         return str.__str__(text), trace_of(text, lines, self._compiled.get_corresponding_lineno)
 
     def _rendered(

@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, NamedTuple, SupportsIndex
 
 from .control_tokens import BREAK, END, MARK
@@ -35,6 +36,8 @@ class Origin(NamedTuple):
 
     message: int
     field: str
+    text: int = 0
+    """Which of the texts in that field it is."""
 
 
 class Point(NamedTuple):
@@ -50,6 +53,8 @@ class TracedText(str):
     """A text with origins. Its methods return traced texts."""
 
     __slots__ = ("_points", "_spans")
+    record: Any = None
+    """Of one whose value is followed (`symbolic_text`): what was done with it."""
     _spans: tuple[tuple[int, int, Origin], ...]
     _points: tuple[tuple[int, Point], ...]
 
@@ -96,6 +101,10 @@ class TracedText(str):
 
     def _pieces(self, lengths: Iterable[tuple[int, int]]) -> list[str]:
         return [self._cut(begin, end) for begin, end in lengths]
+
+    def joined_as(self, made: TracedText, texts: Iterable[str]) -> TracedText:
+        """`made`, which these texts were joined to; this is one of them."""
+        return made
 
     # What templates do with text
 
@@ -203,7 +212,12 @@ def joined(separator: str, texts: Iterable[str]) -> str:
                 spans += [(begin + at, end + at, origin) for begin, end, origin in each._spans]
                 points += [(place + at, point) for place, point in each._points]
             at += len(each)
-    return TracedText._made(str.join(separator, pieces), tuple(spans), tuple(points))
+    made = TracedText._made(str.join(separator, pieces), tuple(spans), tuple(points))
+    symbol = next((each for each in (separator, *pieces) if isinstance(each, TracedText) and each.record), None)
+    if symbol is None:
+        return made
+    between = [each for piece in pieces for each in (separator, piece)][1:]
+    return symbol.joined_as(made, between)
 
 
 class TracedMessage(dict[str, Any]):
@@ -217,7 +231,7 @@ def traced_message(message: dict[str, Any], number: int) -> TracedMessage:
     """A message whose strings are traced. Its number is what it carries under `AT`, or `number`."""
     number = message.get(AT, number)
     found = TracedMessage(
-        (key, value if key in _NOT_TRACED else _traced(value, Origin(number, _field(key))))
+        (key, value if key in _NOT_TRACED else _traced(value, Origin(number, _field(key)), count()))
         for key, value in message.items()
         if key != AT
     )
@@ -229,16 +243,19 @@ def _field(key: str) -> str:
     return "reasoning" if key in REASONING_FIELDS else key
 
 
-def _traced(value: Any, origin: Origin) -> Any:
+def _traced(value: Any, origin: Origin, numbers: Iterator[int]) -> Any:
     if isinstance(value, str):
-        return TracedText.of(value, origin)
+        number = next(numbers)
+        return value if isinstance(value, TracedText) else TracedText.of(value, origin._replace(text=number))
     if isinstance(value, dict):
         return {
-            key if key in _NOT_TRACED else _traced(key, origin): item if key in _NOT_TRACED else _traced(item, origin)
+            key if key in _NOT_TRACED else _traced(key, origin, numbers): item
+            if key in _NOT_TRACED
+            else _traced(item, origin, numbers)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_traced(item, origin) for item in value]
+        return [_traced(item, origin, numbers) for item in value]
     return value
 
 

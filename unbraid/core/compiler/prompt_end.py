@@ -28,6 +28,8 @@ _TURN = (
 """What begins or ends a turn in the templates there are."""
 _TURN_SIZE = 100_000
 """How much of a prompt's text is looked at for a strand that it breaks off in."""
+_FEW_TOKENS = 8
+"""Nearly always these are enough."""
 _MARKER_TOKENS = 64
 """No markers at the end of a prompt, and no header, have more tokens than this."""
 
@@ -68,12 +70,22 @@ def with_speech(program: Program, strands: list[str]) -> list[str]:
 
 def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     """The same, by nothing but the markers that the prompt ends with."""
-    ids: Sequence[int] = ()
-    if not isinstance(prompt, str):
-        ids = prompt
-        prompt = _text(program, _last_tokens(program, ids))
+    if isinstance(prompt, str):
+        return _opened_at_end(program, prompt, by_ids=False)[0]
+    if program.headers is None:
+        end, left = _opened_at_end(program, _text(program, prompt[-_FEW_TOKENS:]), by_ids=True)
+        if left >= _longest_marker(program):  # more of the prompt would change nothing
+            return end
+    return _opened_at_end(program, _text(program, _last_tokens(program, prompt)), by_ids=True)[0]
+
+
+def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptEnd, int]:
+    """The same of the end of a prompt, and how much text is left of that before its markers.
+
+    by_ids: whether markers that are tokens stand in the text as their placeholders.
+    """
     if program.headers is not None:
-        return PromptEnd(_strand_of_message(program, program.headers, program.spelled(prompt)))
+        return PromptEnd(_strand_of_message(program, program.headers, program.spelled(prompt))), 0
     rest = prompt.rstrip()
     written = prompt[len(rest) :]
     opened: list[str] = []
@@ -84,7 +96,7 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
         """Take one of the markers off the end of the prompt, if it is there."""
         nonlocal rest, trail, label
         for marker in markers:
-            key, said = marker.key if ids else program.spelled(marker.key), marker.label.rstrip()
+            key, said = marker.key if by_ids else program.spelled(marker.key), marker.label.rstrip()
             after = marker.trail
             if said and rest.endswith(key + said):
                 key, after = key + said, marker.label[len(said) :]
@@ -108,7 +120,14 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
                 opened.insert(0, strand)
                 found = True
                 break
-    return PromptEnd(opened, trail or "", label=label if opened else "")
+    return PromptEnd(opened, trail or "", label=label if opened else ""), len(rest)
+
+
+def _longest_marker(program: Program) -> int:
+    """How long the markers are that a prompt may end with, with their labels."""
+    scopes = program.content.inner.values()
+    markers = [marker for scope in scopes for marker in (*scope.opens, *scope.closes)]
+    return max((len(marker.key) + len(marker.label) for marker in markers), default=0)
 
 
 def _text(program: Program, ids: Sequence[int]) -> str:

@@ -157,14 +157,14 @@ class Driver(Machine):
         given = ids if isinstance(ids, list | tuple) else list(ids)
         if given and not self.started:
             self._begin()
-        known = [*[program.texts.get(token, "") for token in given], ""]
+        known = [*map(program.texts.get, given), None]
         at = 0
         while at < len(given):
             if known[at] and detokenizer.clean:
-                until = known.index("", at)
-                run = known[at:until]
+                until = known.index(None, at)
+                run: list[str] = known[at:until]  # type: ignore[assignment]
                 if tally is not None:
-                    tally.tokens(list(map(len, run)))
+                    tally.tokens(run)
                 text += run
                 at = until
                 continue

@@ -200,15 +200,17 @@ class Machine:
         start = self.position
         self.position = stop = start + size
         text = self.buffer[start:stop]
-        if self.gaps or (self.spellings and _placeholders.search(text)):
+        if self.gaps:
             for piece, begin, end in self._pieces(text):
                 self._emit(role, piece, piece if value is None else value, begin, end)
                 if value is not None or role == NAME:
                     # Said once: what audio cuts off from it is no more than markup.
                     role, value = MARKUP, None
             return
+        if not text.isascii() and self.spellings and _placeholders.search(text):
+            text = self.spell(text)
         begin = self.offset
-        self.offset = end = begin + size
+        self.offset = end = begin + len(text)
         self._emit(role, text, text if value is None else value, begin, end)
 
     def pass_arguments(self, text: str, fragment: str) -> list[Event]:
@@ -378,6 +380,9 @@ class Machine:
 
     def _skip_trail(self) -> bool:
         """Take the whitespace that belongs to the marker before it. False when more of it may come."""
+        if self.buffer.startswith(self.trail, self.position):
+            self.take(len(self.trail), MARKUP)
+            self.trail = ""
         while self.trail:
             rest = self.buffer[self.position : self.position + 1]
             if not rest and not self.at_end:

@@ -83,7 +83,7 @@ def state_of(driver: Driver) -> Row:
         [(frame.kind, _frame_reader(type(frame))(frame)) for frame in driver.stack],
         None if call == _NO_CALL else call,
         None if driver.detokenizer is None else driver.detokenizer.save(),
-        None if driver.tally is None else _reader(_names_of(driver.tally))(driver.tally),
+        None if driver.tally is None else _reader(_names_of(driver.tally))(driver.tally.told()),
         _read_state(driver),
     )
 

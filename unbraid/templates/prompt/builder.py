@@ -21,8 +21,9 @@ from ..capability_probe import CapabilityProbe
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge
 from ..sanitize import sanitize
+from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
-from ..traced_text import AT, Trace
+from ..traced_text import AT, Origin, Trace
 from .encoders import Encoder
 from .encoders import encoder as encoder_of
 from .messages import MessageReader, PartHook, tool_definitions
@@ -117,6 +118,11 @@ class PromptBuilder:
         """What the template supports; with `tools`, the template for requests with tools."""
         return (self._with_tools if tools else self._plain).capabilities
 
+    def forbidden(self, tools: bool = False) -> str:
+        """What the template does to show calls that the sandbox does not let it do; empty where there is no such thing.
+        Calls are then written into the content."""
+        return (self._with_tools if tools else self._plain).forbidden
+
     def build(
         self,
         messages: Messages,
@@ -169,12 +175,39 @@ class PromptBuilder:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
+        record: Record | None = None,
+        turn: int = 0,
     ) -> TracedPrompt:
-        """The text that `build` makes of the same, and where each part of it comes from."""
+        """The text that `build` makes of the same, and where each part of it comes from.
+
+        record: takes what the template does with what the messages after `turn` say, and with the ids of its calls.
+        """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         ready = self._made_ready(messages, tools, variables, continue_final_message, _Speech(), numbered=True)
+        if record is not None:
+            self._follow(messages, ready, record, turn)
         text, trace = ready.prepared.trace(ready.messages, ready.variables, ready.continued)
         return TracedPrompt(text, trace, tuple(ready.notes))
+
+    def read(self, messages: Messages) -> list[dict[str, Any]]:
+        """The messages, checked and in one form. Raises `InvalidMessages`."""
+        return self._reader.read(messages)
+
+    def adapted(self, messages: Sequence[dict[str, Any]], *, tools: bool) -> list[dict[str, Any]]:
+        """Messages that were read, as the template takes them, where nothing of them is replaced."""
+        capabilities = self.capabilities(tools)
+        return [capabilities.adapt(message) for message in messages]
+
+    def _follow(self, messages: Messages, ready: _Ready, record: Record, turn: int) -> None:
+        """Put symbols in the place of texts. There are none where messages are replaced, or tokens are built."""
+        followed = ready.messages[turn - len(messages) :]
+        found = [{key: value for key, value in each.items() if key != AT} for each in followed]
+        adapted = self.adapted(self.read(messages)[turn:], tools=ready.tools)
+        if found != adapted or ready.prepared.builds_tokens:
+            record.look("the builder")
+            return
+        for number, (message, field, holder, key) in enumerate(list(places(followed))):
+            holder[key] = record.symbol(holder[key], Origin(message[AT], field, -1 - number))
 
     def _made_ready(
         self,
@@ -214,6 +247,7 @@ class PromptBuilder:
             },
             continued,
             notes,
+            bool(definitions),
         )
 
     def _polyfilled(
@@ -319,6 +353,8 @@ class _Ready:
     variables: dict[str, Any]
     continued: bool
     notes: list[str]
+    tools: bool
+    """Whether the request has any."""
 
 
 class _PreparedTemplate:
@@ -334,21 +370,32 @@ class _PreparedTemplate:
         return {name: value for name, value in vars(self).items() if name != "_found"}
 
     @cached_property
-    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens]:
+    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
         compiled = self._template.compile(self._controls)
         probe = CapabilityProbe(compiled, self._template.source)
         capabilities = probe.capabilities()
         # The probe's messages spell no control token. A token without a mark in the output was therefore built by the
         # template, from `<|` and `user` and `|>`. Such tokens must not occur in messages, so messages are broken up.
         built = {text for output in probe.outputs for text in self._controls.unmarked(output)}
-        return compiled, capabilities, ControlTokens({text: self._controls.ids[text] for text in built})
+        tokens = ControlTokens({text: self._controls.ids[text] for text in built})
+        return compiled, capabilities, tokens, "" if capabilities.tool_calls else probe.forbidden
 
     @property
     def capabilities(self) -> TemplateCapabilities:
         return self._found[1]
 
+    @property
+    def forbidden(self) -> str:
+        """Why it cannot show calls, where the sandbox does not let it."""
+        return self._found[3]
+
+    @property
+    def builds_tokens(self) -> bool:
+        """Whether the template puts control tokens together from pieces."""
+        return bool(self._found[2].ids)
+
     def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
-        compiled, _, built = self._found
+        compiled, _, built, _ = self._found
         if not built.ids:
             return compiled.render(messages, variables, continue_final)
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)

@@ -113,12 +113,12 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
         return (joinable(text, args[0], budget), *args[1:])
     elif name == "expandtabs":
         tab = next((value for value in (*args, *kwargs.values()) if isinstance(value, int)), 8)
-        tabs = text.count(b"\t") if isinstance(text, bytes) else text.count("\t")
+        tabs = text.count(b"\t") if isinstance(text, bytes) else str.count(text, "\t")
         expect(len(text) + tabs * tab, budget)
     elif isinstance(text, str):
         args = [needle(value, text) for value in args]
         if name == "replace" and len(args) > 1:
-            check_replace(text, args[0], args[1], budget)
+            check_replace(str.__str__(text), args[0], args[1], budget)
         elif name in _FROM_THE_END and args and len(text) * length(args[0]) > budget.limits.work:
             raise TemplateTooMuch("it looks for too long a text from the end of another")
     return args

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from typing import Any, NoReturn
 
 from jinja2 import nodes
@@ -26,6 +26,7 @@ from jinja2.utils import Namespace, pass_environment
 
 from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
+from ..symbolic_text import FOLLOWED, Symbol, called, symbol_in
 from ..traced_text import TracedMessage, TracedText, joined, origin_in, plain
 from .budget import current
 from .clock import now
@@ -61,6 +62,8 @@ class Environment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         budget = current()
         check_operator(operator, left, right, budget)
+        if operator == "%" and (symbol := symbol_in(right)) is not None:
+            symbol.record.look(operator)
         return spend(super().call_binop(context, operator, left, right), budget)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
@@ -70,7 +73,7 @@ class Environment(ImmutableSandboxedEnvironment):
             return super().call(__context, __obj, *args, **kwargs)
         arguments = check_call(__obj, args, kwargs, budget)
         if is_tracing():
-            __obj = _traced_method(__obj)
+            __obj = _traced_method(_followed(__obj, (*args, *kwargs.values())))
         return spend(super().call(__context, __obj, *arguments, **kwargs), budget)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -143,6 +146,19 @@ def _traced_method(function: Any) -> Any:
     """A method of a text of the template's own that carries on where its arguments come from."""
     text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     return getattr(plain(text), name) if type(text) is str and name in ("join", "replace") else function
+
+
+def _followed(function: Any, args: Sequence[Any]) -> Any:
+    """The function, made to follow symbols among its arguments; or it is noted that nothing follows them."""
+    symbol = next((found for each in args if (found := symbol_in(each)) is not None), None)
+    text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if symbol is None or isinstance(text, dict | Symbol) or function is _Namespace or function is _dict:
+        return function
+    if isinstance(text, str) and name in FOLLOWED and any(each is symbol for each in args):
+        return partial(called, name, text)
+    if not isinstance(text, str) or name != "join":
+        symbol.record.look(name)
+    return function
 
 
 def _contains(item: Any, container: Any) -> bool:
@@ -227,6 +243,9 @@ def _json(
     sort_keys: bool = False,
 ) -> str:
     """`tojson` as Hugging Face has it, without the escapes for HTML."""
+    if is_tracing() and (symbol := symbol_in(value)) is not None:
+        write = partial(_json, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        return symbol.written_by(write, value)
     encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
     if indent is None and separators is None:
         text = encoder.encode(value)

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any
 
 from ..errors import TemplateTooMuch
+from ..symbolic_text import Symbol, symbol_in
 from .budget import Budget, current
 from .cost_checks import check_numbers, check_percent, check_replace, check_search, expect, joinable, spend
 from .marked_search import needle
@@ -49,6 +50,12 @@ _NO_TEXT_MADE = frozenset(
     }
 )
 """Filters that do not write their value out: it need not be weighed."""
+_FOLLOWED = frozenset(
+    {"capitalize", "count", "d", "default", "length", "lower", "replace", "string", "tojson", "trim", "upper"}
+)
+"""Filters that use of a text only what symbols follow (`symbolic_text`)."""
+_PASSED_ON = frozenset({"d", "default", "replace"})
+"""Filters whose options may be symbols."""
 UNUSED_FILTERS = ("pprint", "urlize", "wordwrap", "xmlattr")
 """Filters that are taken out: no chat template needs them, and their cost is hard to bound."""
 _BY_ATTRIBUTE = frozenset({"groupby", "rejectattr", "selectattr", "sort", "unique"})
@@ -66,6 +73,10 @@ def checked_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         budget.step()
         if name == "in" and len(args) > 1:
             check_search(args[1], budget)
+            if isinstance(args[0], Symbol) and isinstance(args[1], str):
+                args[0].record.look("is in")
+        if name == "iterable" and isinstance(args[0], Symbol):
+            return True
         return function(*args, **kwargs)
 
     return checked
@@ -80,9 +91,22 @@ def checked_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
         budget = current()
         budget.step()
         args = tuple(_check_filter(name, list(args), first, kwargs, budget))
+        _note(name, args[first], (*args[first + 1 :], *kwargs.values()))
+        if isinstance(args[first], Symbol) and name in ("length", "count"):
+            return args[first].length
         return spend(function(*args, **kwargs), budget)
 
     return checked
+
+
+def _note(name: str, value: Any, options: Sequence[Any]) -> None:
+    """Note what a filter does with symbols that nothing follows from for other texts."""
+    if isinstance(value, Symbol) and name not in _FOLLOWED:
+        value.record.look(name)
+    if name not in _PASSED_ON:
+        for option in options:
+            if (symbol := symbol_in(option)) is not None:
+                symbol.record.look(name)
 
 
 def _check_filter(name: str, args: list[Any], first: int, kwargs: Mapping[str, Any], budget: Budget) -> list[Any]:
@@ -99,7 +123,7 @@ def _check_filter(name: str, args: list[Any], first: int, kwargs: Mapping[str, A
         if len(args) > first + 1:
             args[first + 1] = needle(args[first + 1], str(value))
         old, new = (*args[first + 1 :], *(kwargs[key] for key in ("old", "new") if key in kwargs), None, None)[:2]
-        check_replace(str(value), old, new, budget)
+        check_replace(str.__str__(str(value)), old, new, budget)
     elif name == "indent":
         width = max((_width(option) for option in options), default=4)
         expect(len(str(value)) + (str(value).count("\n") + 1) * width, budget)

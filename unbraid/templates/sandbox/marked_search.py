@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..control_tokens import MARK, unmark
+from ..symbolic_text import Symbol, called
 
 
 def needle(value: Any, haystack: str) -> Any:
@@ -26,6 +27,8 @@ def contains(item: Any, container: Any) -> bool:
     if isinstance(item, str):
         if isinstance(container, str):
             item = needle(item, container)
+            if isinstance(item, Symbol):
+                return bool(called("__contains__", container, item))
         elif isinstance(container, list | tuple):
             container = needle(container, item)
     return bool(item in container)

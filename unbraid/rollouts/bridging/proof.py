@@ -11,24 +11,25 @@ is proven of a template is the same in every process, on every machine and on ev
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ..core.grammar import Format
-from ..core.message import Message
-from ..parsing import Parser
-from ..templates.sandbox.clock import stopped_clock
+from ...core.grammar import Format
+from ...core.message import Message
+from ...parsing import Parser
+from ...templates.sandbox.clock import stopped_clock
+from ..regions import Regions, difference
+from ..remembered import Remembered, key_of
+from ..values import Messages, Tools
 from .bridges import Bridges, NoBridge, roles
-from .regions import Regions, difference
-from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, result, stand_ins
-from .values import Messages, Tools
+from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, stand_ins
 
 _SHOWN = 24
 _ANSWER = Shape()
 _MOST_KEPT = 1_000
+_UNKNOWN = "?"
 _LONG_BEFORE = {"role": "user", "content": "Qz long before"}
 
 
@@ -41,7 +42,7 @@ class Proof:
         self._name = name
         self._variables = variables
         self._calls = format.tools is not None
-        self._known: dict[str, str | None] = {}
+        self._known: Remembered[str | None] = Remembered(_MOST_KEPT)
 
     # Whether it goes on
 
@@ -112,17 +113,17 @@ class Proof:
 
         earlier: whether the model has reasoned and called before, since the user last spoke.
         """
+        key = kind_of(shape, new), earlier, bool(tools), key_of(variables)
+        known = self._known.get(key, _UNKNOWN)
+        if known != _UNKNOWN:
+            return known
         shape, new = stand_ins(shape, new)
-        key = json.dumps([asdict(shape), new, earlier, bool(tools), variables], sort_keys=True, default=str)
-        if key not in self._known:
-            if len(self._known) > _MOST_KEPT:
-                self._known.clear()
-            try:
-                with stopped_clock():
-                    self._known[key] = self._find_obstacle(shape, new, earlier, tools, variables)
-            except NoBridge as error:
-                self._known[key] = f"{_circumstances(shape, new)}: {error}"
-        return self._known[key]
+        try:
+            with stopped_clock():
+                found = self._find_obstacle(shape, new, earlier, tools, variables)
+        except NoBridge as error:
+            found = f"{_circumstances(shape, new)}: {error}"
+        return self._known.put(key, found)
 
     def _find_obstacle(
         self, shape: Shape, new: Messages, earlier: bool, tools: Tools | None, variables: Mapping[str, Any]

@@ -20,13 +20,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..templates.control_tokens import MARK
-from ..templates.errors import TemplateBroken, TemplateRefused
-from ..templates.prompt.builder import PromptBuilder
-from ..templates.sandbox.clock import stopped_clock
-from .regions import Regions
+from ...templates.control_tokens import MARK
+from ...templates.errors import TemplateBroken, TemplateRefused
+from ...templates.prompt.builder import PromptBuilder
+from ...templates.sandbox.clock import stopped_clock
+from ...templates.symbolic_text import Record
+from ..regions import Regions
+from ..values import Messages, Tools
 from .stand_ins import TOOLS
-from .values import Messages, Tools
 
 
 class NoBridge(Exception):
@@ -39,7 +40,6 @@ class Bridge:
 
     text: str
     """With marks."""
-    ids: tuple[int, ...]
     regions: Regions
     begin: int
     """Where it begins in the text of `regions`."""
@@ -54,7 +54,7 @@ class Bridges:
     """
 
     def __init__(self, builder: PromptBuilder, closers: frozenset[str]) -> None:
-        self._builder = builder
+        self.builder = builder
         self._closers = closers
 
     def between(
@@ -66,26 +66,41 @@ class Bridges:
         stopped_at: str | None,
         tools: Tools | None,
         variables: Mapping[str, Any],
+        record: Record | None = None,
     ) -> Bridge:
         """The bridge after `turn`.
 
         stopped_at: the text of the token that ended the turn; None where it was cut off.
+        record: takes what the template does with what the new messages say.
         """
-        regions = self.regions([*history, turn, *new], tools, variables, prompt=True)
         number = len(history)
+        regions = self.regions([*history, turn, *new], tools, variables, prompt=True, record=record, turn=number)
         begin = _begin(regions, number, stopped_at)
-        text = regions.marked_from(begin)
-        return Bridge(text, self._encoded(text, stopped_at), regions, begin, number)
+        return Bridge(regions.marked_from(begin), regions, begin, number)
 
     def regions(
-        self, messages: Messages, tools: Tools | None, variables: Mapping[str, Any], *, prompt: bool
+        self,
+        messages: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+        *,
+        prompt: bool,
+        record: Record | None = None,
+        turn: int = 0,
     ) -> Regions:
         """A traced rendering, cut up."""
         try:
-            traced = self._builder.trace(messages, tools=tools, add_generation_prompt=prompt, template_kwargs=variables)
+            traced = self.builder.trace(
+                messages,
+                tools=tools,
+                add_generation_prompt=prompt,
+                template_kwargs=variables,
+                record=record,
+                turn=turn,
+            )
         except (TemplateBroken, TemplateRefused) as error:
             raise NoBridge(f"the template does not take these messages: {error}") from error
-        return Regions(traced, self._builder.controls, self._closers)
+        return Regions(traced, self.builder.controls, self._closers)
 
     def short(self, messages: Messages, variables: Mapping[str, Any], *, prompt: bool) -> Regions:
         """The same of stand-ins: without tools, or with one where the template fails without."""
@@ -95,8 +110,12 @@ class Bridges:
             except NoBridge:
                 return self.regions(messages, TOOLS, variables, prompt=prompt)
 
-    def _encoded(self, text: str, after: str | None) -> tuple[int, ...]:
-        encoder, controls = self._builder.encoder, self._builder.controls
+    def encoded(self, text: str, after: str | None) -> tuple[int, ...]:
+        """The ids of a bridge.
+
+        after: the text of the token that ended the turn; None where it was cut off.
+        """
+        encoder, controls = self.builder.encoder, self.builder.controls
         assert encoder is not None
         before = after if after in controls.ids else next(iter(controls.ids), None)
         if before is None or (after is None and text.startswith(MARK)):

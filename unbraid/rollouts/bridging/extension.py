@@ -6,15 +6,16 @@ enough for all templates whose bridges do not depend on what was said long befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..templates.traced_text import REASONING_FIELDS
+from ...templates.traced_text import REASONING_FIELDS
+from ..masking import Masker
+from ..values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
 from .bridges import Bridge, Bridges, NoBridge
-from .masking import Masker
 from .proof import Proof
-from .stand_ins import TOOLS, USER, shape_of
-from .values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
+from .recipes import Recipes
+from .stand_ins import TOOLS, USER, Shape, answered, shape_of
 
 
 class Extension:
@@ -23,10 +24,13 @@ class Extension:
     stop_texts: the tokens that end a turn, with their texts.
     """
 
-    def __init__(self, bridges: Bridges, proof: Proof, masker: Masker, stop_texts: Mapping[int, str]) -> None:
+    def __init__(
+        self, bridges: Bridges, recipes: Recipes, proof: Proof, masker: Masker, stop_texts: Mapping[int, str]
+    ) -> None:
         self._bridges = bridges
         self._proof = proof
         self._masker = masker
+        self._recipes = recipes
         self._stop_texts = stop_texts
 
     def obstacle(
@@ -38,7 +42,7 @@ class Extension:
         variables: Mapping[str, Any],
     ) -> str | None:
         """Why the template would rewrite what stands before the new messages; None if it would not."""
-        shape = shape_of(turn.message)
+        shape = answered(shape_of(turn.settled), new)
         return self._proof.obstacle(
             shape,
             new,
@@ -47,16 +51,33 @@ class Extension:
             variables=variables,
         )
 
-    def bridge(
+    def read(self, new: Messages) -> list[dict[str, Any]]:
+        """The new messages, checked and in one form. Raises `InvalidMessages`."""
+        return self._bridges.builder.read(new) if new else []
+
+    def check(
         self,
         prompt: Rendering | Sequence[int],
         turn: Turn,
         new: Messages,
         tools: Tools | None,
         variables: Mapping[str, Any],
-    ) -> Bridge:
-        """What follows the turn. Raises `NoBridge` where nothing says what that is."""
-        shape = shape_of(turn.message)
+    ) -> None:
+        """Raises `NoBridge` where there is no next prompt."""
+        self._bridge(prompt, answered(shape_of(turn.settled), new), turn, new, tools, variables)
+
+    def _bridge(
+        self,
+        prompt: Rendering | Sequence[int],
+        shape: Shape,
+        turn: Turn,
+        new: Messages,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> tuple[tuple[int, ...], Callable[[], Bridge]]:
+        """What follows the turn: its ids, and how to have it rendered. Raises `NoBridge` where nothing says what that
+        is."""
+        read = self.read(new)
         history: Messages = [USER]
         if self._proof.depends_on_history is not None:
             if not isinstance(prompt, Rendering) or prompt.given is None:
@@ -66,9 +87,19 @@ class Extension:
         if self._proof.depends_on_tools:
             shown = tools
         stopped_at = None if turn.stop_id is None else self._stop_texts[turn.stop_id]
-        return self._bridges.between(
-            history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
-        )
+
+        def rendered() -> Bridge:
+            return self._bridges.between(
+                history, shape.message(), new, stopped_at=stopped_at, tools=shown, variables=variables
+            )
+
+        text = None
+        if self._proof.depends_on_history is None and not self._proof.depends_on_tools:
+            text = self._recipes.text(shape, read, stopped_at=stopped_at, tools=shown, variables=variables)
+        if text is not None:
+            return self._bridges.encoded(text, stopped_at), rendered
+        bridge = rendered()
+        return self._bridges.encoded(bridge.text, stopped_at), lambda: bridge
 
     def extended(
         self,
@@ -80,10 +111,13 @@ class Extension:
         variables: Mapping[str, Any],
     ) -> Rendering:
         """The next prompt. Raises `NoBridge`."""
-        bridge = self.bridge(prompt, turn, new, tools, variables)
+        shape = answered(shape_of(turn.settled), new)
+        following, bridge = self._bridge(prompt, shape, turn, new, tools, variables)
         before = ids_of(prompt) or ()
         known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
         said = turn.to_openai()
+        for call, (id, _) in zip(said.get("tool_calls", ()), shape.calls, strict=False):
+            call["id"] = id
         if known is not None and isinstance(prompt, Rendering) and prompt.continues:
             begun = known.pop()
             said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
@@ -92,7 +126,7 @@ class Extension:
         def masks() -> Masks:
             count = len(sampled)
             own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
-            return own.followed_by(self._masker.of_bridge(bridge, number, new, variables))
+            return own.followed_by(self._masker.of_bridge(bridge(), following, number, new, variables))
 
         if isinstance(prompt, Rendering):
             parts = prompt.parts
@@ -100,7 +134,7 @@ class Extension:
             size = len(before)
             parts = (MaskPart(lambda: Masks.of_nobody(size)),)
         return Rendering(
-            (*before, *sampled, *bridge.ids),
+            (*before, *sampled, *following),
             (*parts, MaskPart(masks, number if known is not None else None)),
             messages=None if known is None else [*known, said, *new],
             tools=tools,

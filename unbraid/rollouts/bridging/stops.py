@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..core.grammar import Format
-from ..templates.prompt.builder import PromptBuilder
+from ...core.grammar import Format
+from ...templates.prompt.builder import PromptBuilder
+from ..values import Messages
 from .bridges import Bridges, NoBridge
 from .stand_ins import NEXT, SYSTEM, USER, Shape
-from .values import Messages
 
 
 def ends_of_turns(

@@ -1,0 +1,94 @@
+"""Bridges without a rendering, for messages of a kind that was rendered before.
+
+What follows a turn depends on the kind of the messages (roles, names, fields) and on what they say. The first time, the
+template is run with symbols in the place of what they say (`templates.symbolic_text`). That gives a recipe: the text
+between, with places for what the next messages say, and the guards under which it holds. A recipe is used only after it
+has written the bridge to other messages of the same kind as the template writes it.
+
+Where there is no recipe, because the template looks at what messages say in some other way, or because messages are
+replaced before it sees them, each bridge is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...templates.prompt.builder import PromptBuilder
+from ...templates.sandbox.clock import stopped_clock
+from ...templates.symbolic_text import Recipe, Record, may_be_given, places
+from ..remembered import Remembered, key_of
+from ..values import Tools
+from .bridges import Bridges, NoBridge
+from .stand_ins import USER, WORD, Shape
+
+_KINDS = 256
+"""For so many kinds of messages recipes are kept."""
+_RECIPES = 4
+"""For each kind there are at most so many."""
+_SAID = frozenset({"content", "tool_call_id", "name"})
+"""Fields of a message that a recipe takes, and the name, which a result may have of its call."""
+_OTHERWISE = (f"{WORD} {{}} {WORD}", f"{{}} {WORD}", f"{WORD} {{}}")
+"""Ways to say something else, to find one that the guards allow."""
+_LONGEST = 1_000_000
+"""Messages with more characters are rendered: the sandbox has its limits."""
+
+
+class Recipes:
+    """The recipes of one template's bridges."""
+
+    def __init__(self, builder: PromptBuilder, bridges: Bridges) -> None:
+        self._builder = builder
+        self._bridges = bridges
+        self._known: Remembered[tuple[Recipe, ...] | None] = Remembered(_KINDS)
+
+    def text(
+        self,
+        shape: Shape,
+        new: Sequence[dict[str, Any]],
+        *,
+        stopped_at: str | None,
+        tools: Tools | None,
+        variables: Mapping[str, Any],
+    ) -> str | None:
+        """The text of the bridge after a turn of this shape, with marks; None where it must be rendered."""
+        key, given = self._asked(shape, new, bool(tools))
+        key = key_of((stopped_at, bool(tools), variables, *key))
+        recipes = self._known.get(key, ())
+        if recipes is None or not may_be_given(given) or sum(map(len, given)) > _LONGEST:
+            return None
+        for recipe in recipes:
+            if (text := recipe.written(given)) is not None:
+                return text
+        if len(recipes) < _RECIPES:
+            made = self._made(shape, new, stopped_at=stopped_at, tools=tools, variables=variables)
+            self._known.put(key, None if made is None else (*recipes, made))
+        return None
+
+    def _asked(self, shape: Shape, new: Sequence[dict[str, Any]], tools: bool) -> tuple[tuple[Any, ...], list[str]]:
+        """Of which kind the turn and the messages are, and what they say, in the order in which a recipe takes it."""
+        calls = [{"id": id, "function": {"name": name, "arguments": "{}"}} for id, name in shape.calls]
+        messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *new]
+        kinds: list[Any] = [shape.content, shape.reasoning, *(name for _, name in shape.calls)]
+        names = dict(shape.calls)
+        for message in new:
+            name = message.get("name") or (names.get(message.get("tool_call_id", "")) if names else None)
+            kinds += [name, {key: value for key, value in message.items() if key not in _SAID}, len(message)]
+        adapted = self._builder.adapted(messages, tools=tools)
+        return tuple(kinds), [holder[name] for _, _, holder, name in places(adapted)]
+
+    def _made(self, shape: Shape, new: Sequence[dict[str, Any]], **request: Any) -> Recipe | None:
+        """A recipe that the template agrees with."""
+        record, turn = Record(), shape.message()
+        try:
+            recipe = record.recipe(self._bridges.between([USER], turn, new, record=record, **request).text)
+            for pattern in _OTHERWISE if recipe is not None else ():
+                others = [{**message, "content": pattern.format(message["content"])} for message in new]
+                _, given = self._asked(shape, others, bool(request["tools"]))
+                if recipe is not None and (text := recipe.written(given)) is not None:
+                    with stopped_clock():  # and on another day
+                        same = self._bridges.between([USER], turn, others, **request).text == text
+                    return recipe if same else None
+        except NoBridge:
+            pass
+        return None

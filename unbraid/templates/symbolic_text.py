@@ -1,0 +1,319 @@
+"""Text that stands for any text: what a template writes, as an expression over what messages say.
+
+A template that was rendered once need not be rendered again for messages that differ only in what they say, if it can
+be told what it would write. So it is run once with `Symbol`s in the place of some strings, as tracing compilers and
+symbolic execution do it. A symbol is a real text, so the template runs as ever. Besides, it knows the expression that
+it is the value of, and everything that is asked of it (`startswith`, `==`, whether it is empty) is kept with the
+answer, as a guard. The expression of the output then holds for all texts that give the same answers (`Recipe.written`).
+
+The rule is to deny. What symbols know how to follow is listed here and in the sandbox's hooks; whatever else a template
+does with one is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
+against renderings, for every template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, SupportsIndex
+
+from .control_tokens import MARK
+from .traced_text import Origin, TracedText, plain
+
+
+class Expression:
+    """A text, or something asked of one, as a function of the texts that are given."""
+
+    __slots__ = ()
+
+    def value(self, given: Sequence[str]) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Expression):
+    """One of the texts that are given."""
+
+    number: int
+
+    def value(self, given: Sequence[str]) -> str:
+        return given[self.number]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Expression):
+    """A function without side effects, of expressions and constants."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def value(self, given: Sequence[str]) -> Any:
+        return self.function(*(each.value(given) if isinstance(each, Expression) else each for each in self.args))
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Expression):
+    """Texts and expressions, one after the other."""
+
+    parts: tuple[str | Expression, ...]
+
+    def value(self, given: Sequence[str]) -> str:
+        return "".join(part if isinstance(part, str) else part.value(given) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a template writes for all texts that give the same answers."""
+
+    guards: tuple[tuple[Expression, Any], ...]
+    """What was asked, and the answer."""
+    parts: tuple[str | Expression, ...]
+    """The output, with marks."""
+
+    def written(self, given: Sequence[str]) -> str | None:
+        """What the template writes for these texts; None if the recipe does not say."""
+        for question, answer in self.guards:
+            if question.value(given) != answer:
+                return None
+        texts = [part if isinstance(part, str) else part.value(given) for part in self.parts]
+        return "".join(texts) if all(texts) else None
+
+
+@dataclass
+class Record:
+    """What a template did with the symbols of one rendering."""
+
+    given: list[str] = field(default_factory=list)
+    guards: list[tuple[Expression, Any]] = field(default_factory=list)
+    looks: list[str] = field(default_factory=list)
+    """What was done that a recipe cannot say."""
+    output: Expression | None = None
+
+    def symbol(self, text: str, origin: Origin) -> Symbol:
+        """The next text that is given."""
+        self.given.append(text)
+        return Symbol.made(TracedText.of(text, origin), Given(len(self.given) - 1), self)
+
+    def look(self, how: str) -> None:
+        """A template looks at a symbol in a way that nothing follows from for other texts."""
+        self.looks.append(how)
+
+    def answered(self, question: Expression, answer: Any) -> None:
+        if (question, answer) not in self.guards:
+            self.guards.append((question, answer))
+
+    def known(self, value: Any, expression: Expression) -> Any:
+        """What a function returned, with where it comes from."""
+        if isinstance(value, str):
+            return Symbol.made(value, expression, self)
+        if isinstance(value, list | tuple):
+            self.answered(Applied(len, (expression,)), len(value))
+            items = (self.known(each, Applied(_item, (expression, at))) for at, each in enumerate(value))
+            return type(value)(items)
+        self.answered(expression, value)
+        return value
+
+    def recipe(self, end: str) -> Recipe | None:
+        """The recipe of the end of what was written, which is this text; None if there is none."""
+        if self.looks or not isinstance(self.output, Joined):
+            return None
+        parts: list[str | Expression] = []
+        size = len(end)
+        for part in reversed(self.output.parts):
+            if not size:
+                break
+            text = part if isinstance(part, str) else str(part.value(self.given))
+            if len(text) > size and not isinstance(part, str):
+                return None  # it begins inside of what a message says
+            parts.insert(0, part if not isinstance(part, str) else text[-size:])
+            size -= min(len(text), size)
+        found = Recipe(tuple(self.guards), tuple(parts))
+        return found if found.written(self.given) == end else None
+
+
+class Symbol(TracedText):
+    """A text that knows the expression it is the value of."""
+
+    __slots__ = ("expression", "record")
+    expression: Expression
+    record: Record  # type: ignore[misc]
+
+    @classmethod
+    def made(cls, text: str, expression: Expression, record: Record) -> Symbol:
+        made = cls(str.__str__(text))
+        made._spans, made._points = (text._spans, text._points) if isinstance(text, TracedText) else ((), ())
+        made.expression, made.record = expression, record
+        return made
+
+    def plain(self) -> TracedText:
+        """The same text, and nothing is noted."""
+        return TracedText._made(str.__str__(self), self._spans, self._points)
+
+    def joined_as(self, made: TracedText, texts: Iterable[str]) -> TracedText:
+        """`made`, which these texts were joined to; this is one of them."""
+        parts: list[str | Expression] = []
+        for text in texts:
+            expression = text.expression if isinstance(text, Symbol) else str.__str__(text)
+            for part in expression.parts if isinstance(expression, Joined) else (expression,):
+                if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                    parts[-1] += part
+                elif part != "":
+                    parts.append(part)
+        return Symbol.made(made, Joined(tuple(parts)), self.record)
+
+    def written_by(self, write: Callable[[Any], str], value: Any) -> str:
+        """What a pure function writes for a JSON value; this is one of the symbols in it."""
+        symbols: list[Symbol] = []
+        written = write(_with_texts(value, lambda symbol: (symbols.append(symbol), symbol.plain())[1]))
+
+        def anew(*texts: str) -> str:
+            rest = iter(texts)
+            return write(_with_texts(value, lambda _: next(rest)))
+
+        return str(self.record.known(written, Applied(anew, tuple(each.expression for each in symbols))))
+
+    # What is asked of it
+
+    @property
+    def length(self) -> int:
+        """`len` of it, which Python does not let us follow."""
+        return int(self.record.known(len(self), Applied(len, (self.expression,))))
+
+    def __bool__(self) -> bool:
+        return bool(self.record.known(len(self) > 0, Applied(bool, (self.expression,))))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(called("__eq__", self, other)) if isinstance(other, str) else False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __contains__(self, item: object) -> bool:
+        return bool(called("__contains__", self, item))
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        return str(called("__getitem__", self, key))
+
+    def __iter__(self) -> Iterator[str]:
+        self.record.look("iteration")
+        return iter(self.plain())
+
+    def __hash__(self) -> int:
+        self.record.look("hash")
+        return str.__hash__(self)
+
+    def __repr__(self) -> str:
+        self.record.look("repr")
+        return str.__repr__(self)
+
+    def __format__(self, spec: str) -> str:
+        self.record.look("format")
+        return str.__format__(self, spec)
+
+    def __mod__(self, values: Any) -> str:
+        self.record.look("%")
+        return str.__mod__(self, values)
+
+    def __rmod__(self, pattern: str) -> str:
+        self.record.look("%")
+        return str.__mod__(pattern, self.plain())
+
+    def __mul__(self, times: SupportsIndex) -> str:
+        self.record.look("*")
+        return str.__mul__(self, times)
+
+    __rmul__ = __mul__
+
+
+def _compares(name: str) -> Callable[[Symbol, str], bool]:
+    def compare(self: Symbol, other: str) -> bool:
+        self.record.look(name)
+        return bool(getattr(str, name)(str.__str__(self), other))
+
+    return compare
+
+
+for _name in ("__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Symbol, _name, _compares(_name))
+
+FOLLOWED = frozenset(
+    name
+    for name in dir(str)
+    if not name.startswith("_") and name not in ("encode", "format", "format_map", "join", "maketrans", "translate")
+)
+"""Methods of a text that make of it nothing but texts, numbers and answers, always the same."""
+
+
+def _followed(name: str) -> Callable[..., Any]:
+    def method(self: Symbol, *args: Any, **more: Any) -> Any:
+        if more:
+            self.record.look(name)
+            return getattr(self.plain(), name)(*args, **more)
+        return called(name, self, *args)
+
+    method.__name__ = name
+    return method
+
+
+for _name in FOLLOWED:
+    setattr(Symbol, _name, _followed(_name))
+
+
+def called(name: str, text: str, *args: Any) -> Any:
+    """A method of a text, where the text or an argument is a symbol: what it returns, with where that comes from."""
+    record = next(each.record for each in (text, *args) if isinstance(each, Symbol))
+    if any(symbol_in(each) is not None for each in args if not isinstance(each, Symbol)):
+        record.look(name)
+    traced = text.plain() if isinstance(text, Symbol) else plain(text)
+    made = getattr(traced, name)(*(each.plain() if isinstance(each, Symbol) else each for each in args))
+    return record.known(made, Applied(getattr(str, name), tuple(map(_as_argument, (text, *args)))))
+
+
+def _as_argument(value: Any) -> Any:
+    return value.expression if isinstance(value, Symbol) else value
+
+
+def _with_texts(value: Any, text: Callable[[Symbol], str]) -> Any:
+    """A JSON value with texts in the place of its symbols, always in the same order."""
+    if isinstance(value, Symbol):
+        return text(value)
+    if isinstance(value, dict):
+        return {_with_texts(key, text): _with_texts(item, text) for key, item in dict.items(value)}
+    if isinstance(value, list | tuple):
+        return [_with_texts(item, text) for item in value]
+    return value
+
+
+def _item(of: Sequence[str], at: int) -> str:
+    return of[at]
+
+
+def symbol_in(value: Any) -> Symbol | None:
+    """A symbol in a JSON value."""
+    if isinstance(value, Symbol):
+        return value
+    if isinstance(value, dict):
+        value = [each for pair in dict.items(value) for each in pair]
+    if isinstance(value, list | tuple):
+        return next((found for each in value if (found := symbol_in(each)) is not None), None)
+    return None
+
+
+def places(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, dict[str, Any], str]]:
+    """Where the texts stand that a recipe takes: the ids of the calls of the first message, and what the others say and
+    answer. Each with its message, the field, and the object in it that has the text under a key."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if number and isinstance(content, str):
+            yield message, "content", message, "content"
+        for part in content if number and isinstance(content, list) else ():
+            yield message, "content", part, "text"
+        if isinstance(message.get("tool_call_id"), str):
+            yield message, "tool_call_id", message, "tool_call_id"
+        for call in message.get("tool_calls") or ():
+            yield message, "tool_calls", call, "id"
+
+
+def may_be_given(texts: Iterable[str]) -> bool:
+    """Whether a recipe may be used for these texts: marks in them would be looked at."""
+    return all(text.isascii() or MARK not in text for text in texts)
