@@ -1,0 +1,106 @@
+"""A cluster of Ray on this machine for the tests, and the application in it.
+
+It has no dashboard, tells nobody that it is used, keeps its files in a folder that goes with it, and leaves no process
+behind. It says that it has more cores than there are: what runs in the tests does little.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbraid.engines import Load
+from unbraid.ray import app
+
+from ..support.places import ROOT
+from ..support.waiting import wait_for
+
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_SERVE_LOG_TO_STDERR": "0"}
+_NAME = "unbraid"
+
+
+class Cluster:
+    """A cluster. One application runs in it at a time."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def deploy(self, **settings: Any) -> None:
+        from ray import serve
+
+        serve.run(app({"store": "none", **settings}), name=_NAME, route_prefix="/")
+
+    def replicas(self, deployment: str) -> int:
+        """How many replicas of a deployment run."""
+        from ray import serve
+
+        found = serve.status().applications[_NAME].deployments[deployment].replica_states
+        return sum(count for state, count in found.items() if state == "RUNNING")
+
+    def states(self, deployment: str) -> dict[int, Load]:
+        """What each replica of an engine has to do, by its process. Asks until all have answered."""
+        from ray import serve
+
+        handle = serve.get_deployment_handle(deployment, _NAME)
+        found: dict[int, Load] = {}
+
+        def all_answered() -> bool:
+            process, load = handle.state.remote().result(timeout_s=60)
+            found[process] = load
+            return len(found) >= self.replicas(deployment)
+
+        wait_for(all_answered)
+        return found
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A new cluster; skips the test where Ray is not installed."""
+    pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
+    import ray
+    from ray import serve
+
+    before = dict(os.environ)
+    os.environ.update(_QUIET)
+    # The replicas find the classes of the tests, as the tests find them.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before.get("PYTHONPATH"))))
+    # Sockets are in there, whose names must be short.
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    try:
+        ray.init(num_cpus=32, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
+        port = _free_port()
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        yield Cluster(port)
+        serve.shutdown()
+    finally:
+        ray.shutdown()
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def settings_for(model: Path, **more: Any) -> Mapping[str, Any]:
+    """SmolLM2 as the suites of clients want it."""
+    return {
+        "model": str(model),
+        "served_model_name": "smollm2",
+        "format": "hermes",
+        "chat_template": "chatml",
+        "context": 1024,
+        "threads": 1,
+        **more,
+    }
