@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .data import parse
+
 if TYPE_CHECKING:
     from ray.serve import Application
 
-__all__ = ["app"]
+__all__ = ["app", "parse"]
 
 
 def app(arguments: Mapping[str, Any]) -> Application:
