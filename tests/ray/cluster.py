@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from unbraid.engines import Load
 from unbraid.ray import app
 
@@ -46,7 +44,8 @@ class Cluster:
         return sum(count for state, count in found.items() if state == "RUNNING")
 
     def states(self, deployment: str) -> dict[int, Load]:
-        """What each replica of an engine has to do, by its process. Asks until all have answered."""
+        """What each replica of an engine has to do, by its process. Asks until all have answered: Ray asks the least
+        busy, so that may be only when all are idle."""
         from ray import serve
 
         handle = serve.get_deployment_handle(deployment, _NAME)
@@ -63,10 +62,20 @@ class Cluster:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """A new cluster; skips the test where Ray is not installed."""
-    pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
-    import ray
+    """A new cluster with Ray Serve."""
     from ray import serve
+
+    with only_ray():
+        port = free_port()
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        yield Cluster(port)
+        serve.shutdown()
+
+
+@contextmanager
+def only_ray() -> Iterator[None]:
+    """A new cluster."""
+    import ray
 
     before = dict(os.environ)
     os.environ.update(_QUIET)
@@ -76,10 +85,7 @@ def cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     try:
         ray.init(num_cpus=32, include_dashboard=False, log_to_driver=False, _temp_dir=str(folder))
-        port = _free_port()
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
-        yield Cluster(port)
-        serve.shutdown()
+        yield
     finally:
         ray.shutdown()
         os.environ.clear()
@@ -87,7 +93,7 @@ def cluster() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

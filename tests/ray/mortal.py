@@ -1,4 +1,5 @@
-"""An engine's replica that dies by its own hand, in the middle of an output: as if its process had been killed then."""
+"""An engine's replica that dies by its own hand, in the middle of an output: as if its process had been killed then.
+It also tells when an output was given up before its end."""
 
 from __future__ import annotations
 
@@ -16,16 +17,25 @@ ORDER = "UNBRAID_TEST_DEATH"
 """The variable that names a file. If there is one, it says after how many tokens of an output the replica is to die."""
 
 
+GIVEN_UP = ".given-up"
+"""What the name of the file ends with that says so."""
+
+
 class MortalReplica(EngineReplica):
     """Dies once for each order."""
 
     async def generate(self, request: bytes) -> AsyncGenerator[Any, None]:
-        count = 0
-        async with aclosing(super().generate(request)) as outputs:
-            async for output in outputs:
-                count += len(output.ids) if isinstance(output, Piece) else 0
-                yield output
-                _obey(count)
+        count, ended = 0, False
+        try:
+            async with aclosing(super().generate(request)) as outputs:
+                async for output in outputs:
+                    count += len(output.ids) if isinstance(output, Piece) else 0
+                    ended = ended or not isinstance(output, Piece)
+                    yield output
+                    _obey(count)
+        finally:
+            if not ended:
+                Path(os.environ[ORDER] + GIVEN_UP).touch()
 
 
 def _obey(count: int) -> None:

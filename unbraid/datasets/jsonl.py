@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
     return Counts.of(found)
 
 
-def put_together(source: Path, parsing: Parsing, found: Iterable[Path], target: Path) -> None:
+def put_together(source: Path, parsing: Parsing, found: Sequence[Path], target: Path) -> None:
     """One file of all parts."""
     with target.open("wb") as whole:
         for path in found:

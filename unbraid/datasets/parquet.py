@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UnbraidError
 from .part import Part
+from .row_groups import concatenate
 from .rows import Counts, Parsing
 from .tables import counted_table, with_columns
 
@@ -73,16 +74,17 @@ def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
     """Parse a part, and write it to a file of its own."""
     with pa.ipc.open_stream(part.data) as reader:
         table, counts = counted_table(reader.read_all(), parsing, part.first)
-    pq.write_table(table, target, compression="lz4")
+    pq.write_table(table, target, compression="zstd")
     return counts
 
 
-def put_together(source: Path, parsing: Parsing, found: Iterable[Path], target: Path) -> None:
+def put_together(source: Path, parsing: Parsing, found: Sequence[Path], target: Path) -> None:
     """One file of all parts."""
-    schema = with_columns(_open(source).schema_arrow, parsing, str(source))
-    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for path in found:
-            writer.write_table(pq.ParquetFile(path).read())
+    rows = _open(source).metadata.num_rows
+    if not found:
+        pq.write_table(with_columns(_open(source).schema_arrow, parsing, str(source)).empty_table(), target)
+    elif concatenate(found, target) != rows or _open(target).metadata.num_rows != rows:
+        raise UnbraidError(f"{source} was changed while it was parsed: start again")
 
 
 def _open(path: Path) -> Any:

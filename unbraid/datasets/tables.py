@@ -1,10 +1,6 @@
-"""Arrow tables with the columns of their outputs. Text in Arrow is UTF-8: half of a surrogate pair, which a model can
-only write in JSON's escapes, is written as the escape again."""
+"""Arrow tables with the columns of their outputs: what Ray Data calls for each batch, and a job for each part."""
 
 from __future__ import annotations
-
-import re
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +21,6 @@ TYPES: dict[str, pa.DataType] = {
         pa.struct([("kind", pa.string()), ("message", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
     ),
 }
-_LONE = re.compile("[\ud800-\udfff]")
 
 
 def with_columns(schema: pa.Schema, parsing: Parsing, where: str = "the dataset") -> pa.Schema:
@@ -53,7 +48,7 @@ def counted_table(table: pa.Table, parsing: Parsing, first_row: int | None = Non
         parsing.parse(output, None if first_row is None else first_row + at)
         for at, output in enumerate(table.column(parsing.column).to_pylist())
     ]
-    columns = [_column([row[name] for row in found], kind) for name, kind in TYPES.items()]
+    columns = [pa.array([row[name] for row in found], kind) for name, kind in TYPES.items()]
     return pa.Table.from_arrays([*table.columns, *columns], schema=schema), Counts.of(found)
 
 
@@ -63,18 +58,3 @@ def _is_output(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return bool(pa.types.is_integer(kind.value_type))
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
-
-
-def _column(found: list[Any], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(found, kind)
-    except UnicodeEncodeError:
-        return pa.array([_escaped(value) for value in found], kind)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, str):
-        return _LONE.sub(lambda lone: f"\\u{ord(lone[0]):04x}", value)
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    return {key: _escaped(item) for key, item in value.items()} if isinstance(value, dict) else value
