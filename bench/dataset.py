@@ -1,4 +1,4 @@
-"""Recorded outputs, taken apart by several processes (`unbraid parse --dataset`), beside a plain loop over the same file.
+"""Recorded outputs, taken apart by several processes (`unbraid parse --dataset`), beside a plain loop over the file.
 
     python bench/dataset.py                  2 GB of text, as many processes as there are cores
     python bench/dataset.py --size 0.2       less of it
@@ -27,7 +27,36 @@ from unbraid.datasets.rows import Parsing
 from unbraid.datasets.tables import parse_table, with_columns
 
 PARSING = Parsing("qwen3", "output")
-WORDS = "the of and to in a is that for it as was with be by on not he his but at are this have from or had an".split()
+WORDS = [
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "a",
+    "is",
+    "that",
+    "for",
+    "it",
+    "as",
+    "was",
+    "with",
+    "be",
+    "by",
+    "on",
+    "not",
+    "he",
+    "his",
+    "but",
+    "at",
+    "are",
+    "this",
+    "have",
+    "from",
+    "or",
+    "had",
+    "an",
+]
 ROWS = 2000
 
 
@@ -45,7 +74,9 @@ def main() -> None:
         plain = timed(lambda: loop(source, folder / "loop.parquet"))
         print(f"plain loop: {plain:.1f} s, {size / plain / 1e6:.1f} MB/s", flush=True)
         memory = Memory()
-        job = timed(lambda: run(source, folder / "job.parquet", PARSING, processes=asked.processes, progress=memory.look))
+        job = timed(
+            lambda: run(source, folder / "job.parquet", PARSING, processes=asked.processes, progress=memory.look)
+        )
         share = plain / job / min(asked.processes, cores())
         print(
             f"{asked.processes} processes: {job:.1f} s, {size / job / 1e6:.1f} MB/s: {plain / job:.2f} times as fast, "
@@ -76,7 +107,9 @@ def output(chance: Random) -> str:
 
     found = f"<think>\n{words(400)}\n</think>\n\n{words(300)}"
     if chance.random() < 0.4:
-        found += f'\n<tool_call>\n{{"name": "search", "arguments": {{"query": "{words(30)}", "limit": 10}}}}\n</tool_call>'
+        found += (
+            f'\n<tool_call>\n{{"name": "search", "arguments": {{"query": "{words(30)}", "limit": 10}}}}\n</tool_call>'
+        )
     return found
 
 

@@ -24,7 +24,9 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip instal
 import pyarrow.parquet as pq  # noqa: E402
 
 PARSING = Parsing("qwen3", "output")
-OUTPUT = '<think>\nRow {}.\n</think>\n\nAnswer {}.\n<tool_call>\n{{"name": "f", "arguments": {{"n": {}}}}}\n</tool_call>'
+OUTPUT = (
+    '<think>\nRow {}.\n</think>\n\nAnswer {}.\n<tool_call>\n{{"name": "f", "arguments": {{"n": {}}}}}\n</tool_call>'
+)
 ROWS = [{"n": n, "output": OUTPUT.format(n, n, n) if n % 10 else None} for n in range(400)]
 KINDS = (".parquet", ".jsonl")
 

@@ -18,7 +18,18 @@ from ..support.examples import examples
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'unbraid[datasets]'")
 
 CALL = '<tool_call>\n{"name": "search", "arguments": {"q": "tea"}}\n</tool_call>'
-PIECES = ["<think>\n", "Hm. ", "\n</think>\n\n", "Málaga ", CALL, CALL[:30], "</tool_call>", "\\ud800", "<|im_end|>", "\x00"]
+PIECES = [
+    "<think>\n",
+    "Hm. ",
+    "\n</think>\n\n",
+    "Málaga ",
+    CALL,
+    CALL[:30],
+    "</tool_call>",
+    "\\ud800",
+    "<|im_end|>",
+    "\x00",
+]
 
 
 def parse_table(table: Any, parsing: Parsing) -> Any:

@@ -21,7 +21,12 @@ from unbraid.ray import app
 from ..support.places import ROOT
 from ..support.waiting import wait_for
 
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_SERVE_LOG_TO_STDERR": "0"}
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_SERVE_LOG_TO_STDERR": "0",
+    "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
+}
 _NAME = "unbraid"
 
 

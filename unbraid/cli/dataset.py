@@ -6,12 +6,13 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from .. import UnbraidError
+from .. import Tools, UnbraidError
 from ..datasets.job import Progress, columns_of
 from ..datasets.job import run as run_job
 from ..datasets.rows import Parsing
-from .options import STDIN, read_format, read_tools
+from .options import STDIN, read_format, read_json
 
 _EVERY = 10.0
 """Seconds between two lines of progress, where it is no terminal."""
@@ -27,7 +28,9 @@ def add_dataset(command: argparse.ArgumentParser) -> None:
     dataset.add_argument("--column", metavar="NAME", help="where the outputs are; default: the only column of text")
     dataset.add_argument("--prefix", metavar="TEXT", default="", help="what the names of the new columns begin with")
     dataset.add_argument("--tokenizer", metavar="PATH", help="the model's tokenizer, where outputs are token ids")
-    dataset.add_argument("--end-of-turn", action="store_true", help="the outputs ended, and lack the token that says so")
+    dataset.add_argument(
+        "--end-of-turn", action="store_true", help="the outputs ended, and lack the token that says so"
+    )
     dataset.add_argument("--processes", metavar="N", type=_count, help="how many parse; default: one for each core")
 
 
@@ -41,7 +44,7 @@ def run_dataset(arguments: argparse.Namespace) -> int:
         read_format(arguments),
         arguments.column or _only_column(source),
         arguments.prefix,
-        None if arguments.tools is None else read_tools(arguments.tools),
+        None if arguments.tools is None else _tools(arguments.tools),
         arguments.unknown_tools,
         _tokenizer(arguments.tokenizer),
         arguments.prompt,
@@ -56,6 +59,16 @@ def run_dataset(arguments: argparse.Namespace) -> int:
     told = f"{found.rows:,} rows: {found.with_calls:,} with calls, {found.with_diagnostics:,} with diagnostics"
     print(told + (f"; {done.kept:,} rows were there already" if done.kept else ""))
     return 0
+
+
+def _tools(path: str) -> Any:
+    """The definitions of tools, which are right. They are sent to other processes."""
+    found = read_json(path)
+    try:
+        Tools(found)
+    except UnbraidError as error:
+        raise UnbraidError(f"{path}: {error}") from error
+    return found
 
 
 def _only_column(source: Path) -> str:

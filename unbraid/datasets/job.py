@@ -78,7 +78,9 @@ def run(
     with Workers(parsing, processes or cores()) as workers:
         for number, (path, written) in enumerate(files.items()):
             if not written.exists():
-                for share, counts, already in _parse(path, written, kept / f"{number:06}", parsing, workers, part_bytes):
+                for share, counts, already in _parse(
+                    path, written, kept / f"{number:06}", parsing, workers, part_bytes
+                ):
                     told = Progress((before + share * sizes[path]) / total, told.counts + counts, told.kept + already)
                     progress(told)
             before += sizes[path]

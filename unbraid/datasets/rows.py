@@ -87,9 +87,8 @@ class Parsing:
                 raise UnbraidError(f"{self.column!r} holds token ids: give the tokenizer of the model that wrote them")
             parser.feed_tokens(output)
         else:
-            raise UnbraidError(
-                f"{self.column!r} must hold text or lists of token ids, not {type(output).__name__}: name another column"
-            )
+            kind = type(output).__name__
+            raise UnbraidError(f"{self.column!r} must hold text or lists of token ids, not {kind}: name another column")
         parser.finish(end_of_turn=self.end_of_turn)
         return values(parser.message)
 

@@ -23,14 +23,13 @@ _MOST_STREAMS = 10_000
 """Requests at once in one process of the API. Ray would let the others wait unseen."""
 _MOST_ANYWHERE = 256
 """Requests at once in a replica of an engine that schedules them itself."""
-_BEYOND_RAY = ("tls_client_ca",)
 _ELSEWHERE = ("sglang", "vllm", "llama_cpp", "openai", "tokens_only")
 
 
 def build(settings: Settings) -> serve.Application:
     """The application. Raises `UnbraidError` for settings that cannot be had on Ray."""
     if settings.ray_api_replicas > 1 and any(each.record for each in settings.each_model()):
-        raise UnbraidError("--record writes one file, which several processes would spoil: leave --ray-api-replicas out")
+        raise UnbraidError("--record writes one file, which several processes would spoil: give --ray-api-replicas 1")
     engines = {
         key_of(each): _engine(each, settings.shutdown_seconds)
         for each in settings.each_model()
@@ -66,9 +65,8 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
     """The options of an engine's deployment: what the settings say, and above it what `--ray-options` says."""
     least_replicas, most_replicas = settings.ray_replicas
     if not (least_replicas.is_integer() and most_replicas.is_integer() and 1 <= most_replicas >= least_replicas):
-        raise UnbraidError(
-            f"--ray-replicas must be one whole number or two, the smaller first, not {least_replicas:g},{most_replicas:g}"
-        )
+        given = f"{least_replicas:g},{most_replicas:g}"
+        raise UnbraidError(f"--ray-replicas must be one whole number or two, the smaller first, not {given}")
     options: dict[str, Any] = {
         "max_ongoing_requests": most,
         "max_queued_requests": waiting,

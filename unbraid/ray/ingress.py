@@ -39,7 +39,7 @@ _LEAST_CONTEXT = 64
 class Api:
     """The API. `engines` has the handle of each model whose engine is a deployment, by the first of its names."""
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Ray waits for it
         self,
         settings: Settings,
         engines: Mapping[str, DeploymentHandle[Any]],

@@ -39,7 +39,7 @@ class Described:
 class EngineReplica:
     """An engine in a process of its own."""
 
-    async def __init__(self, settings: Settings) -> None:
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
         self._stack = log_as(settings)
         self._engine, _ = await load_engine(settings)
 
@@ -74,7 +74,7 @@ class EngineReplica:
 class ListenerReplica:
     """A speech model in a process of its own."""
 
-    async def __init__(self, settings: Settings) -> None:
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
         from ..speech.listening import max_beams, supports_word_times
         from ..speech.loading import load_listener
 

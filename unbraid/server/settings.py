@@ -153,7 +153,7 @@ class Settings:
         metavar="N[,N]",
     )
     ray_options: str | None = _setting(
-        "further options of the engine's deployment on Ray, as JSON: '{\"ray_actor_options\": {\"num_gpus\": 1}}'",
+        'further options of the engine\'s deployment on Ray, as JSON: \'{"ray_actor_options": {"num_gpus": 1}}\'',
         group="engine",
         metavar="JSON",
     )
