@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .. import Tools, UnbraidError
-from ..datasets.job import Progress, columns_of
-from ..datasets.job import run as run_job
-from ..datasets.rows import Parsing
-from .options import STDIN, read_format, read_json
+from ... import Tools, UnbraidError
+from ...datasets.job import Progress, columns_of
+from ...datasets.job import run as run_job
+from ...datasets.rows import Parsing
+from ..options import STDIN, read_format, read_json
 
 _EVERY = 10.0
 """Seconds between two lines of progress, where it is no terminal."""
@@ -81,8 +81,8 @@ def _only_column(source: Path) -> str:
 def _tokenizer(spec: str | None) -> object | None:
     if spec is None:
         return None
-    from ..templates import encoder
-    from ..templates.tokenizer_files import load_tokenizer
+    from ...templates import encoder
+    from ...templates.tokenizer_files import load_tokenizer
 
     return encoder(load_tokenizer(spec).tokenizer).vocabulary
 
