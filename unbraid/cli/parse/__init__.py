@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ... import Event, Parser
-from .dataset import add_dataset, run_dataset
 from ..options import STDIN, add_color, add_format, read_format, read_tools, unreadable
 from ..view import View
+from .dataset import add_dataset, run_dataset
 
 SUMMARY = "take a model's raw output apart"
 EXAMPLES = """\
