@@ -6,6 +6,7 @@ behind. It says that it has more cores than there are: what runs in the tests do
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -28,6 +29,9 @@ _QUIET = {
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
 }
 _NAME = "unbraid"
+PATIENT = json.dumps({"health_check_timeout_s": 600.0})
+LONG = 600.0
+"""Seconds for a replica to start again, on a machine that has much else to do."""
 
 
 class Cluster:
@@ -39,7 +43,8 @@ class Cluster:
     def deploy(self, **settings: Any) -> None:
         from ray import serve
 
-        serve.run(app({"store": "none", **settings}), name=_NAME, route_prefix="/")
+        patient = {"store": "none", "upstream_timeout": LONG, "ray_options": PATIENT}
+        serve.run(app({**patient, **settings}), name=_NAME, route_prefix="/")
 
     def replicas(self, deployment: str) -> int:
         """How many replicas of a deployment run."""

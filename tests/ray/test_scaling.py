@@ -14,8 +14,8 @@ from openai import OpenAI
 from unbraid.engines.replay.replay import script
 
 from ..support.serve_process import record
-from ..support.waiting import PATIENCE, wait_for
-from .cluster import Cluster, cluster
+from ..support.waiting import wait_for
+from .cluster import LONG, Cluster, cluster
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 
@@ -29,8 +29,6 @@ FAST = {
 }
 MOST = 4
 STREAMS = 24
-LONG = 600.0
-"""Seconds for several processes to start, on a machine that is busy with the streams."""
 
 
 class Load:
@@ -46,7 +44,7 @@ class Load:
             thread.start()
 
     def _run(self, number: int) -> None:
-        with OpenAI(base_url=f"{self._url}/v1", api_key="any", max_retries=0, timeout=PATIENCE) as client:
+        with OpenAI(base_url=f"{self._url}/v1", api_key="any", max_retries=0, timeout=LONG) as client:
             while not self._ended.wait(0.05):
                 if number < self.wanted:
                     self.outcomes[self._ask(client)] += 1

@@ -31,8 +31,8 @@ from ..clients.client_suite_dialects import ResponsesSuite
 from ..speech.whisper.whisper_models import WORDS, files, jfk
 from ..support.embedded_model import smollm2
 from ..support.running_server import folded
-from ..support.waiting import PATIENCE, wait_for
-from .cluster import Cluster, cluster, settings_for
+from ..support.waiting import wait_for
+from .cluster import LONG, Cluster, cluster, settings_for
 from .mortal import GIVEN_UP, ORDER, MortalReplica
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
@@ -63,7 +63,7 @@ def server(order: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def client(server: Cluster) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0, timeout=PATIENCE) as found:
+    with OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0, timeout=LONG) as found:
         yield found
 
 
