@@ -6,6 +6,7 @@ vLLM's and SGLang's flags are checked against their own parsers where these are 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import re
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import unbraid
+from unbraid.server.settings import settings_of
 
 from ..support.places import ROOT
 from .running import environment
@@ -83,6 +85,14 @@ def _python(words: Sequence[str]) -> None:
         assert f'"{flag}"' in source, f"{words[0]} has no {flag}"
 
 
+def _serve(words: Sequence[str]) -> None:
+    """Ray Serve's command, with an application of ours."""
+    assert words[0] == "run", f"`serve {words[0]}`?"
+    module, _, name = words[1].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))
+    settings_of(dict(word.split("=", 1) for word in words[2:]), {})
+
+
 def _vllm(words: Sequence[str]) -> None:
     _parsers_exist(words)
     if importlib.util.find_spec("vllm"):
@@ -146,6 +156,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], None]] = {
     "pip": _pip,
     "pre-commit": lambda words: None,
     "python": _python,
+    "serve": _serve,
     "sglang": _sglang,
     "unbraid": _unbraid,
     "vllm": _vllm,

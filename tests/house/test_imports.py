@@ -27,10 +27,11 @@ ORDER = (
     ("format_checks", "stream_checks"),
     ("models",),
     ("templates",),
-    ("rollouts",),
+    ("rollouts", "datasets"),
     ("engines",),
     ("speech",),
     ("plugins", "server"),
+    ("ray",),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -51,11 +52,13 @@ MAY_IMPORT = {
     "models": "errors tokens",
     "templates": "errors schema core tokens formats parsing models",
     "rollouts": "errors core formats parsing templates",
+    "datasets": "errors version core formats parsing",
     "engines": "errors schema core tokens constraints models templates",
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors core tokens formats parsing constraints engines",
     "server": "errors metering version core formats parsing constraints models templates rollouts engines speech",
-    "cli": "stream_checks constraints models templates engines speech server",
+    "ray": "errors version core parsing datasets templates engines speech server",
+    "cli": "stream_checks constraints models templates datasets engines speech server ray",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
     "__main__": "cli",
 }
@@ -64,7 +67,10 @@ MAY_IMPORT = {
 MOST_FILES = 14
 """How many modules a folder may have before it needs folders of its own."""
 
-LOADED_WITHOUT = ("constraints", "templates", "rollouts", "engines", "server", "speech", "models", "plugins", "cli")
+LOADED_WITHOUT = (
+    *("constraints", "templates", "rollouts", "datasets", "engines", "server", "speech", "models", "plugins", "ray"),
+    "cli",
+)
 """What `import unbraid` leaves for later."""
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 
 from .. import UnbraidError
-from ..server.settings import add_flags, read_settings
+from ..server.settings import Settings, add_flags, read_settings
 
 SUMMARY = "serve a model through OpenAI's API"
 EXAMPLES = """\
   unbraid serve
   unbraid serve --model path/to/model.gguf --context 8192
   unbraid serve --vllm http://gpu:8000 --tokenizer Qwen/Qwen3-8B --port 9000
+  unbraid serve --ray --ray-replicas 1,8
   unbraid serve --model small=smollm2-135m-instruct --model large=vllm=http://gpu:8000
 """
 
@@ -23,8 +24,18 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = read_settings(arguments)
+    if settings.ray:
+        return _on_ray(settings)
     try:
         from ..server.running.run import run as serve
     except ImportError as error:
         raise UnbraidError(f"the server is not installed ({error}): pip install 'unbraid[server]'") from error
+    return serve(settings)
+
+
+def _on_ray(settings: Settings) -> int:
+    try:
+        from ..ray.running import run as serve
+    except ImportError as error:
+        raise UnbraidError(f"Ray Serve is not installed ({error}): pip install 'unbraid[ray,server]'") from error
     return serve(settings)

@@ -107,7 +107,7 @@ class Constraint:
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
         """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
         state = {name: vars(self)[name] for name in ("_printed", "llama_cpp") if name in vars(self)}
-        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, state)
+        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, state)
 
     @property
     def language(self) -> Language:
@@ -289,10 +289,11 @@ def _read(
     ends: Iterable[int],
     lazy: Callable[[], LazyLanguage | None] | None,
     asked: tuple[Format, str] | None,
+    written: tuple[Written, ...],
     state: dict[str, Any],
 ) -> Constraint:
     """A constraint that comes from another process."""
-    made = Constraint(language, vocabulary, ends, lazy, asked)
+    made = Constraint(language, vocabulary, ends, lazy, asked, written)
     vars(made).update(state)
     if asked is not None:
         _keep(compile_format(asked[0], vocabulary), asked[1], made)

@@ -145,6 +145,19 @@ class Settings:
         "layers on the GPU (embedded)", group="engine", kind="number", metavar="N", least=-1
     )
 
+    ray_replicas: tuple[float, float] = _setting(
+        "on Ray, how many replicas of an engine there are at least and, after a comma, at most; one number is for both",
+        group="engine",
+        default=(1.0, 4.0),
+        kind="amounts",
+        metavar="N[,N]",
+    )
+    ray_options: str | None = _setting(
+        'further options of the engine\'s deployment on Ray, as JSON: \'{"ray_actor_options": {"num_gpus": 1}}\'',
+        group="engine",
+        metavar="JSON",
+    )
+
     format: str | None = _setting("what the model writes; see `unbraid formats`", group="format", metavar="NAME")
     reasoning_parser: str | None = _setting("the format of the reasoning", group="format", metavar="NAME")
     tool_call_parser: str | None = _setting("the format of tool calls", group="format", metavar="NAME")
@@ -191,6 +204,15 @@ class Settings:
         default=1,
         kind="number",
         metavar="N",
+    )
+    ray: bool = _setting(
+        "serve on Ray, in the cluster that RAY_ADDRESS names or a new one on this machine; needs unbraid[ray]",
+        group="server",
+        default=False,
+        kind="switch",
+    )
+    ray_api_replicas: int = _setting(
+        "on Ray, how many processes answer requests", group="server", default=1, kind="number", metavar="N", least=1
     )
     api_key: tuple[str, ...] = _setting(
         "a key that clients must have; may be given several times", group="server", kind="list", metavar="KEY"
@@ -410,19 +432,41 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str] 
         elif each.name in file:
             values[each.name] = _value(file[each.name], each.metadata, f"{each.name} in {path}")
     settings = Settings(**(values | _several(arguments, environment, file, path)))
+    check_settings(settings)
+    return settings
+
+
+def settings_of(given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
+    """The same, with names and values in place of flags, as they stand in a file: for those who are not started by a
+    command line of ours. In a text for a list, commas separate."""
+    kinds = {each.name: each.metadata["kind"] for each in _FIELDS}
+    values: dict[str, Any] = dict.fromkeys((*kinds, "config"))
+    for key, value in given.items():
+        name = key.replace("-", "_")
+        if name not in values:
+            raise UnbraidError(f"there is no setting {key!r}: see `unbraid serve --help`")
+        if kinds.get(name) == "list" and isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        values[name] = [value] if kinds.get(name) == "models" and isinstance(value, str) else value
+    return read_settings(argparse.Namespace(**values), environment)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `UnbraidError` for settings that nothing can be done with, or that contradict each other."""
     if not all(key.strip() for key in settings.api_key):
         raise UnbraidError("an API key is empty, which would let everybody in: give one, or leave --api-key out")
     if settings.workers < 1:
         raise UnbraidError(f"--workers must be at least 1, not {settings.workers}")
     if settings.workers > 1 and any(each.record for each in settings.each_model()):
         raise UnbraidError("--record writes one file, which several processes would spoil: leave --workers out")
+    if settings.workers > 1 and settings.ray:
+        raise UnbraidError("on Ray, --ray-api-replicas says how many processes there are: leave --workers out")
     if settings.secret is not None and len(settings.secret) < _LEAST_SECRET:
         raise UnbraidError(
             f"--secret has {len(settings.secret)} characters: give at least {_LEAST_SECRET}, such as those of "
             "`openssl rand -hex 32`"
         )
     settings.each_model()  # raises what is wrong with one of them
-    return settings
 
 
 # Several models

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -67,14 +68,19 @@ class ListenerSettings:
             raise UnbraidError(f"{flag}engine vllm-local needs {flag}model: {wanted}")
 
 
-async def load_transcriber(settings: ListenerSettings) -> Transcriber:
-    """A transcriber with the model of the settings. Raises `UnbraidError`, also for packages that are missing."""
+async def load_transcriber(
+    settings: ListenerSettings, load: Callable[[ListenerSettings], Awaitable[Listener]] | None = None
+) -> Transcriber:
+    """A transcriber with the model of the settings. Raises `UnbraidError`, also for packages that are missing.
+
+    load: gives the model; `load_listener`, unless somebody has it elsewhere.
+    """
     settings.check()
     await asyncio.to_thread(_import_packages, settings.engine)
     from .transcriber import Transcriber
 
     detector = await asyncio.to_thread(_detector) if settings.vad else None
-    return Transcriber(await load_listener(settings), detector=detector)
+    return Transcriber(await (load or load_listener)(settings), detector=detector)
 
 
 def _detector() -> VoiceDetector | None:

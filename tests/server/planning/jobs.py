@@ -64,3 +64,20 @@ def model_itself(model: Model) -> Model:
 
 def context_of(model: Model) -> int | None:
     return model.context
+
+
+def format_name(model: Model) -> str:
+    return model.format.name
+
+
+class OnlyHere:
+    """Can be pickled, and cannot be read in another process: as an object of a class that only a script has."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return only_here, (os.getpid(),)
+
+
+def only_here(process: int) -> OnlyHere:
+    if process != os.getpid():
+        raise ImportError("it is not known here")
+    return OnlyHere()

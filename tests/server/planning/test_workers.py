@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from unbraid.server.errors import ApiError
 from unbraid.server.http import SHUTDOWN
 from unbraid.server.model import Model
 from unbraid.server.planning import shared
+from unbraid.server.planning.planner import LARGE, Planner
+from unbraid.server.planning.sender import Sender, sender
 from unbraid.server.planning.shared import SharedModels
 from unbraid.server.planning.workers import WorkerPool
 from unbraid.templates import PromptBuilder, built_in, encoder
@@ -170,6 +173,41 @@ def made(**more: Any) -> Constraint:
     tools = [{"name": "f", "strict": True, "parameters": {"properties": {"a": {"type": "integer"}}}}]
     given: dict[str, Any] = {"tools": tools, "tool_choice": "auto", "parallel_tool_calls": None, "reasoning": None}
     return constraint(find("hermes"), **{**given, "response_format": None, "vocabulary": None, "prompt": None, **more})
+
+
+@in_loop
+async def test_a_model_that_no_worker_can_read_is_worked_with_in_threads() -> None:
+    unread: Any = jobs.OnlyHere()
+    model = Model(format=find("qwen3"), builder=unread)
+    planner = Planner(1)
+    large = Sender("a")
+    large.size = LARGE + 1
+    token = sender.set(large)
+    try:
+        planner.add(model)
+        planner.warm()
+        for _ in range(2):  # the first finds it out
+            assert await planner.run(jobs.format_name, (model,), {}) == "qwen3"
+    finally:
+        sender.reset(token)
+        await planner.close()
+
+
+def test_a_constraint_for_the_rest_of_an_output_travels_as_such() -> None:
+    """Not as the constraint for all of it."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    whole = constraint(
+        find("qwen3"),
+        tools=tools,
+        tool_choice="required",
+        parallel_tool_calls=False,
+        reasoning=None,
+        response_format=None,
+        vocabulary=None,
+        prompt=None,
+    )
+    rest = whole.after("<tool_call>\n")
+    assert pickle.loads(pickle.dumps(rest)).to_gbnf() == whole.after("<tool_call>\n").to_gbnf() != whole.to_gbnf()
 
 
 def test_a_constraint_travels_with_all_that_was_printed_and_is_kept() -> None:

@@ -43,6 +43,8 @@ from .default_format import default_format
 from .engine import load_engine, routing_of, timeouts_of
 
 if TYPE_CHECKING:
+    from ...speech.listening import Listener
+    from ...speech.loading import ListenerSettings
     from ...speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
@@ -51,11 +53,29 @@ _CALLS_IN_REASONING = {"auto": None, "yes": True, "no": False}
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
-async def load(settings: Settings, secret: bytes | None = None) -> Service:
+class Loader:
+    """Where engines come from: made of their settings, in this process or as the way to a server. Somebody who has them
+    elsewhere overrides both methods."""
+
+    async def engine(self, settings: Settings) -> tuple[Engine, TokenizerFiles]:
+        """The engine of one model, and what is known of its tokens."""
+        return await load_engine(settings)
+
+    async def listener(self, settings: ListenerSettings) -> Listener:
+        """The model that transcribes."""
+        from ...speech.loading import load_listener
+
+        return await load_listener(settings)
+
+
+_LOADER = Loader()
+
+
+async def load(settings: Settings, secret: bytes | None = None, loader: Loader = _LOADER) -> Service:
     """The service that the settings describe. Fetches and loads the models that run in this process. `secret` seals
     what clients keep, where there is no store that has one."""
-    models = [await load_model(each) for each in settings.each_model()]
-    transcriber = await _transcriber(settings)
+    models = [await load_model(each, loader) for each in settings.each_model()]
+    transcriber = await _transcriber(settings, loader)
     store = await asyncio.to_thread(_store, settings)
     planner = Planner(settings.plan_workers, settings.plan_seconds)
     for served in models:
@@ -79,9 +99,9 @@ async def load(settings: Settings, secret: bytes | None = None) -> Service:
     )
 
 
-async def load_model(settings: Settings) -> Served:
+async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
     """One model, with the engine that the settings name."""
-    engine, files = await load_engine(settings)
+    engine, files = await loader.engine(settings)
     if settings.record is not None:
         engine = Recorder(engine, settings.record)
     templates = _templates(settings, files)
@@ -120,24 +140,29 @@ async def load_model(settings: Settings) -> Served:
     return Served(model=model, engine=engine, names=await _names(settings, engine), vocoder=vocoder)
 
 
-async def _transcriber(settings: Settings) -> Transcriber | None:
+async def _transcriber(settings: Settings, loader: Loader) -> Transcriber | None:
     """The transcriber, if the settings name one. Speech is imported only then."""
     if not settings.transcribes:
         return None
-    from ...speech.loading import ListenerSettings, load_transcriber
+    from ...speech.loading import load_transcriber
 
-    return await load_transcriber(
-        ListenerSettings(
-            model=settings.transcription_model,
-            engine=settings.transcription_engine,
-            urls=settings.transcription_url,
-            api_key=settings.transcription_api_key,
-            threads=settings.threads,
-            timeouts=timeouts_of(settings),
-            routing=routing_of(settings),
-            vad=settings.transcription_vad,
-            flag_prefix="--transcription-",
-        )
+    return await load_transcriber(listener_settings(settings), loader.listener)
+
+
+def listener_settings(settings: Settings) -> ListenerSettings:
+    """What the settings say of the model that transcribes."""
+    from ...speech.loading import ListenerSettings
+
+    return ListenerSettings(
+        model=settings.transcription_model,
+        engine=settings.transcription_engine,
+        urls=settings.transcription_url,
+        api_key=settings.transcription_api_key,
+        threads=settings.threads,
+        timeouts=timeouts_of(settings),
+        routing=routing_of(settings),
+        vad=settings.transcription_vad,
+        flag_prefix="--transcription-",
     )
 
 

@@ -22,7 +22,7 @@ from ...metering import Cancelled, Meter, metered
 from ..model import Model
 from .held import held
 from .sender import Sender, sender
-from .shared import SharedModels
+from .shared import CannotLearn, SharedModels
 from .workers import WorkerPool
 
 T = TypeVar("T")
@@ -124,7 +124,11 @@ class Planner:
     async def _in_worker(
         self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> T:
-        return await self._workers_of_this_loop().run(asking.client, work, args, kwargs)
+        try:
+            return await self._workers_of_this_loop().run(asking.client, work, args, kwargs)
+        except CannotLearn as error:
+            self._models.withdraw(*error.args)
+            return await _in_thread(self._plain, self._seconds, partial(work, *args, **kwargs))
 
     def _workers_of_this_loop(self) -> WorkerPool:
         if self._pool is None:

@@ -34,6 +34,10 @@ def known_vocabulary(name: str) -> Vocabulary | None:
     return _models[name].vocabulary
 
 
+class CannotLearn(Exception):
+    """A worker cannot read a model that was sent to it. `args`: its name, and why."""
+
+
 class SharedModels:
     """The models of one server, as they are sent to its workers. To pickle one holds up the whole process for a moment,
     so that is done once, best before the first request (`add`)."""
@@ -70,6 +74,12 @@ class SharedModels:
             if model is not None
         }
 
+    def withdraw(self, name: str, why: str) -> None:
+        """Send a model no more: a worker could not read it."""
+        if self._sent.get(name) is not None:
+            self._sent[name] = None
+            _log.warning("requests are worked out in threads alone: the model cannot be read elsewhere (%s)", why)
+
     def sent(self, name: str) -> bytes:
         """A model, for `learn`."""
         found = self._sent[name]
@@ -85,7 +95,10 @@ class SharedModels:
 
 def learn(name: str, model: bytes) -> None:
     """In a worker: know a model by a name."""
-    _models[name] = pickle.loads(model)
+    try:
+        _models[name] = pickle.loads(model)
+    except Exception as error:  # whatever the objects of other libraries raise
+        raise CannotLearn(name, f"{type(error).__name__}: {error}") from error
 
 
 def prepare() -> None:

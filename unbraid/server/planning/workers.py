@@ -171,8 +171,10 @@ class WorkerPool:
         answer = worker.ask([pickle.dumps((models, changing, self._seconds))], shared.packed(job))
         if answer is None:
             raise self._how_it_ended(worker)
-        worker.models.update(models)
-        return shared.unpacked(answer)
+        found = shared.unpacked(answer)
+        if found[0] or found[1][0] is not shared.CannotLearn:
+            worker.models.update(models)
+        return found
 
     def _how_it_ended(self, worker: Worker) -> Exception:
         was_killed = worker.killed

@@ -40,7 +40,7 @@ _LONG = 10**9
 def run(settings: Settings) -> int:
     """Serve until a signal ends it."""
     if settings.otel:
-        _tracer().close()  # says at once what is missing
+        make_tracer().close()  # says at once what is missing
     with logging_as(settings.log_format, settings.log_level):
         try:
             return _run(settings)
@@ -92,7 +92,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _tracer() -> Tracer:
+def make_tracer() -> Tracer:
     """OpenTelemetry's, which is imported only where it is wanted."""
     from ..observing.otel import tracer
 
@@ -102,7 +102,7 @@ def _tracer() -> Tracer:
 async def _serve(
     settings: Settings, sock: socket.socket, pipe: Connection | None = None, secret: bytes | None = None
 ) -> int:
-    tracer = _tracer() if settings.otel else None
+    tracer = make_tracer() if settings.otel else None
     service = await load(settings, secret)
     # What is loaded stays: a look through all of it takes Python a twentieth of a second, in which nobody is answered.
     gc.collect()

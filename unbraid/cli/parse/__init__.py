@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from .. import Event, Parser
-from .options import STDIN, add_color, add_format, read_format, read_tools, unreadable
-from .view import View
+from ... import Event, Parser
+from ..options import STDIN, add_color, add_format, read_format, read_tools, unreadable
+from ..view import View
+from .dataset import add_dataset, run_dataset
 
 SUMMARY = "take a model's raw output apart"
 EXAMPLES = """\
   unbraid parse --format qwen3 output.txt
   some-model | unbraid parse --format step-audio-2 --events
   unbraid parse --format hermes --tools tools.json --json output.txt
+  unbraid parse --format qwen3 --dataset outputs.parquet --column output --out parsed.parquet
 """
 _MOST_READ = 64 * 1024
 
@@ -46,10 +48,13 @@ def configure(command: argparse.ArgumentParser) -> None:
     shape.add_argument("--json", action="store_true", help="print the whole message as one JSON object")
     shape.add_argument("--events", action="store_true", help="print one JSON object a line for each event, at once")
     add_color(output)
+    add_dataset(command)
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.dataset is not None or arguments.out is not None:
+        return run_dataset(arguments)
     parser = Parser(
         read_format(arguments),
         tools=None if arguments.tools is None else read_tools(arguments.tools),

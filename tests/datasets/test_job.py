@@ -1,0 +1,214 @@
+"""Jobs: files and folders, ended in the middle and taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbraid import UnbraidError
+from unbraid.cli import main
+from unbraid.datasets.job import PARTS, Progress, run
+from unbraid.datasets.rows import COLUMNS, Parsing
+
+from ..support.processes import is_running
+from ..support.waiting import wait_for
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'unbraid[datasets]'")
+import pyarrow.parquet as pq  # noqa: E402
+
+PARSING = Parsing("qwen3", "output")
+OUTPUT = (
+    '<think>\nRow {}.\n</think>\n\nAnswer {}.\n<tool_call>\n{{"name": "f", "arguments": {{"n": {}}}}}\n</tool_call>'
+)
+ROWS = [{"n": n, "output": OUTPUT.format(n, n, n) if n % 10 else None} for n in range(400)]
+KINDS = (".parquet", ".jsonl")
+
+
+def write(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
+
+
+def job(source: Path, target: Path, **options: Any) -> Progress:
+    return run(source, target, PARSING, **{"processes": 2, "part_bytes": 4000, **options})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file(tmp_path: Path, kind: str) -> None:
+    source, target = write(tmp_path / f"in{kind}"), tmp_path / f"out{kind}"
+    done = job(source, target)
+    assert (done.share, done.counts.rows, done.counts.with_calls, done.kept) == (1.0, 400, 360, 0)
+    rows = read(target)
+    assert [{key: row[key] for key in ("n", "output")} for row in rows] == ROWS
+    assert set(rows[0]) == {"n", "output", *COLUMNS}
+    assert [row["content"] for row in rows] == [f"Answer {n}." if n % 10 else None for n in range(400)]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [f"in{kind}", f"out{kind}"], "something was left"
+
+
+def test_a_folder_of_both_kinds(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    for name in ("a.parquet", "deep/b.jsonl", "deep/_set_apart.jsonl"):
+        write(source / name)
+    done = job(source, tmp_path / "out")
+    assert done.counts.rows == 800
+    found = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
+    assert found == ["a.parquet", "deep/b.jsonl"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_rows(tmp_path: Path, kind: str, rows: int) -> None:
+    source, target = tmp_path / f"in{kind}", tmp_path / f"out{kind}"
+    if kind == ".jsonl":
+        write(source, ROWS[1 : 1 + rows])
+    else:
+        pq.write_table(pa.Table.from_pylist(ROWS).slice(1, rows), source)
+    job(source, target)
+    assert len(read(target)) == rows
+
+
+def test_lines_stay_as_they_are(tmp_path: Path) -> None:
+    lines = [
+        b'{"output": "One.", "big": 12345678901234567890.10, "twice": 1, "twice": 2, "half": "\\ud800"}\r',
+        b"",
+        '{ "a": "ä" , "output" : "Two." } '.encode(),
+        b'{"output": "half: \\ud800"}',
+    ]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
+    job(tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    written = (tmp_path / "out.jsonl").read_bytes().split(b"\n")
+    for line, parsed in zip(lines, written, strict=False):
+        assert parsed.startswith(line.rstrip()[:-1])
+    rows = [json.loads(line) for line in written if line.strip()]
+    assert [row["content"] for row in rows] == ["One.", "Two.", "half: \ud800"]
+
+
+# Ended in the middle
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_done_is_not_done_again(tmp_path: Path, kind: str) -> None:
+    source, target = write(tmp_path / f"in{kind}"), tmp_path / f"out{kind}"
+
+    def end(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job(source, target, progress=end)
+    assert not target.exists()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / (target.name + PARTS)).rglob(f"*{kind}")}
+    assert kept
+    seen: list[dict[Path, int]] = []
+
+    def look(progress: Progress) -> None:
+        seen.append({path: path.stat().st_mtime_ns for path in kept if path.exists()})
+
+    done = job(source, target, progress=look)
+    assert seen[0] == kept, "a part that was there was written again"
+    assert done.kept >= 1
+    assert done.kept + done.counts.rows == 400
+    job(source, tmp_path / f"again{kind}")
+    assert read(target) == read(tmp_path / f"again{kind}"), "ids of calls and all"
+
+
+SCRIPT = """
+import multiprocessing, sys
+from pathlib import Path
+from unbraid.datasets.job import run
+from unbraid.datasets.rows import Parsing
+
+def tell(progress):
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    sys.stdin.read()
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), Path(sys.argv[2]), Parsing("qwen3", "output"), processes=2, part_bytes=4000, progress=tell)
+"""
+
+
+def test_a_job_that_was_killed_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
+    source, target, script = write(tmp_path / "in.parquet"), tmp_path / "out.parquet", tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(source), str(target)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        children = [int(pid) for pid in process.stdout.readline().split()]
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert len(children) == 2
+    wait_for(lambda: not any(map(is_running, children)))
+    assert not target.exists()
+    done = job(source, target)
+    assert done.kept >= 1
+    assert done.kept + done.counts.rows == 400
+    assert [row["n"] for row in read(target)] == list(range(400))
+
+
+def test_parts_of_another_job_are_not_taken(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "in.jsonl"), tmp_path / "out.jsonl"
+    (tmp_path / f"out.jsonl{PARTS}").mkdir()
+    (tmp_path / f"out.jsonl{PARTS}" / "job.json").write_text("{}")
+    with pytest.raises(UnbraidError, match="parts of another job"):
+        job(source, target)
+
+
+# The command
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = write(tmp_path / "in.parquet"), tmp_path / "out.parquet"
+    command = ["parse", "--format", "qwen3", "--dataset", str(source), "--out", str(target), "--processes", "1"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == "400 rows: 360 with calls, 0 with diagnostics\n"
+    assert len(read(target)) == 400
+    assert main(command) == 2
+    assert "exists: remove it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--out", "x.parquet"], "needs both"),
+        (["--dataset", "no.parquet", "--out", "x.parquet"], "there is no file and no folder"),
+        (["--dataset", "two.jsonl", "--out", "x.jsonl"], "Give --column: a, b"),
+        (["--dataset", "two.jsonl", "--out", "x.parquet", "--column", "a"], "ends with .jsonl"),
+        (["--dataset", "two.jsonl", "--out", "x.jsonl", "--column", "c"], "line 1 has no column 'c'"),
+        (["--dataset", "bad.jsonl", "--out", "x.jsonl", "--column", "a"], "line 2 is no JSON"),
+        (["--dataset", "bad.parquet", "--out", "x.parquet", "--column", "a"], "cannot be read as Parquet"),
+        (["--dataset", "notes.txt", "--out", "x.txt", "--column", "a"], "no dataset that is known"),
+        (["--dataset", ".", "--out", "deep/x", "--column", "a"], "lies in it"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "two.jsonl", [{"a": "x", "b": "y"}])
+    (tmp_path / "bad.jsonl").write_text('{"a": "x"}\n{"a": ')
+    (tmp_path / "bad.parquet").write_text("nothing of the kind")
+    (tmp_path / "notes.txt").write_text("notes")
+    assert main(["parse", "--format", "qwen3", "--processes", "1", *arguments]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Tests on a real cluster of Ray, of several processes on this machine."""

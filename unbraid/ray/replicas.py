@@ -1,0 +1,108 @@
+"""What runs in the processes of the engines' deployments: an engine or a speech model, asked by a handle.
+
+A replica is loaded of the same settings as a server without Ray, and answers with the engine's own tokens. Ray asks
+`check_health`, and replaces a replica that does not answer or raises. `__del__` is how Ray tells it that it is to end;
+the requests that it had are done by then, or are moved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.vocabulary import Vocabulary
+from ..engines import Load
+from ..errors import UnbraidError
+from ..server.loading.engine import load_engine
+from ..server.loading.service import listener_settings
+from ..server.observing.logs import logging_as
+from ..server.settings import Settings
+from .wire import Failure, told, unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the API asks a replica once."""
+
+    model: str
+    context: int | None = None
+    parallel: int = 1
+    max_beams: int = 1
+    supports_word_times: bool = False
+    vocabulary: Vocabulary | None = None
+    """Of a speech model. That of others is known to the API."""
+
+
+class EngineReplica:
+    """An engine in a process of its own."""
+
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
+        self._stack = log_as(settings)
+        self._engine, _ = await load_engine(settings)
+
+    async def describe(self) -> Described:
+        return Described(self._engine.model, self._engine.context)
+
+    async def generate(self, request: bytes) -> AsyncGenerator[Any, None]:
+        """See `Engine.generate`. An error is the last thing that it yields."""
+        try:
+            asked = unpacked(request, self._engine.vocabulary)
+            async with aclosing(self._engine.generate(asked)) as outputs:
+                async for output in outputs:
+                    yield output
+        except UnbraidError as error:
+            yield Failure.of(error)
+
+    async def check(self) -> Failure | None:
+        return await told(self._engine.check())
+
+    async def state(self) -> tuple[int, Load]:
+        """Its process, and what it has to do."""
+        return os.getpid(), self._engine.load
+
+    async def check_health(self) -> None:
+        await self._engine.check()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_engine"):
+            await self._engine.close()
+
+
+class ListenerReplica:
+    """A speech model in a process of its own."""
+
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
+        from ..speech.listening import max_beams, supports_word_times
+        from ..speech.loading import load_listener
+
+        self._stack = log_as(settings)
+        found = self._listener = await load_listener(listener_settings(settings))
+        self._described = Described(
+            found.model, None, found.parallel, max_beams(found), supports_word_times(found), found.vocabulary
+        )
+
+    async def describe(self) -> Described:
+        return self._described
+
+    async def listen(self, request: bytes) -> list[Any] | Failure:
+        """All of the output of one chunk: its text is told only when it is whole."""
+        return await told(self._listen(request))
+
+    async def _listen(self, request: bytes) -> list[Any]:
+        asked = unpacked(request, self._listener.vocabulary)
+        async with aclosing(self._listener.listen(asked)) as outputs:
+            return [output async for output in outputs]
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_listener"):
+            await self._listener.close()
+
+
+def log_as(settings: Settings) -> ExitStack:
+    """Log as the settings say, for as long as the process lives: Ray shows it with the replica's name."""
+    stack = ExitStack()
+    stack.enter_context(logging_as(settings.log_format, settings.log_level))
+    return stack

@@ -1,0 +1,137 @@
+"""What travels between the API and the replicas of an engine: requests and tokens as bytes, and errors as they were.
+
+A constraint knows the vocabulary of its model, which is large. Both ends have it, so it is not sent: its place is
+marked, and the replica puts its own there. All of this is between processes of one Ray cluster; nothing of a client's
+is unpickled, but travels as plain values inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import pickle
+from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ray.exceptions import RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+
+from ..core.vocabulary import Vocabulary
+from ..engines import EngineBusy, EngineDown, EngineError, EngineFailed, EngineTimeout
+from ..engines.timeouts import PieceClock, Timeouts
+from ..errors import UnbraidError
+from ..server.planning.shared import packed_error, raised
+
+T = TypeVar("T")
+_OWN = "vocabulary"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an engine raised, in place of its next output."""
+
+    error: tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]
+
+    @classmethod
+    def of(cls, error: UnbraidError) -> Failure:
+        """An error of ours. What is no error of ours stays an exception of Ray's."""
+        return cls(packed_error(error))
+
+    def exception(self) -> BaseException:
+        return raised(*self.error)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, vocabulary: Vocabulary | None) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._vocabulary = vocabulary
+
+    def persistent_id(self, value: Any) -> str | None:
+        return _OWN if value is self._vocabulary and value is not None else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, vocabulary: Vocabulary | None) -> None:
+        super().__init__(io.BytesIO(data))
+        self._vocabulary = vocabulary
+
+    def persistent_load(self, pid: Any) -> Vocabulary | None:
+        return self._vocabulary
+
+
+def packed(request: object, vocabulary: Vocabulary | None) -> bytes:
+    """A request, without the vocabulary."""
+    file = io.BytesIO()
+    _Pickler(file, vocabulary).dump(request)
+    return file.getvalue()
+
+
+def unpacked(data: bytes, vocabulary: Vocabulary | None) -> Any:
+    """A request, with the vocabulary of whoever reads it."""
+    return _Unpickler(data, vocabulary).load()
+
+
+async def streamed(response: Any, name: str, timeouts: Timeouts) -> AsyncGenerator[Any, None]:
+    """What a replica yields, until its end. Closing the generator cancels the request there. `response` is what a
+    handle with `stream=True` gives."""
+    outputs = aiter(response)
+    clock = PieceClock(timeouts)
+    began, ended = False, False
+    try:
+        while True:
+            try:
+                output = await clock.wait(anext(outputs))
+            except StopAsyncIteration:
+                ended = True
+                return
+            except TimeoutError:
+                raise EngineTimeout(f"{name} gave no output for {clock.seconds:g} seconds") from None
+            except (RayError, RayServeException) as error:
+                ended = True
+                raise as_engine_error(error, name, began) from error
+            began = clock.came = True
+            yield _checked(output)
+    finally:
+        clock.close()
+        if not ended:
+            response.cancel()
+
+
+async def answer(response: Any, name: str, seconds: float) -> Any:
+    """The one result of a call to a replica."""
+    try:
+        async with asyncio.timeout(seconds):
+            return _checked(await response)
+    except TimeoutError:
+        raise EngineTimeout(f"{name} gave no answer for {seconds:g} seconds") from None
+    except (RayError, RayServeException) as error:
+        raise as_engine_error(error, name, begun=False) from error
+    finally:
+        response.cancel()
+
+
+async def told(work: Coroutine[Any, Any, T]) -> T | Failure:
+    """In a replica: the result of `work`, or what it raised."""
+    try:
+        return await work
+    except UnbraidError as error:
+        return Failure.of(error)
+
+
+def _checked(output: Any) -> Any:
+    if isinstance(output, Failure):
+        raise output.exception()
+    return output
+
+
+def as_engine_error(error: Exception, name: str, begun: bool) -> EngineError:
+    """What Ray's exceptions mean."""
+    if isinstance(error, BackPressureError):
+        return EngineBusy(f"{name} has as many requests waiting as may wait: try again later")
+    said = " ".join(str(error).split())[:_MOST_SAID]
+    kind = type(error).__name__
+    return EngineFailed(f"{name} broke off: {kind}: {said}") if begun else EngineDown(f"{name}: {kind}: {said}")
+
+
+_MOST_SAID = 200
