@@ -47,7 +47,7 @@ async def ready(service: Service, request: Request) -> Response:
 
 
 def _check_of(model: object) -> Check:
-    """How to ask a model that transcribes or speaks whether it takes requests. One inside of this process always does."""
+    """How to ask a model that transcribes or speaks whether it takes requests. One in this process always does."""
 
     async def always() -> None: ...
 

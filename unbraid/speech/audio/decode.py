@@ -97,6 +97,11 @@ class AudioBlocks(Iterator[Samples]):
         return self._account.seconds
 
     @property
+    def total(self) -> float | None:
+        """The length of the whole, as the file says or FFmpeg guesses; None before the first block, and if unknown."""
+        return self._account.total
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What was lost, in sentences; complete after the last block. Empty for an intact file. After a loss in the
         middle, the samples come that much too early."""
@@ -122,6 +127,7 @@ class _Account:
     limits: AudioLimits
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    total: float | None = None
 
 
 def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Samples]:
@@ -130,6 +136,7 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
     with opened(source, account.limits.bytes) as file, _errors(file), _container(file) as container:
         stream = _stream(container, file)
         claimed = _claimed_seconds(container, stream, file)
+        account.total = claimed or (container.duration / 1_000_000 if container.duration else None)
         if claimed is not None and longest is not None and longest < claimed < file.size / _LEAST_BYTES:
             raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0

@@ -4,8 +4,9 @@
     files.voices["af_heart"]
 
 Weights, voices and the alphabet come from three packages, all under the Apache licence or MIT, and are pinned by
-SHA-256. The weights are of half precision, and are kept as a graph that computes in floats. A folder has the layout of the hub's `onnx-community/Kokoro-82M-v1.0-ONNX`: `onnx/model*.onnx`,
-`voices/NAME.bin`, and `tokenizer.json` or the makers' `config.json`.
+SHA-256. The weights are of half precision, and are kept as a graph that computes in floats. A folder has the layout of
+the hub's `onnx-community/Kokoro-82M-v1.0-ONNX`: `onnx/model*.onnx`, `voices/NAME.bin`, and `tokenizer.json` or the
+makers' `config.json`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +125,7 @@ def _vocabulary(folder: Path) -> dict[str, int]:
         ) from error
 
 
-def _json(path: Path) -> dict[str, dict[str, dict[str, int]]]:
+def _json(path: Path) -> dict[str, Any]:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError(f"{path.name} is no object")

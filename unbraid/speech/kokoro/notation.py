@@ -67,19 +67,19 @@ def phonetic(text: str, language: Language) -> str:
     for mark in _PUNCTUATION.finditer(text):
         if _KEPT in text[mark.start() - 1 : mark.end()]:
             continue
-        found += [_words(text[begun : mark.start()], language), mark[0].strip(), " "]
+        found += [_words(text[begun : mark.start()], language), mark[0]]
         begun = mark.end()
     found.append(_words(text[begun:], language))
     return " ".join("".join(found).split())
 
 
 def _words(text: str, language: Language) -> str:
-    if not any(map(str.isalnum, text)) and not text.strip():
+    if not text.strip():
         return ""
     read = phonemes(text.replace(_KEPT, ""), language.code)
     for theirs, ours in language.translation:
         read = read.replace(theirs, ours)
-    return f" {read.replace(TIE, '').replace('-', '')} "
+    return " ".join(read.replace(TIE, "").replace("-", "").split())
 
 
 def tokens(written: str, vocabulary: Mapping[str, int]) -> list[list[int]]:

@@ -97,7 +97,8 @@ class KokoroSpeaker:
     # In the thread
 
     def _spoken(self, piece: str, voice: str, speed: float) -> Spoken:
-        parts = tokens(phonetic(piece, LANGUAGES[voice[0]]), self.files.vocabulary)
+        written = phonetic(piece, LANGUAGES[voice[0]])
+        parts = tokens(written, self.files.vocabulary) if any(map(str.isalpha, written)) else []
         style = self.files.voices[voice]
         made = [self._model.speak(part, style, speed) for part in parts]
         sound = np.concatenate(made) if made else np.zeros(0, np.float32)

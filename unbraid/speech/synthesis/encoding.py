@@ -6,8 +6,10 @@ length is left open, as players of streams expect. `pcm` is 16 bits, little-endi
 
 from __future__ import annotations
 
+import importlib
 import struct
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,11 @@ _CODECS: dict[SoundFormat, _Codec] = {
 
 
 class SoundWriter:
-    """One reply in one format. Call it from one thread at a time; `finish` once, also to give up."""
+    """One reply in one format. `finish` is called once, also to give up. It may be called while another thread writes:
+    it waits for that."""
 
     def __init__(self, format: SoundFormat, rate: int) -> None:
+        self._lock = Lock()
         self._rate = rate
         self._begun = False
         self._format = format
@@ -51,26 +55,26 @@ class SoundWriter:
     def write(self, sound: Sound) -> bytes:
         """The bytes that these samples complete, which may be none."""
         if self._encoder is not None:
-            return self._encoder.write(sound)
+            with self._lock:
+                return self._encoder.write(sound)
         head = b"" if self._begun or self._format == "pcm" else _wav_header(self._rate)
         self._begun = True
         return head + _pcm(sound).astype("<i2").tobytes()
 
     def finish(self) -> bytes:
         """The rest."""
-        return b"" if self._encoder is None else self._encoder.finish()
+        with self._lock:
+            return b"" if self._encoder is None else self._encoder.finish()
 
 
 class _Encoder:
     def __init__(self, codec: _Codec, rate: int) -> None:
-        import av
-
-        self._av: Any = av
+        self._av: Any = importlib.import_module("av")
         self._codec = codec
         self._rate = rate
         self._written = _Written()
         self._samples = 0
-        self._container: Any = av.open(self._written, "w", format=codec.container, container_options=codec.options)
+        self._container = self._av.open(self._written, "w", format=codec.container, container_options=codec.options)
         self._stream = self._container.add_stream(codec.encoder, rate=rate, layout="mono", format=codec.samples)
         if codec.bit_rate is not None:
             self._stream.bit_rate = codec.bit_rate

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 def phonemes(text: str, language: str) -> str:
-    """The phonemes of a text without punctuation, with marks of stress. Raises `EngineDown` where there is no espeak-ng.
+    """The phonemes of a text without punctuation, with marks of stress. Raises `EngineDown` without espeak-ng.
 
     language: what espeak-ng calls it: `en-us`, `en` (British), `es`, `fr`, `pt-br` …
     """

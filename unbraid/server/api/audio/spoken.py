@@ -59,7 +59,7 @@ async def _parts(
                 if part:
                     yield part
     finally:
-        rest = writer.finish()  # not in a thread: it may be closed while the loop ends, and is quick
+        rest = writer.finish()  # not in a thread: it is quick, and the reply may be given up just now
     if rest:
         yield rest
 
