@@ -64,12 +64,12 @@ class Settings:
         group="transcription",
         metavar="MODEL",
     )
-    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _setting(
-        "what runs it: this process, vLLM inside of it, or a server",
+    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai", "chat"] = _setting(
+        "what runs it: this process, vLLM inside of it, or a server; chat is a server's chat completions",
         group="transcription",
         default="embedded",
         kind="choice",
-        choices=("embedded", "vllm-local", "vllm", "sglang", "openai"),
+        choices=("embedded", "vllm-local", "vllm", "sglang", "openai", "chat"),
     )
     transcription_url: tuple[str, ...] = _setting(
         "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"

@@ -176,25 +176,27 @@ async def _one(
     from ...speech.transcript import Delta, Detected, Progress, Segment, Transcript
 
     output.begin(recording)
-    with read(recording.source, limits=AudioLimits(None, None)) as blocks:
-        with ProgressLine(shown, lambda: blocks.total) as progress:
-            progress.at(0.0)
-            async with aclosing(transcriber.run(blocks, options)) as events:
-                async for event in events:
-                    if isinstance(event, Detected):
-                        progress.language = event.language
-                    elif isinstance(event, Delta):
-                        progress.clear()
-                        output.delta(event)
-                    elif isinstance(event, Segment):
-                        progress.clear()
-                        output.segment(event)
-                    elif isinstance(event, Progress):
-                        progress.clear()
-                        output.rest()
-                        progress.at(event.seconds)
-                    elif isinstance(event, Transcript):
-                        progress.clear()
-                        output.end(event)
-                        return event.warnings
+    with (
+        read(recording.source, limits=AudioLimits(None, None)) as blocks,
+        ProgressLine(shown, lambda: blocks.total) as progress,
+    ):
+        progress.at(0.0)
+        async with aclosing(transcriber.run(blocks, options)) as events:
+            async for event in events:
+                if isinstance(event, Detected):
+                    progress.language = event.language
+                elif isinstance(event, Delta):
+                    progress.clear()
+                    output.delta(event)
+                elif isinstance(event, Segment):
+                    progress.clear()
+                    output.segment(event)
+                elif isinstance(event, Progress):
+                    progress.clear()
+                    output.rest()
+                    progress.at(event.seconds)
+                elif isinstance(event, Transcript):
+                    progress.clear()
+                    output.end(event)
+                    return event.warnings
     raise AssertionError("a transcription ends with a Transcript")

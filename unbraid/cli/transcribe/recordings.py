@@ -39,9 +39,7 @@ def recordings(given: Iterable[str]) -> tuple[list[Recording], list[str]]:
         path = Path(name)
         if name == STDIN:
             if sys.stdin is None or sys.stdin.isatty():
-                raise UnbraidError(
-                    "- is a recording from standard input: pipe one in, as in `… | unbraid transcribe -`"
-                )
+                raise UnbraidError("- is a recording from standard input: pipe one in (… | unbraid transcribe -)")
             if any(one.name == STDIN for one in found):
                 raise UnbraidError("- was given twice: standard input is one recording")
             found.append(Recording(STDIN, sys.stdin.buffer, Path("stdin")))

@@ -1,8 +1,8 @@
 """Graphs of half precision made to compute in single precision.
 
-Processors have few kernels for 16-bit floats: ONNX Runtime converts forth and back around most operations, and some
-overflow. The weights of a published fp16 file are as good as they are; only what is computed with them changes. For
-Kokoro that is four to eight times as fast, for twice the memory.
+What is computed with 16-bit floats overflows: for some sentences, Kokoro's published fp16 file gives no number at all
+(NaN in all samples, with ONNX Runtime 1.31 on an ARM processor). The weights are good and stay as they are; only what
+is computed with them changes. It takes twice the memory, and no more processor time.
 """
 
 from __future__ import annotations
