@@ -207,7 +207,9 @@ def test_an_engine_that_is_busy_or_fails_at_once(
     speaker.error = EngineFailed("out of breath")
     for stream_format in ("audio", "sse"):
         with pytest.raises(APIStatusError, match="out of breath"):
-            client.audio.speech.create(model="tts-1", voice="low", input="a", extra_body={"stream_format": stream_format})
+            client.audio.speech.create(
+                model="tts-1", voice="low", input="a", extra_body={"stream_format": stream_format}
+            )
 
 
 def test_a_file_that_is_not_whole_is_cut_off(running: RunningServer, speaker: ScriptedSpeaker) -> None:

@@ -107,7 +107,7 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
             (folder / "voices").mkdir()
             (folder / "voices" / "bf_me.bin").write_bytes(known.voices["bf_emma"].tobytes())
             (folder / "voices" / "jf_other.bin").write_bytes(b"")  # a language that is not spoken here
-    letters = {letter: token for letter, token in known.vocabulary.items()}
+    letters = dict(known.vocabulary)
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"$": 0, **letters}}}))
     found = resolve_kokoro(folder)
     assert (found.name, list(found.voices), found.vocabulary) == ("my-kokoro", ["bf_me"], letters)

@@ -28,7 +28,7 @@ def decoded(data: bytes, format: SoundFormat) -> tuple[int, Sound]:
         return RATE, np.frombuffer(data, "<i2").astype(np.float32) / 32768
     with av.open(io.BytesIO(data)) as container:
         stream = container.streams.audio[0]
-        frames = [frame for frame in container.decode(stream)]
+        frames = list(container.decode(stream))
     arrays = [frame.to_ndarray().reshape(-1) for frame in frames]
     joined = np.concatenate(arrays)
     return frames[0].sample_rate, joined / 32768 if joined.dtype.kind == "i" else joined

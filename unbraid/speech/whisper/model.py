@@ -168,6 +168,11 @@ class WhisperModel:
         return state
 
     @property
+    def runs(self) -> int:
+        """How often the decoder has run."""
+        return self._decoder.runs
+
+    @property
     def reads_runs(self) -> bool:
         """Whether a step reads several tokens at once. Published decoders with a past have no causal mask; rewritten
         ones have."""
