@@ -25,7 +25,7 @@ def tone(seconds: float, hertz: float = 440.0) -> Sound:
 def decoded(data: bytes, format: SoundFormat) -> tuple[int, Sound]:
     """The rate and the samples of a file, as FFmpeg reads them."""
     if format == "pcm":
-        return RATE, np.frombuffer(data, "<i2").astype(np.float32) / 32768
+        return RATE, np.frombuffer(data, "<i2").astype(np.float32) / np.float32(32768)
     with av.open(io.BytesIO(data)) as container:
         stream = container.streams.audio[0]
         frames = list(container.decode(stream))

@@ -29,7 +29,9 @@ async def heard(engine: WhisperEngine, options: TranscriptionOptions) -> tuple[l
     """The tokens of a recording, how they ended, and how often the decoder ran for them."""
     adapter = WhisperAdapter(engine.vocabulary)
     request = adapter.request(recording("en", "tt-weasels").samples, options, 0.0)
-    before, tokens, end = engine._model.runs, [], None
+    before = engine._model.runs
+    tokens: list[int] = []
+    end: ListenEnd | None = None
     async with asyncio.timeout(PATIENCE):
         async for output in engine.listen(request):
             if isinstance(output, Piece):

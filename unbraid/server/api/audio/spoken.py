@@ -17,7 +17,7 @@ from ....speech.synthesis.speaker import Speaker, SpeakRequest
 from ...errors import as_api_error
 from ...http import while_connected
 from ..sse import frame, stream
-from .speech import SpeechRequest
+from .speech_request import SpeechRequest
 
 
 @dataclass

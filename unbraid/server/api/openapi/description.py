@@ -20,7 +20,7 @@ from ....version import __version__
 from ...http import json_response
 from ...service import Service
 from ...turns.enforcing import HEADER
-from ..audio.speech import SpeechRequest
+from ..audio.speech_request import SpeechRequest
 from ..chat import ChatRequest
 from ..completions import CompletionRequest
 from ..messages.errors import REQUEST_ID
