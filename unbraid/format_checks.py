@@ -107,7 +107,9 @@ def _messages(format: Format) -> Iterator[tuple[Part, ...]]:
     before: tuple[Part, ...] = (Text("reasoning", "Where is it?\nIn Paris."),) if apart else ()
     if format.transcript is not None:
         language, time = format.transcript.languages[0], format.transcript.step
-        yield (Tag(language), Tag(0.0), Text("content", " It rains."), Tag(round(100 * time, 2)))
+        begin, end = (Tag(0.0),), (Tag(round(100 * time, 2)),)
+        timed = bool(format.transcript.times)
+        yield (Tag(language), *begin * timed, Text("content", " It rains."), *end * timed)
         return
     if format.speech is not None:
         codes = (1, 2, 0) if format.speech.code else ()

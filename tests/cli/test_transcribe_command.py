@@ -18,6 +18,7 @@ import pytest
 from ..speech.whisper.whisper_models import files
 from ..support.places import ROOT
 from ..support.real_speech import recording
+from ..support.waiting import PATIENCE
 
 pytest.importorskip("av", reason="av is not installed: pip install av")
 
@@ -41,7 +42,7 @@ def environment() -> dict[str, str]:
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run(command(*arguments), capture_output=True, env=environment(), timeout=120)
+    done = subprocess.run(command(*arguments), capture_output=True, env=environment(), timeout=PATIENCE)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -62,13 +63,80 @@ def test_several_files_of_which_some_are_broken(weasels: Path, letter: Path, tmp
     """The others are transcribed all the same."""
     code, out, err = run(weasels, letter, tmp_path / "none.wav", recording("fr", "tt-weasels").path)
     assert code == 2
-    english, french = out.splitlines()
+    french_path = recording("fr", "tt-weasels").path
+    first, english, empty, second, french = out.splitlines()
+    assert (first, empty, second) == (f"==> {weasels} <==", "", f"==> {french_path} <==")
     assert "phone system" in english
     assert "téléphonique" in french
-    broken, missing = err.splitlines()
+    missing, broken = err.splitlines()  # what is missing is told before a model is loaded
+    assert missing == f"unbraid: {tmp_path / 'none.wav'}: there is no such file: check its path"
     assert broken.startswith(f"unbraid: {letter}: ")
     assert "not a sound file" in broken
-    assert "No such file" in missing
+
+
+def test_a_folder_and_a_pipe_as_json_lines(weasels: Path, tmp_path: Path) -> None:
+    """The recordings in a folder and the folders in it, by their names; what is hidden or no recording is left out."""
+    inner = tmp_path / "talks" / "b"
+    inner.mkdir(parents=True)
+    for path in (inner / "Deep.WAV", tmp_path / "talks" / "a.wav", tmp_path / "talks" / ".hidden.wav"):
+        path.write_bytes(weasels.read_bytes())
+    (inner / "notes.txt").write_text("not a recording")
+    with weasels.open("rb") as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as pipe:
+        done = subprocess.run(
+            command(tmp_path / "talks", "-", "--format", "json", "--language", "en"),
+            stdin=pipe.stdout,
+            capture_output=True,
+            env=environment(),
+            timeout=PATIENCE,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    names = [str(tmp_path / "talks" / "a.wav"), str(inner / "Deep.WAV"), "-"]
+    assert [one["file"] for one in found] == names
+    assert all("phone system" in one["text"] for one in found)
+
+
+def test_nothing_to_transcribe_loads_no_model(tmp_path: Path) -> None:
+    """Not even one that is not there."""
+    (tmp_path / "empty").mkdir()
+    code, out, err = run(tmp_path / "none.wav", tmp_path / "empty", "--model", "nobody/has-this")
+    assert (code, out) == (2, "")
+    missing, empty = err.splitlines()
+    assert "no such file" in missing
+    assert "no recordings in this folder (aac, flac, " in empty
+
+
+def test_standard_input_that_is_no_recording() -> None:
+    ours, theirs = pty.openpty()
+    for given, stdin, message in (
+        (["-"], theirs, "pipe one in"),
+        (["-", "-"], subprocess.DEVNULL, "was given twice"),
+        (["-"], subprocess.DEVNULL, "is empty"),
+    ):
+        done = subprocess.run(
+            command(*given), stdin=stdin, capture_output=True, env=environment(), timeout=PATIENCE, text=True
+        )
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_model_that_cannot_be_fetched(weasels: Path, tmp_path: Path) -> None:
+    """Without a network: what could not be had, and why."""
+    nowhere = "http://127.0.0.1:9"
+    offline = {"UNBRAID_CACHE": str(tmp_path), "npm_config_registry": nowhere, "npm_config_fetch_retries": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "unbraid", "transcribe", str(weasels), "--model", "moonshine-tiny-en", "--no-vad"],
+        capture_output=True,
+        env={**environment(), **offline},
+        timeout=PATIENCE,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "@usefulsensors/moonshine-js@0.1.21" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_srt(weasels: Path) -> None:
@@ -121,6 +189,7 @@ def test_a_language_that_is_not_known(weasels: Path) -> None:
 def test_settings_that_are_wrong(weasels: Path, tmp_path: Path) -> None:
     code, _, err = run(weasels, "--temperature", "3")
     assert (code, err) == (2, "unbraid: --temperature must be from 0 to 1, not 3\n")
+    (tmp_path / f"{weasels.stem}.mp3").write_bytes(b"other")
     code, _, err = run(weasels, tmp_path / f"{weasels.stem}.mp3", "--output", tmp_path)
     assert code == 2
     assert f"would both be written to {tmp_path / weasels.stem}.txt" in err
@@ -143,13 +212,13 @@ def test_a_model_that_is_not_there(weasels: Path) -> None:
 def test_the_line_that_says_how_far_it_is(weasels: Path) -> None:
     """On a terminal only, and gone at the end."""
     ours, theirs = pty.openpty()
-    done = subprocess.run(command(weasels), stdout=subprocess.PIPE, stderr=theirs, env=environment(), timeout=120)
+    done = subprocess.run(command(weasels), stdout=subprocess.PIPE, stderr=theirs, env=environment(), timeout=PATIENCE)
     os.close(theirs)
     shown = os.read(ours, 10_000).decode()
     os.close(ours)
     assert done.returncode == 0
     assert b"phone system" in done.stdout
-    assert f"\r{weasels.name} [en] 0:02" in shown
+    assert f"\r{weasels.name} [en] 0:02 of 0:02 [####################] 100%, 0:00 left" in shown
     assert shown.endswith("\r\x1b[K")
 
 
@@ -163,14 +232,15 @@ def test_interrupted(tmp_path: Path) -> None:
     process = subprocess.Popen(command(path), stdout=subprocess.PIPE, stderr=theirs, env=environment())
     os.close(theirs)
     shown = b""
-    while b"0:" not in shown:  # the first chunk is done, and the model works on the next ones
+    while b"[en] 0:" not in shown:  # the first chunk is done, and the model works on the next ones
         shown += os.read(ours, 10_000)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     with contextlib.suppress(OSError):  # how a terminal says that it is at its end
         while more := os.read(ours, 10_000):
             shown += more
     os.close(ours)
-    assert (process.returncode, out) == (130, b"")
+    assert process.returncode == 130
+    assert out.strip(), "text is there as it is made"
     assert shown.endswith(b"\r\x1b[K")  # nothing but the line, which is gone
     assert b"Traceback" not in shown

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from ..speech.kokoro.kokoro_models import kokoro_files
 from ..speech.whisper.whisper_models import files as whisper
 from ..support import real_tokenizers
 from ..support.embedded_model import smollm2
@@ -71,6 +72,8 @@ def provide(block: Block, folder: Path) -> None:
     for name in WHISPERS:
         if name in " ".join(block.needs):
             whisper(name)
+    if "--speech-model kokoro" in " ".join(block.needs):
+        kokoro_files()
     for need in block.needs:
         if need in FILES:
             path = folder / need

@@ -23,6 +23,7 @@ class Counting:
     """Writes as many tokens as it is told."""
 
     no_speech = None
+    forced = 0
 
     def __init__(self, tokens: int) -> None:
         self.begun: list[int] = []
@@ -35,7 +36,7 @@ class Counting:
     def reason(self) -> EndReason | None:
         return "stop" if len(self.written) == self._tokens else None
 
-    def step(self, logits: object, attention: object = None) -> Step:
+    def step(self, logits: object, attention: object = None, before: object = (), forced: int = 0) -> Step:
         self.written.append(len(self.written))
         said = (TokenLogprob(self.written[-1], b"", 0.0),)
         return Step(said) if self.reason else Step(said, (0,), (self.written[-1],))

@@ -80,6 +80,8 @@ def _transcript(markup: Markup, request: Request, transcript: TranscriptMarkup) 
         return one_token([tokens[text] for text in spelled], node) if tokens else node
 
     tag = transcript.tag.format
+    if not transcript.times:
+        return sequence(one_of(map(tag, transcript.languages)), markup.free)
     time = one_of(map(transcript.time, range(transcript.times)))
     return sequence(
         one_of(map(tag, transcript.languages)),

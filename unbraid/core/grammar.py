@@ -73,9 +73,9 @@ class TranscriptMarkup:
     tokenizer they are tokens and nothing else, and the times are read off their ids: few tokenizers spell them."""
 
     languages: tuple[str, ...]
-    """The codes that there may be; with a tokenizer, those that it has."""
+    """The codes that there may be, or the names; with a tokenizer, those that it has."""
     times: int
-    """How many times there are, from 0 on, each `step` seconds after the one before."""
+    """How many times there are, from 0 on, each `step` seconds after the one before; 0 if the model writes none."""
     step: float = 0.02
     tag: str = "<|{}|>"
     """How a tag is spelled."""

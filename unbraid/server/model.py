@@ -126,7 +126,7 @@ def chosen(models: Mapping[str, Model], name: str | None) -> Model:
 
 def not_served(name: str | None, names: Collection[str]) -> ApiError:
     if not names:
-        message = "this server only transcribes: start it with --model for a model that writes"
+        message = "this server only transcribes or speaks: start it with --model for a model that writes"
         return ApiError(404, message, param="model", code="model_not_found")
     known = ", ".join(map(repr, names))
     are = "it is" if len(names) == 1 else "there are"

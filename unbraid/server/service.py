@@ -27,6 +27,7 @@ from .storage.seal import Seal
 from .storage.store import Store
 
 if TYPE_CHECKING:  # a server that only chats runs without the packages of speech
+    from ..speech.synthesis.speaker import Speaker
     from ..speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
@@ -41,12 +42,18 @@ class Service:
     """Models, ready to answer."""
 
     models: tuple[Served, ...]
-    """The first answers requests that name none. There are none where the server only transcribes."""
+    """The first answers requests that name none. There are none where the server only transcribes or speaks."""
     reasoning_field: Literal["both", "reasoning_content", "reasoning"] = "both"
     transcriber: Transcriber | None = None
     """Transcribes recordings, where a model for that is served."""
     listener_names: tuple[str, ...] = ()
     """What clients call that model."""
+    speaker: Speaker | None = None
+    """Speaks texts, where a model for that is served."""
+    speaker_names: tuple[str, ...] = ()
+    """What clients call that model."""
+    max_speech: int = 100_000
+    """The longest text that is spoken, in characters."""
     max_audio: int = 25_000_000
     """The largest recording, in bytes."""
     max_audio_seconds: float = 4 * 3600.0
@@ -85,10 +92,14 @@ class Service:
         self.metrics = Metrics(self._engines)
 
     def _engines(self) -> dict[str, Loaded]:
-        """The engine of each model, and of the one that transcribes."""
+        """The engine of each model, and of those that transcribe and speak."""
         found: dict[str, Loaded] = {served.names[0]: served.engine for served in self.models}
         listener = None if self.transcriber is None else self.transcriber.listener
-        return found | {self.listener_names[0]: listener} if isinstance(listener, Loaded) else found
+        if isinstance(listener, Loaded):
+            found[self.listener_names[0]] = listener
+        if self.speaker is not None:
+            found[self.speaker_names[0]] = self.speaker
+        return found
 
     def own(self, kind: Callable[[Service], T]) -> T:
         """What a route keeps in this process between requests: `kind(service)`, made when it is first asked for."""
@@ -142,12 +153,20 @@ class Service:
 
     def check_listener(self, name: str | None) -> str:
         """The name of the model that transcribes, for the reply. Raises `ApiError` for one that does not."""
-        if name is None or name in self.listener_names:
-            note_model(name or self.listener_names[0])
-            return name or self.listener_names[0]
-        served = ", ".join(map(repr, self.listener_names))
-        message = f"the model {name!r} does not transcribe here; it is {served}"
-        raise ApiError(404, message, param="model", code="model_not_found")
+        return _named(name, self.listener_names, "transcribe")
+
+    def check_speaker(self, name: str | None) -> str:
+        """The name of the model that speaks. Raises `ApiError` for one that does not."""
+        return _named(name, self.speaker_names, "speak")
 
     def reasoning_keys(self) -> tuple[str, ...]:
         return ("reasoning_content", "reasoning") if self.reasoning_field == "both" else (self.reasoning_field,)
+
+
+def _named(name: str | None, known: tuple[str, ...], does: str) -> str:
+    """The model of that name, or the first. Raises `ApiError` for one that is not known."""
+    if name is None or name in known:
+        note_model(name or known[0])
+        return name or known[0]
+    message = f"the model {name!r} does not {does} here; it is {', '.join(map(repr, known))}"
+    raise ApiError(404, message, param="model", code="model_not_found")

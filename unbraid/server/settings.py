@@ -64,12 +64,12 @@ class Settings:
         group="transcription",
         metavar="MODEL",
     )
-    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai"] = _setting(
-        "what runs it: this process, vLLM inside of it, or a server",
+    transcription_engine: Literal["embedded", "vllm-local", "vllm", "sglang", "openai", "chat"] = _setting(
+        "what runs it: this process, vLLM inside of it, or a server; chat is a server's chat completions",
         group="transcription",
         default="embedded",
         kind="choice",
-        choices=("embedded", "vllm-local", "vllm", "sglang", "openai"),
+        choices=("embedded", "vllm-local", "vllm", "sglang", "openai", "chat"),
     )
     transcription_url: tuple[str, ...] = _setting(
         "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
@@ -80,6 +80,22 @@ class Settings:
         group="transcription",
         default=True,
         kind="switch",
+    )
+    speech_model: str | None = _setting(
+        "a model that speaks, for POST /v1/audio/speech: kokoro, or a folder with a Kokoro; needs unbraid[voice]",
+        group="speech",
+        metavar="MODEL",
+    )
+    speech_queue: int = _setting(
+        "texts that may be spoken at once, a sentence each in turn",
+        group="speech",
+        default=64,
+        kind="number",
+        metavar="N",
+        least=1,
+    )
+    max_speech: int = _setting(
+        "the longest text that is spoken, in characters", group="speech", default=100_000, kind="number", metavar="N"
     )
     chat_template: str | None = _setting(
         "a template's file, or chatml or step-audio-2, in place of the model's own", group="model", metavar="FILE"
@@ -359,11 +375,11 @@ class Settings:
     """Where there are several models: the name and the own settings of each."""
 
     def each_model(self) -> tuple[Settings, ...]:
-        """The settings of each model that writes: one by default, and none if only one that transcribes is named."""
+        """The settings of each model that writes: one by default, and none if only others are named."""
         if self.models:
             return tuple(_for_model(self, name, own) for name, own in self.models)
         named = self.model is not None or any(getattr(self, engine) for engine in _ENGINES)
-        return () if self.transcribes and not named else (self,)
+        return () if (self.transcribes or self.speech_model is not None) and not named else (self,)
 
     @property
     def transcribes(self) -> bool:
@@ -375,6 +391,7 @@ class Settings:
 GROUPS = {
     "model": "which model",
     "transcription": "which model transcribes recordings; if no other model is named, the server does nothing else",
+    "speech": "which model speaks; as for transcription",
     "engine": "what runs it: llama.cpp inside this process, if nothing else is named",
     "format": "what it writes, and how that is answered",
     "server": "who may ask",

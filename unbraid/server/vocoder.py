@@ -2,14 +2,17 @@
 
     unbraid serve … --vocoder mymodule:make_vocoder
 
-`make_vocoder()` is called once, when the server starts, and returns a `Vocoder`.
+`make_vocoder()` is called once, when the server starts, and returns a `Vocoder`. The module is looked for in the
+current folder, too. `examples/tones.py` is a small one.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from ..errors import UnbraidError
 
@@ -29,14 +32,36 @@ class Voice(Protocol):
 class Vocoder(Protocol):
     """Turns audio codes into sound."""
 
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """What the bytes are, in the words of OpenAI's API: `pcm16` (mono samples of 16 bits, little-endian), or a
+        format of files that can be joined, such as `mp3`. Realtime sessions need `pcm16`."""
+        ...
+
     def voice(self) -> Voice:
         """For one reply. Several may speak at the same time."""
         ...
 
 
+FORMATS = ("pcm16", "wav", "mp3", "opus", "aac", "flac")
+"""What the sound may be."""
+
+
+def sound_fields(vocoder: Vocoder | None) -> dict[str, Any]:
+    """What clients are told of the sound that a vocoder makes."""
+    return {} if vocoder is None else {"format": vocoder.format, "sample_rate": vocoder.rate}
+
+
 def load_vocoder(name: str) -> Vocoder:
     """What `MODULE:NAME` makes."""
     module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
         make = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
@@ -44,4 +69,11 @@ def load_vocoder(name: str) -> Vocoder:
     vocoder = make()
     if not callable(getattr(vocoder, "voice", None)):
         raise UnbraidError(f"{name} made {type(vocoder).__name__}, which is no vocoder: it has no method voice()")
+    rate, format = getattr(vocoder, "rate", None), getattr(vocoder, "format", None)
+    if not isinstance(rate, int) or rate < 1:
+        raise UnbraidError(
+            f"{name} made a vocoder whose rate is {rate!r}: it must say how many samples a second it makes"
+        )
+    if format not in FORMATS:
+        raise UnbraidError(f"{name} made a vocoder whose format is {format!r}: it must be one of {', '.join(FORMATS)}")
     return cast(Vocoder, vocoder)

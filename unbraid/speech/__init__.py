@@ -1,4 +1,4 @@
-"""Speech to text: recordings are decoded, cut into chunks, and transcribed by a model.
+"""Speech to text, and text to speech. Recordings are decoded, cut into chunks, and transcribed by a model.
 
     loading        from settings to a `Transcriber`
     transcriber    a recording of any length to its transcript; `attempt` is one chunk decoded once
@@ -9,6 +9,8 @@
     onnx/          ONNX files and ONNX Runtime
     whisper/       Whisper in this process
     moonshine/     Moonshine in this process
+    qwen_asr/      Qwen3-ASR, which runs elsewhere
+    synthesis/     text to speech; kokoro/ is a model that speaks
     engines/       speech models on vLLM, on SGLang, and behind OpenAI's transcription endpoint
 
 `options`, `outputs`, `transcript`, `languages`, `errors` and `loading` need only the standard library. The rest needs

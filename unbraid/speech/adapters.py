@@ -55,9 +55,3 @@ class Adapter(Protocol):
     def language_of(self, token: int) -> str | None:
         """The language code that a token stands for, if it stands for one."""
         ...
-
-
-def times_on_request(adapter: Adapter) -> bool:
-    """Whether a model is asked for times only where they are wanted: the adapter's attribute of that name. It is for
-    servers whose text cannot be streamed with times."""
-    return bool(getattr(adapter, "times_on_request", False))

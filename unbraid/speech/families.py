@@ -1,55 +1,124 @@
-"""The registry of model families: which adapter fits a listener.
+"""The registry of model families: which adapter fits a listener, and what loads a family's models.
 
 All built-in families are listed here, and only here. `register` adds another one; `unbraid serve` and
-`unbraid transcribe` then take its models. To add a family: write an adapter (see `adapters`) and a listener (see
-`listening`), then list the adapter below.
+`unbraid transcribe` then take its models, as `--model FAMILY:MODEL`. A package registers its families with an entry
+point in the group `unbraid.speech_families`: a function without arguments that calls `register`. It is called when the
+first model is looked for.
+
+To add a family: write an adapter (see `adapters`) and a listener (see `listening`), then list the adapter below.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
 from .adapters import Adapter
 from .engines.endpoint_adapter import EndpointAdapter
+from .listening import Listener
 from .moonshine.adapter import MoonshineAdapter
+from .qwen_asr.adapter import QwenAsrAdapter
 from .whisper.adapter import WhisperAdapter
 
-MakeAdapter = Callable[[Vocabulary], Adapter]
+_log = logging.getLogger(__name__)
 
-_families: dict[str, MakeAdapter] = {
-    "whisper": WhisperAdapter,
-    "moonshine": MoonshineAdapter,
-    "endpoint": EndpointAdapter,
+GROUP = "unbraid.speech_families"
+"""The group of entry points."""
+
+MakeAdapter = Callable[[Vocabulary | None], Adapter]
+Load = Callable[[str, int | None], Listener]
+"""Loads a model in this process, by what `--model` says after the family's name (or nothing, for the usual one) and the
+number of threads."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models."""
+
+    name: str
+    adapter: MakeAdapter
+    load: Load | None = None
+    """None if its models run elsewhere."""
+    chats: bool = False
+    """Whether its models listen behind `/v1/chat/completions` (`engines.chat`)."""
+
+
+def _load_whisper(model: str, threads: int | None) -> Listener:
+    from .whisper.files import DEFAULT_WHISPER
+    from .whisper.listener import WhisperEngine
+
+    return WhisperEngine(model or DEFAULT_WHISPER, threads=threads)
+
+
+def _load_moonshine(model: str, threads: int | None) -> Listener:
+    from .moonshine.files import DEFAULT_MOONSHINE
+    from .moonshine.listener import MoonshineEngine
+
+    return MoonshineEngine(model or DEFAULT_MOONSHINE, threads=threads)
+
+
+_families: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("whisper", WhisperAdapter, _load_whisper),
+        Family("moonshine", MoonshineAdapter, _load_moonshine),
+        Family("endpoint", EndpointAdapter),
+        Family("qwen3-asr", QwenAsrAdapter, chats=True),
+    )
 }
 
 
-def register(name: str, make: MakeAdapter) -> None:
-    """Add a family. `make` gets the vocabulary of a model, and raises `UnbraidError` for one of another family."""
-    _families[name] = make
+def register(name: str, make: MakeAdapter, *, load: Load | None = None, chats: bool = False) -> None:
+    """Add a family. `make` gets the vocabulary of a model, or None where there is text alone, and raises
+    `UnbraidError` for one of another family. `load` and `chats`: see `Family`."""
+    if not name or ":" in name:
+        raise UnbraidError(f"a family of speech models needs a name without a colon, not {name!r}")
+    _families[name] = Family(name, make, load, chats)
 
 
 def adapter_for(vocabulary: Vocabulary | None, name: str | None = None) -> Adapter:
     """The adapter for a model: of the family `name`, or of the first family that accepts the vocabulary.
 
-    Without a vocabulary the model is behind a server that answers with text.
+    Without either, the model is behind a server that answers with plain text.
     """
+    if name is not None:
+        return family(name).adapter(vocabulary)
     if vocabulary is None:
         return EndpointAdapter()
-    if name is not None:
-        if name not in _families:
-            raise UnbraidError(f"there is no family of speech models {name!r}: there are {', '.join(_families)}")
-        return _families[name](vocabulary)
     problems: list[str] = []
-    for make in _families.values():
+    for each in known_families().values():
         try:
-            return make(vocabulary)
+            return each.adapter(vocabulary)
         except UnbraidError as error:
             problems.append(str(error))
     raise UnbraidError(f"no family of speech models has this vocabulary: {'; '.join(problems)}")
 
 
-def known_families() -> tuple[str, ...]:
-    """The names of all families."""
-    return tuple(_families)
+def family(name: str) -> Family:
+    """The family of that name. Raises `UnbraidError` where there is none."""
+    known = known_families()
+    if name not in known:
+        raise UnbraidError(f"there is no family of speech models {name!r}: there are {', '.join(known)}")
+    return known[name]
+
+
+def known_families() -> dict[str, Family]:
+    """All families, by their names; with those of other packages."""
+    _load_plugins()
+    return _families
+
+
+@cache
+def _load_plugins() -> None:
+    """Call what other packages have for us, once. One that fails is reported, and left out."""
+    for found in entry_points(group=GROUP):
+        try:
+            found.load()()
+        except Exception as error:
+            where = "" if found.dist is None else f" of {found.dist.name}"
+            _log.warning("the family of speech models %r%s cannot be loaded: %s", found.name, where, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from difflib import get_close_matches
 
 from ..errors import UnbraidError
@@ -113,6 +114,7 @@ LANGUAGES = {
 ALIASES = {
     "burmese": "my",
     "castilian": "es",
+    "filipino": "tl",
     "flemish": "nl",
     "haitian": "ht",
     "letzeburgesch": "lb",
@@ -124,7 +126,7 @@ ALIASES = {
     "sinhalese": "si",
     "valencian": "ca",
 }
-"""Other names that Whisper accepts."""
+"""Other names that Whisper accepts, and those of other models."""
 
 _CODES = {"cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "jv": "jw", "mo": "ro", "nb": "no"}
 """Codes of ISO 639 where Whisper has others."""
@@ -146,6 +148,25 @@ def language_code(text: str) -> str:
     raise UnbraidError(f"Whisper knows no language {text!r}{hint}: give a name or a code, such as german or de")
 
 
+def known_code(language: str) -> str | None:
+    """Whisper's code for a language, by its name or code; None if there is none."""
+    try:
+        return language_code(language)
+    except UnbraidError:
+        return None
+
+
 def given_language(text: str | None) -> str | None:
     """The language that a user names; None for `auto` and for nothing: it is to be detected."""
     return None if text is None or text.strip().casefold() in ("", "auto") else text
+
+
+def spaced(text: str) -> str:
+    """Text with a space before it, if its script has spaces: what follows another text is joined to it."""
+    if not text or text[0].isspace():
+        return text
+    return text if unicodedata.name(text[0], "").startswith(_SPACELESS) else f" {text}"
+
+
+_SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+"""Scripts without spaces between sentences."""

@@ -85,8 +85,8 @@ class TextVocabulary(Vocabulary, Protocol):
 class Listener(Protocol):
     """A speech model that can be asked.
 
-    Optional abilities are attributes that a listener may leave out; read them with `supports_word_times` and
-    `max_beams` below.
+    Optional abilities are attributes that a listener may leave out; read them with `supports_word_times`,
+    `max_beams` and `family_of` below.
     """
 
     @property
@@ -122,3 +122,9 @@ def supports_word_times(listener: Listener) -> bool:
 def max_beams(listener: Listener) -> int:
     """The widest beam search of a listener: its attribute `max_beams`."""
     return int(getattr(listener, "max_beams", 1))
+
+
+def family_of(listener: Listener) -> str | None:
+    """The family of a listener's model, where the listener knows it: its attribute `family`."""
+    found = getattr(listener, "family", None)
+    return None if found is None else str(found)

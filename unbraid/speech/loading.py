@@ -11,7 +11,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..engines.base import EngineDown
@@ -23,6 +23,7 @@ from .moonshine.files import KNOWN_MOONSHINE
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
+    from .engines.chat import ChatListener
     from .engines.endpoint import EndpointListener
     from .engines.sglang import SGLangWhisper
     from .listening import Listener
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-ListenerEngine = Literal["embedded", "vllm-local", "vllm", "sglang", "openai"]
+ListenerEngine = Literal["embedded", "vllm-local", "vllm", "sglang", "openai", "chat"]
 """`embedded` is ONNX Runtime in this process, `vllm-local` is vLLM in this process, the others are servers."""
 
-_REMOTE: tuple[ListenerEngine, ...] = ("vllm", "sglang", "openai")
+_REMOTE: tuple[ListenerEngine, ...] = ("vllm", "sglang", "openai", "chat")
 _PACKAGES = ("numpy", "av")
 _EMBEDDED_PACKAGES = ("onnxruntime", "tokenizers")
 
@@ -106,20 +107,26 @@ async def load_listener(settings: ListenerSettings) -> Listener:
         return await asyncio.to_thread(VLLMWhisper, settings.model or "")
     if settings.engine == "sglang":
         return await _sglang(settings)
+    if settings.engine == "chat":
+        return await _chat(settings)
     if settings.engine in _REMOTE:
         return await _endpoint(settings)
     return await asyncio.to_thread(load_embedded, settings.model or DEFAULT_WHISPER, threads=settings.threads)
 
 
 def load_embedded(model: str, *, threads: int | None = None) -> Listener:
-    """A model on ONNX Runtime in this process: a Moonshine where `model` names one, or else a Whisper."""
-    if model in KNOWN_MOONSHINE:
-        from .moonshine.listener import MoonshineEngine
+    """A model in this process: `FAMILY:MODEL`, one that a family is known for, or else a Whisper."""
+    from .families import family, known_families
 
-        return MoonshineEngine(model, threads=threads)
-    from .whisper.listener import WhisperEngine
-
-    return WhisperEngine(model, threads=threads)
+    named, colon, rest = model.partition(":")
+    if colon and named in known_families():
+        load = family(named).load
+        if load is None:
+            raise UnbraidError(f"models of the family {named} do not run in this process: name an engine elsewhere")
+        return load(rest, threads)
+    load = family("moonshine" if model in KNOWN_MOONSHINE else "whisper").load
+    assert load is not None
+    return load(model, threads)
 
 
 def _import_packages(engine: ListenerEngine) -> None:
@@ -148,6 +155,32 @@ async def _endpoint(settings: ListenerSettings) -> EndpointListener:
     model = "whisper-1" if settings.model is None and settings.engine == "openai" else await _served_name(settings)
     return EndpointListener(
         settings.urls,
+        model=model,
+        api_key=settings.api_key,
+        timeouts=settings.timeouts,
+        routing=settings.routing,
+    )
+
+
+async def _chat(settings: ListenerSettings) -> ChatListener:
+    from .engines.chat import ChatListener
+    from .families import known_families
+
+    chatting = [family.name for family in known_families().values() if family.chats]
+    named, colon, rest = (settings.model or "").partition(":")
+    if colon and named in chatting:
+        found: str | None = named
+        settings = replace(settings, model=rest or None)
+    else:
+        found = None
+    model = await _served_name(settings)
+    found = found or next((name for name in chatting if name in (model or "").lower()), None)
+    if found is None:
+        wanted = f"{settings.flag_prefix}model FAMILY:NAME"
+        raise UnbraidError(f"which family {model or 'the model'} is of is not known: give {wanted}, of {chatting}")
+    return ChatListener(
+        settings.urls,
+        family=found,
         model=model,
         api_key=settings.api_key,
         timeouts=settings.timeouts,

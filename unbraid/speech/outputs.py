@@ -90,17 +90,19 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
 
 
 def as_srt(transcript: Transcript) -> str:
-    # SRT has no escapes, and an arrow would be read as the times of the next cue.
-    cues = (
-        f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n"
-        for number, segment in enumerate(transcript.segments, 1)
-    )
-    return "\n".join(cues)
+    return "\n".join(cue(segment, number, "srt") for number, segment in enumerate(transcript.segments, 1))
 
 
 def as_vtt(transcript: Transcript) -> str:
-    cues = (f"{_times(segment, '.')}\n{html.escape(_line(segment), quote=False)}\n" for segment in transcript.segments)
-    return "\n".join(["WEBVTT\n", *cues])
+    return "\n".join(["WEBVTT\n", *(cue(segment, 0, "vtt") for segment in transcript.segments)])
+
+
+def cue(segment: Segment, number: int, format: ResponseFormat) -> str:
+    """A segment as a cue of subtitles. An empty line stands between two of them."""
+    if format == "vtt":
+        return f"{_times(segment, '.')}\n{html.escape(_line(segment), quote=False)}\n"
+    # SRT has no escapes, and an arrow would be read as the times of the next cue.
+    return f"{number}\n{_times(segment, ',')}\n{_line(segment).replace('-->', '->')}\n"
 
 
 def _line(segment: Segment) -> str:

@@ -18,6 +18,7 @@ from ..core.events import Content, Event, Language, Timestamp
 from ..engines.base import EngineFailed, TokenLogprob
 from .adapters import Adapter
 from .audio.chunking import Chunk
+from .languages import known_code, spaced
 from .listening import ListenEnd, Listener
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Segment, TranscriptEvent, Word
@@ -110,6 +111,8 @@ class SegmentReader:
             if isinstance(event, Content):
                 text = event.text.replace(_BROKEN, "")
                 attempt.garbled = attempt.garbled or text != event.text
+                if not attempt.text and attempt.listener.vocabulary is None:
+                    text = spaced(text)  # servers trim, and the text of another chunk may precede it
                 if text:
                     self.goes_on = False
                     piece = _TextPiece(text, min(self._next, last), last)
@@ -117,7 +120,7 @@ class SegmentReader:
                     self._deltas.append(piece)
                     attempt.text += text
             elif isinstance(event, Language):
-                self._written_language = event.code
+                self._written_language = known_code(event.code) or event.code
             elif isinstance(event, Timestamp):
                 self.goes_on = self._last_time is not None and not "".join(one.text for one in self._pieces).strip()
                 self._last_time = max(self._begin, min(event.seconds, attempt.chunk.seconds))

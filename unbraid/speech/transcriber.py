@@ -23,13 +23,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ..engines.base import EngineFailed, TokenLogprob
-from .adapters import Adapter, times_on_request
+from .adapters import Adapter
 from .attempt import Attempt, Thresholds, TokenCounts
 from .audio.chunking import Chunk, cut_runs, is_silent
 from .audio.decode import Samples
 from .errors import UnsupportedOption
 from .families import adapter_for
-from .listening import Listener, max_beams, supports_word_times
+from .listening import Listener, family_of, max_beams, supports_word_times
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from .vad.detector import VoiceDetector
@@ -60,7 +60,7 @@ class Transcriber:
         """detector: says where somebody speaks. Without one, all of a recording is decoded."""
         self.listener = listener
         self.detector = detector
-        self.adapter = adapter or adapter_for(listener.vocabulary)
+        self.adapter = adapter or adapter_for(listener.vocabulary, family_of(listener))
         self._thresholds = thresholds
 
     def check(self, options: TranscriptionOptions) -> None:
@@ -125,8 +125,7 @@ class Transcriber:
     def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
         """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
         listener can tell. With timestamps a model says how far it has listened, so what it leaves out can be found."""
-        timed = self.adapter.supports_timestamps and (options.timestamps or not times_on_request(self.adapter))
-        return replace(options, timestamps=timed, words=supports_word_times(self.listener))
+        return replace(options, timestamps=self.adapter.supports_timestamps, words=supports_word_times(self.listener))
 
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None

@@ -15,11 +15,12 @@ from unbraid.engines import EngineDown, EngineFailed, Unsupported
 from unbraid.speech.audio.wav import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.outputs import RESPONSE_FORMATS, render_transcript
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Detected, Transcript, TranscriptEvent
 from unbraid.speech.whisper.listener import WhisperEngine
 
-from ...support.fake_servers import FakeServer, Fault
+from ...support.fake_servers import FakeServer, Fault, _send_json
 from ...support.in_loop import in_loop
 from ...support.real_speech import recording
 from ...support.running_server import RunningServer
@@ -236,11 +237,66 @@ async def test_what_is_asked() -> None:
         "prompt": "Weasels",
         "temperature": "0.3",
         "seed": "7",
-        "response_format": "json",
-        "stream": "true",
+        "response_format": "verbose_json",
+        "timestamp_granularities[]": "segment",
     }
     assert np.array_equal(read_wav(file), speech())
     assert server.asked[0].headers["authorization"] == "Bearer secret"
+
+
+REPLIES = (
+    TranscriptionOptions(),
+    TranscriptionOptions(timestamps=True),
+    TranscriptionOptions(temperature=0.0),
+)
+
+
+class Without(FakeEndpoint):
+    """A server that has no `verbose_json`, as OpenAI's newer models and vLLM's without times."""
+
+    async def _stream(self, body: Any, writer: asyncio.StreamWriter, ahead: asyncio.Future[bytes]) -> None:
+        if body["response_format"] == "verbose_json":
+            refusal = {"error": {"message": "response_format 'verbose_json' is not supported", "code": 400}}
+            _send_json(writer, 400, refusal, {"Content-Type": "application/json"})
+            return
+        await super()._stream(body, writer, ahead)
+
+
+@pytest.mark.parametrize(
+    ("server", "asked", "text"),
+    [
+        (FakeEndpoint(VERBOSE, whole=True), ["verbose_json"] * 6, "Weasels. Have eaten."),
+        (Without({"text": "Weasels."}, whole=True), ["verbose_json", *["json"] * 6], "Weasels."),
+        (Without(chunk("Wea"), chunk("sels."), chunk("", "stop")), ["verbose_json", *["json"] * 6], "Weasels."),
+    ],
+    ids=["times", "none", "streamed"],
+)
+@in_loop
+async def test_one_text_in_all_replies(server: FakeEndpoint, asked: list[str], text: str) -> None:
+    """The law of speech: a server is asked the same whatever is to be replied, so its text is the same. One that gives
+    no times is asked for them once."""
+    async with server, endpoint(server) as listener:
+        for options in REPLIES:
+            whole = await transcript_of(listener, speech(), options)  # streamed, too
+            assert whole.text == text
+            for format in RESPONSE_FORMATS:
+                rendered = render_transcript(whole, format, options)
+                words = rendered["text"] if isinstance(rendered, dict) else rendered
+                assert all(word in words for word in text.split())
+            assert "".join(segment.text for segment in whole.segments).strip() == text
+    assert [body["response_format"] for body in server.generated] == asked
+    questions = [{key: value for key, value in body.items() if key != "file"} for body in server.generated[1:]]
+    assert all(question == questions[0] for question in questions)
+
+
+@in_loop
+async def test_what_is_refused_for_another_reason_is_told() -> None:
+    """It is asked without times, in vain, and the first refusal is passed on."""
+    server = FakeEndpoint(fault=Fault("status", status=400, message="no such language"))
+    for _ in range(2):
+        with pytest.raises(Unsupported, match="no such language"):
+            await asked_of(server)
+    assert [body["response_format"] for body in server.generated] == ["verbose_json", "json"] * 2
 
 
 @in_loop

@@ -224,3 +224,28 @@ def test_what_cannot_be() -> None:
     with pytest.raises(Unsupported, match="1 rows"):
         model.select(state, [1])
     assert issubclass(PromptTooLong, EngineError)
+
+
+@pytest.mark.parametrize("name", [TINY, BASE])
+def test_several_tokens_are_read_in_one_step(name: str) -> None:
+    """As one by one, as far as the quantised arithmetic allows it; also in the middle of an output, and by row."""
+    model, special = whisper(name), tokens(name)
+    assert model.reads_runs
+    audio, prefix = encoded(name), [special.languages["en"], *special.prefix("en")[2:]]
+    starts = np.full((4, 1), special.sot)
+    at_once, steps = (model.begin(audio, starts, attentions=True) for _ in range(2))
+    before = model.runs
+    model.step(at_once, np.array([prefix] * 4))
+    assert model.runs - before == 1
+    seen = []
+    for token in prefix:
+        model.step(steps, np.full(4, token))
+        seen.append(steps.attention)
+    assert model.runs - before == 1 + len(prefix)
+    assert at_once.length == steps.length
+    for row in range(4):
+        assert np.corrcoef(at_once.logits[row], steps.logits[row])[0, 1] > 0.98
+    for found, wanted in zip((*at_once.before, at_once.attention), seen, strict=True):
+        assert found is not None
+        assert wanted is not None
+        np.testing.assert_allclose(found, wanted, atol=0.05)

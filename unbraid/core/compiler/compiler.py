@@ -333,7 +333,7 @@ class _Builder:
         times = {transcript.time(number): round(number * transcript.step, 2) for number in range(transcript.times)}
         if self.vocabulary is None:
             before, after = map(re.escape, transcript.tag.split("{}"))
-            pattern = f"{before}[0-9a-z.]{{2,{max(map(len, tags))}}}{after}"
+            pattern = f"{before}[0-9A-Za-z.]{{2,{max(map(len, tags))}}}{after}"
             program.code_search = CodeSearch({**tags, **times}, everywhere=True, pattern=pattern)
             return
         for text, code in tags.items():

@@ -29,7 +29,7 @@ class CodeSearch:
         are not listed.
     """
 
-    __slots__ = ("_codes", "_count", "_digits", "_partial", "_prefixes", "_starts", "everywhere", "find")
+    __slots__ = ("_codes", "_count", "_digits", "_partial", "_prefixes", "_starts", "_window", "everywhere", "find")
 
     def __init__(
         self, codes: Mapping[str, Code], everywhere: bool, *, numbered: tuple[str, int] | None = None, pattern: str = ""
@@ -39,6 +39,9 @@ class CodeSearch:
         self._starts = {text[0] for text in codes}
         self.everywhere = everywhere
         """Not only in speech."""
+        nested = any(char in text[1:] for text in codes for char in self._starts) and numbered is None
+        self._window = max(map(len, codes)) - 1 if nested else 0
+        """How far back the beginning of a code may lie, if what one begins with may also stand inside of one."""
         # What is listed comes first: padding may be spelled as codes are.
         patterns = [pattern] if pattern else [re.escape(text) for text in sorted(codes, key=len, reverse=True)]
         spelling, self._count = numbered or ("", 0)
@@ -67,6 +70,9 @@ class CodeSearch:
 
     def unfinished(self, text: str, start: int) -> int:
         """Where a code begins that `text` ends inside of; the end of the text if there is none."""
+        if self._window:
+            begins = range(max(start, len(text) - self._window), len(text))
+            return next((at for at in begins if text[at] in self._starts and text[at:] in self._prefixes), len(text))
         begin = max(text.rfind(char, start) for char in self._starts)
         return begin if begin >= 0 and self._may_become(text[begin:]) else len(text)
 

@@ -26,6 +26,7 @@ from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
 from ..turns.task import ChatTask, SoFar
 from ..turns.turn import Turn, Update, Usage, merged
+from ..vocoder import sound_fields
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
 from .fields import Budget, Count, GenerationFields, Ids, Object, ReasoningFields, Top, budget_of, template_kwargs
@@ -89,11 +90,15 @@ async def chat(service: Service, request: Request) -> Response:
             prompt_ids=prompt,
             counted_from=len(_prompt_ids(plan)) if asked.wants_running_usage() and served.model.encoder else None,
             custom_tools=custom,
+            sound=sound_fields(served.vocoder),
         )
         return await stream_updates(request.receive, updates, chunks, headers=headers)
     choices = await while_connected(
         request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None, custom)
     )
+    for choice in choices:
+        if "audio" in choice["message"]:
+            choice["message"]["audio"] |= sound_fields(served.vocoder)
     ids = {} if prompt is None else {"prompt_token_ids": prompt}
     reply = {**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage]), **ids}
     return json_response(reply, headers=headers)

@@ -6,7 +6,7 @@ Calls of custom tools are told with their free text, which is taken out of the a
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -67,6 +67,7 @@ class ChatChunks:
     prompt_ids: the tokens of the prompt, where token ids are told.
     counted_from: how many tokens the prompt has, where each chunk tells the counts so far.
     custom_tools: the names of the tools whose input is free text.
+    sound: what is told of each part of the sound, beside its bytes.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ChatChunks:
         prompt_ids: Sequence[int] | None = None,
         counted_from: int | None = None,
         custom_tools: Set[str] = frozenset(),
+        sound: Mapping[str, Any] | None = None,
     ) -> None:
         fields = _encode(head.fields("chat.completion.chunk"))[:-1]
         self._head = b"data: " + fields
@@ -109,7 +111,7 @@ class ChatChunks:
         """The same as chunks that say nothing but their delta, by choice."""
         self._arguments: dict[tuple[int, int], Frame] = {}
         """Such chunks for the arguments of a call, by choice and number."""
-        self._audio_id = f"audio_{head.id[-12:]}"
+        self._sound = {"id": f"audio_{head.id[-12:]}", **(sound or {})}
         self._custom_tools = custom_tools
         self._inputs: dict[tuple[int, int], CustomInput] = {}
         """The custom calls that are open, by choice and number."""
@@ -136,7 +138,7 @@ class ChatChunks:
             self._pending[update.choice] += update.logprobs
         deltas = [delta for event in update.events if (delta := self._delta(event, update.choice))]
         if update.sound:
-            deltas.append(_encode({"audio": {"id": self._audio_id, "data": base64.b64encode(update.sound).decode()}}))
+            deltas.append(_encode({"audio": {**self._sound, "data": base64.b64encode(update.sound).decode()}}))
         return b"".join(self._rest(deltas, update))
 
     def _plain(self, event: Event, choice: int) -> bytes:

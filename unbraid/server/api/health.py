@@ -34,6 +34,8 @@ async def ready(service: Service, request: Request) -> Response:
     checks: list[Check] = [served.engine.check for served in service.models]
     if not checks and service.transcriber is not None:
         names, checks = list(service.listener_names[:1]), [_check_of(service.transcriber.listener)]
+    if not checks and service.speaker is not None:
+        names, checks = list(service.speaker_names[:1]), [_check_of(service.speaker)]
     found = await asyncio.gather(*map(_trouble, checks))
     trouble = [error for error in found if error is not None]
     if len(trouble) == len(found):
@@ -44,12 +46,12 @@ async def ready(service: Service, request: Request) -> Response:
     return json_response({"status": "ready", "models": models})
 
 
-def _check_of(listener: object) -> Check:
-    """How to ask a listener whether it takes requests. One inside of this process always does."""
+def _check_of(model: object) -> Check:
+    """How to ask a model that transcribes or speaks whether it takes requests. One in this process always does."""
 
     async def always() -> None: ...
 
-    found: Check = getattr(listener, "check", always)
+    found: Check = getattr(model, "check", always)
     return found
 
 

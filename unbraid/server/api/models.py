@@ -16,15 +16,17 @@ async def models(service: Service, request: Request) -> Response:
     if ANTHROPIC_VERSION in request.headers:
         return json_response(model_list(service, service.names))
     cards = [_card(service, name) for name in service.names]
-    return json_response(
-        {"object": "list", "data": cards + [_listener_card(service, n) for n in service.listener_names]}
-    )
+    cards += [_other_card(service, name, "whisper") for name in service.listener_names]
+    cards += [_other_card(service, name, "speech") for name in service.speaker_names]
+    return json_response({"object": "list", "data": cards})
 
 
 async def model(service: Service, request: Request) -> Response:
     name = request.path_params["model"]
     if name in service.listener_names:
-        return json_response(_listener_card(service, name))
+        return json_response(_other_card(service, name, "whisper"))
+    if name in service.speaker_names:
+        return json_response(_other_card(service, name, "speech"))
     if ANTHROPIC_VERSION in request.headers:
         return json_response(model_info(service, name))
     return json_response(_card(service, name))
@@ -43,5 +45,6 @@ def _card(service: Service, name: str) -> dict[str, Any]:
     }
 
 
-def _listener_card(service: Service, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": service.created, "owned_by": "unbraid", "format": "whisper"}
+def _other_card(service: Service, name: str, format: str) -> dict[str, Any]:
+    """A model that transcribes or speaks."""
+    return {"id": name, "object": "model", "created": service.created, "owned_by": "unbraid", "format": format}

@@ -45,11 +45,14 @@ from .engine import load_engine, routing_of, timeouts_of
 if TYPE_CHECKING:
     from ...speech.listening import Listener
     from ...speech.loading import ListenerSettings
+    from ...speech.synthesis.speaker import Speaker
     from ...speech.transcriber import Transcriber
 
 _log = logging.getLogger(__name__)
 
 _CALLS_IN_REASONING = {"auto": None, "yes": True, "no": False}
+_SPEAKER_NAMES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+"""OpenAI's names, which clients ask for unless they are told otherwise."""
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
@@ -76,6 +79,7 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
     what clients keep, where there is no store that has one."""
     models = [await load_model(each, loader) for each in settings.each_model()]
     transcriber = await _transcriber(settings, loader)
+    speaker = await _speaker(settings)
     store = await asyncio.to_thread(_store, settings)
     planner = Planner(settings.plan_workers, settings.plan_seconds)
     for served in models:
@@ -86,6 +90,9 @@ async def load(settings: Settings, secret: bytes | None = None, loader: Loader =
         shutdown_seconds=settings.shutdown_seconds,
         transcriber=transcriber,
         listener_names=() if transcriber is None else tuple(filter(None, (transcriber.listener.model, "whisper-1"))),
+        speaker=speaker,
+        speaker_names=() if speaker is None else (speaker.model, *_SPEAKER_NAMES),
+        max_speech=settings.max_speech,
         planner=planner,
         max_audio=settings.max_audio,
         max_audio_seconds=settings.max_audio_seconds,
@@ -164,6 +171,15 @@ def listener_settings(settings: Settings) -> ListenerSettings:
         vad=settings.transcription_vad,
         flag_prefix="--transcription-",
     )
+
+
+async def _speaker(settings: Settings) -> Speaker | None:
+    """The model that speaks, if the settings name one. Speech is imported only then."""
+    if settings.speech_model is None:
+        return None
+    from ...speech.synthesis.loading import load_speaker
+
+    return await load_speaker(settings.speech_model, queue_size=settings.speech_queue, threads=settings.threads)
 
 
 def _secret(settings: Settings, store: Store | None) -> bytes | None:

@@ -52,7 +52,7 @@ class GracefulServer(uvicorn.Server):
         if self.started:
             self._service.planner.warm()
             models = [f"{served.names[0]} ({served.model.format.name})" for served in self._service.models]
-            models = models or list(self._service.listener_names[:1])
+            models = models or [*self._service.listener_names[:1], *self._service.speaker_names[:1]]
             self._announce(f"{', '.join(models)} {'is' if len(models) == 1 else 'are'}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -97,9 +97,9 @@ class AudioBlocks(Iterator[Samples]):
         return self._account.seconds
 
     @property
-    def claimed(self) -> float | None:
-        """The length that the file says it has, once it is open; None where it does not say."""
-        return self._account.claimed
+    def total(self) -> float | None:
+        """The length of the whole, as the file says or FFmpeg guesses; None before the first block, and if unknown."""
+        return self._account.total
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class _Account:
     limits: AudioLimits
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    claimed: float | None = None
+    total: float | None = None
 
 
 def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Samples]:
@@ -135,7 +135,8 @@ def _blocks(source: str | Path | BinaryIO, account: _Account) -> Generator[Sampl
     longest = account.limits.seconds
     with opened(source, account.limits.bytes) as file, _errors(file), _container(file) as container:
         stream = _stream(container, file)
-        claimed = account.claimed = _claimed_seconds(container, stream, file)
+        claimed = _claimed_seconds(container, stream, file)
+        account.total = claimed or (container.duration / 1_000_000 if container.duration else None)
         if claimed is not None and longest is not None and longest < claimed < file.size / _LEAST_BYTES:
             raise _too_long(file, longest)  # before hours are transcribed only to be thrown away
         count = 0

@@ -76,6 +76,8 @@ def opened(source: str | Path | BinaryIO, most: int | None) -> Iterator[AudioSou
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 raise BadAudio(f"{name} cannot be opened ({reason}): check its path") from error
+            if not file.seekable():  # a pipe that has a name
+                file = stack.enter_context(_copy(file, name, most))
         else:
             name = "the file"
             file = source if _seekable(source) else stack.enter_context(_copy(source, name, most))

@@ -50,6 +50,8 @@ class Step:
     """The rows that continue, as indices into the output's rows; one may come several times. None at the end."""
     tokens: tuple[int, ...] = ()
     """The token that each of these rows continues with."""
+    forced: tuple[int, ...] = ()
+    """The tokens that follow it in all of them without a choice: the model reads them in the same step."""
 
 
 class Decoding(Protocol):
@@ -85,11 +87,24 @@ class Decoding(Protocol):
         """Why the output has ended; None if it has not."""
         ...
 
-    def step(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
+    @property
+    def forced(self) -> int:
+        """How many tokens follow the next one without a choice."""
+        ...
+
+    def step(
+        self,
+        logits: Logits,
+        attention: NDArray[np.float32] | None = None,
+        before: Sequence[NDArray[np.float32]] = (),
+        forced: int = 0,
+    ) -> Step:
         """Choose what comes next.
 
         logits: of the rows that the last step let continue: (rows, vocabulary).
         attention: the cross-attention of these rows: (rows, heads, frames).
+        before: the same at the forced tokens of the last step, for each of them.
+        forced: how many tokens without a choice may be in the result: no more than `forced` says.
         """
         ...
 

@@ -81,12 +81,23 @@ class BeamDecoding:
     def choices(self) -> Mapping[int, float]:
         return self.trunk.choices
 
-    def step(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
+    @property
+    def forced(self) -> int:
+        return self.trunk.forced
+
+    def step(
+        self,
+        logits: Logits,
+        attention: NDArray[np.float32] | None = None,
+        before: Sequence[NDArray[np.float32]] = (),
+        forced: int = 0,
+    ) -> Step:
         if self.trunk.in_prefix:
-            step = self.trunk.step(logits, attention)
+            step = self.trunk.step(logits, attention, before, forced)
             self.reason = self.trunk.reason
             return step
         self.trunk.note_silence(logits[0])
+        self.trunk.attention += [one[0] for one in before]  # of the prefix, which has one row
         parents = self._extend(logits, attention)
         self.reason = self._end_reason()
         if self.reason is None:

@@ -6,6 +6,7 @@ language, for instance. After the prefix, the family's rules forbid tokens first
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..listening import EndReason
 from .alignment import Attention
 from .base import Logits, Step, TokenRules, log_softmax
 from .loop_guard import is_looping
+
+_ANY = -1  # stands for the token that is not chosen yet
 
 
 @dataclass
@@ -36,11 +39,30 @@ class SamplingDecoding:
     no_speech: float | None = None
     choices: dict[int, float] = field(default_factory=dict)
 
-    def step(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
+    @property
+    def forced(self) -> int:
+        """How many tokens follow the next one without a choice, so that a step is left after them."""
+        if not self.in_prefix:
+            return 0
+        room = self.limit - len(self.begun) - 2
+        return max(0, min(room, len(self.prefix.forced([*self.begun, _ANY]))))
+
+    def step(
+        self,
+        logits: Logits,
+        attention: NDArray[np.float32] | None = None,
+        before: Sequence[NDArray[np.float32]] = (),
+        forced: int = 0,
+    ) -> Step:
         token = self.next(logits[0])
         if attention is not None:
-            self.attention.append(attention[0])
-        return Step((token,)) if self.reason is not None else Step((token,), (0,), (token.token,))
+            self.attention += [one[0] for one in (*before, attention)]
+        if self.reason is not None:
+            return Step((token,))
+        following = tuple(self.prefix.forced(self.begun)[:forced])
+        self.begun += following
+        emitted = (token, *(TokenLogprob(one, b"", 0.0) for one in following))
+        return Step(emitted, (0,), (token.token,), following)
 
     def next(self, logits: Logits) -> TokenLogprob:
         """The next token, by the logits of the one row."""

@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -43,16 +43,29 @@ class ListenJob(Job[TokenLogprob, ListenEnd]):
     def no_speech(self) -> float | None:
         return self._decoding.no_speech
 
-    def advance(self, logits: Logits, attention: NDArray[np.float32] | None = None) -> Step:
+    @property
+    def forced(self) -> int:
+        """How many tokens follow the next one without a choice."""
+        return self._decoding.forced
+
+    def advance(
+        self,
+        logits: Logits,
+        attention: NDArray[np.float32] | None = None,
+        before: Sequence[NDArray[np.float32]] = (),
+        forced: int = 0,
+    ) -> Step:
         """In the thread: choose what comes next. No row continues once the output has ended or the job is aborted.
 
-        attention: the cross-attention of the job's rows. Needed only where the request asks for words.
+        attention, before: the cross-attention of the job's rows. Needed only where the request asks for words.
+        forced: see `Decoding.step`.
         """
         if self.aborted:
             return Step(())
         # A copy, because a view would keep the rows of all other jobs in memory.
         kept = attention.copy() if attention is not None and self.request.words else None
-        step = self._decoding.step(logits, kept)
+        earlier = [one.copy() for one in before] if kept is not None else []
+        step = self._decoding.step(logits, kept, earlier, forced)
         self.put(step.emitted)
         end = self._listen_end()
         if end is not None:

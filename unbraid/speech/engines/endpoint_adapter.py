@@ -12,7 +12,7 @@ from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ...formats import find
 from ..audio.decode import Samples
-from ..languages import language_code
+from ..languages import known_code
 from ..listening import ListenRequest
 from ..options import Task, TranscriptionOptions
 
@@ -34,7 +34,6 @@ class EndpointAdapter:
     max_seconds = 30.0
     supports_language_detection = False  # the server does that
     supports_timestamps = True
-    times_on_request = True
     supports_translation = True
     language: str | None = None
 
@@ -57,17 +56,9 @@ class EndpointAdapter:
             temperature=temperature,
             seed=options.seed,
             task=options.task,
-            language=None if options.language is None else code_of(options.language) or options.language,
+            language=None if options.language is None else known_code(options.language) or options.language,
             context=options.prompt.strip(),
         )
 
     def language_of(self, token: int) -> str | None:
-        return None
-
-
-def code_of(language: str) -> str | None:
-    """Whisper's code for a language, by its name or code; None if there is none."""
-    try:
-        return language_code(language)
-    except UnbraidError:
         return None

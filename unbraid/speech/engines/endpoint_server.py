@@ -1,13 +1,12 @@
 """Clients of `/v1/audio/transcriptions` and `/v1/audio/translations`, as served by OpenAI, vLLM and SGLang.
 
 Recordings are uploaded as files. The replies become text in Whisper's notation: the language, if the server gives it,
-and the times of segments become tags. Times need `response_format=verbose_json`; without them the reply is streamed, if
-the server can.
+and the times of segments become tags. Times need `response_format=verbose_json`. Servers that do not have it are asked
+for `json`, in a stream, if they can.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -18,13 +17,11 @@ from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers
 from ...engines.timeouts import PieceClock
+from ..languages import known_code, spaced
 from ..options import Task
-from .endpoint_adapter import code_of
 
 _LATEST = 30.0  # seconds: Whisper's last timestamp
 _STEP = 0.02
-_SPACELESS = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""Scripts without spaces between sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +115,7 @@ class _TranscriptionReader(Reader[Message, Finish]):
         if not self._request.timestamps or not segments:
             return self._text(message["text"])
         return "".join(
-            f"{_time(one['start'])}{_spaced(one['text'])}{_time(one['end'])}" for one in segments if one["text"].strip()
+            f"{_time(one['start'])}{spaced(one['text'])}{_time(one['end'])}" for one in segments if one["text"].strip()
         )
 
     def _text(self, text: str) -> str:
@@ -127,12 +124,12 @@ class _TranscriptionReader(Reader[Message, Finish]):
         if not text or self._begun:
             return text
         self._begun = True
-        return self._tag({}) + _spaced(text)
+        return self._tag({}) + spaced(text)
 
     def _tag(self, message: Mapping[str, Any]) -> str:
         """The language tag, once. For translations some servers give the language of the translation: it is ignored."""
         language = message.get("language") if self._request.task == "transcribe" else None
-        code = code_of(self._request.language or str(language or ""))
+        code = known_code(self._request.language or str(language or ""))
         if self._tagged or code is None:
             return ""
         self._tagged = True
@@ -151,10 +148,3 @@ class _TranscriptionReader(Reader[Message, Finish]):
 def _time(seconds: float) -> str:
     # In this order NaN, which some servers send, becomes 0.
     return f"<|{round(min(max(0.0, seconds), _LATEST) / _STEP) * _STEP:.2f}|>"
-
-
-def _spaced(text: str) -> str:
-    """The text with a space before it, if its script has spaces."""
-    if not text or text[0].isspace():
-        return text
-    return text if unicodedata.name(text[0], "").startswith(_SPACELESS) else f" {text}"

@@ -6,7 +6,7 @@ from ...core.grammar import Format
 from ...core.vocabulary import Vocabulary, WholeVocabulary
 from ...errors import UnbraidError
 from ..audio.decode import Samples
-from ..languages import LANGUAGES, language_code
+from ..languages import LANGUAGES, known_code
 from ..listening import ListenRequest
 from ..options import TranscriptionOptions
 
@@ -58,7 +58,9 @@ class MoonshineAdapter:
     supports_timestamps = False
     supports_translation = False
 
-    def __init__(self, vocabulary: Vocabulary, language: str | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary | None, language: str | None = None) -> None:
+        if vocabulary is None:
+            raise UnbraidError("Moonshine is read by its tokens: its listener has a vocabulary")
         start, end = vocabulary.token_id(START), vocabulary.token_id(END)
         if start is None or end is None or vocabulary.token_id(_OWN) is None:
             raise UnbraidError(f"this is not Moonshine's vocabulary: it has no {START}, {END} or {_OWN}")
@@ -73,7 +75,7 @@ class MoonshineAdapter:
         if options.prompt.strip():
             raise UnbraidError("prompt: Moonshine takes none; leave it out")
         asked = options.languages if options.language is None else (options.language,)
-        if self.language is not None and asked and self.language not in map(_code, asked):
+        if self.language is not None and asked and self.language not in map(known_code, asked):
             known = LANGUAGES.get(self.language, self.language).capitalize()
             raise UnbraidError(f"language: this Moonshine knows {known} only, not {', '.join(map(repr, asked))}")
 
@@ -82,11 +84,3 @@ class MoonshineAdapter:
 
     def language_of(self, token: int) -> str | None:
         return None
-
-
-def _code(language: str) -> str:
-    """The code of a language; the text itself if there is none, which then matches no model."""
-    try:
-        return language_code(language)
-    except UnbraidError:
-        return language

@@ -29,13 +29,14 @@ Array = NDArray[Any]
 _MODEL_IR_VERSION, _MODEL_GRAPH, _MODEL_OPSET = 1, 7, 8
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 2, 5, 11, 12
-_VALUE_NAME = 1
+_VALUE_NAME, _VALUE_TYPE, _TYPE_TENSOR = 1, 2, 1
+_TENSOR_TYPE_ELEMENT, _TENSOR_TYPE_SHAPE, _SHAPE_DIM, _DIM_PARAM = 1, 2, 1, 2
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
 _ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR, _ATTRIBUTE_GRAPH, _ATTRIBUTE_TYPE = 1, 3, 5, 6, 20
 _TENSOR_DIMS, _TENSOR_DATA_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_INT64S = 1, 2, 4, 5, 7
 _TENSOR_NAME, _TENSOR_RAW_DATA, _TENSOR_DATA_LOCATION = 8, 9, 14
 
-_INT_ATTRIBUTE = 2  # AttributeProto.INT
+_INT_ATTRIBUTE, _TENSOR_ATTRIBUTE = 2, 4  # AttributeProto.INT and TENSOR
 _TYPES = {1: "f4", 2: "u1", 3: "i1", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8"}  # TensorProto.DataType
 _TYPE_NUMBERS = {np.dtype(kind): number for number, kind in _TYPES.items()}
 
@@ -60,8 +61,16 @@ class Node:
                 found[as_text(parts[_ATTRIBUTE_NAME])] = read_graph(as_bytes(parts[_ATTRIBUTE_GRAPH]))
         return found
 
+    def integer(self, name: str) -> int | None:
+        """The attribute of that name, if it is a number."""
+        for attribute in self.attributes:
+            parts = dict(fields(attribute))
+            if as_text(parts[_ATTRIBUTE_NAME]) == name and _ATTRIBUTE_INT in parts:
+                return as_number(parts[_ATTRIBUTE_INT])
+        return None
+
     def constant(self) -> Array | None:
-        """The value of a `Constant`, if it is a tensor."""
+        """The value of a `Constant` or a `ConstantOfShape`, if it is a tensor."""
         parts = dict(fields(self.attributes[0])) if self.attributes else {}
         return read_array(as_bytes(parts[_ATTRIBUTE_TENSOR])) if _ATTRIBUTE_TENSOR in parts else None
 
@@ -217,6 +226,19 @@ def _write_node(node: Node) -> bytes:
 def integer(name: str, value: int) -> bytes:
     """An attribute that is a number."""
     return join([(_ATTRIBUTE_NAME, name.encode()), (_ATTRIBUTE_INT, value), (_ATTRIBUTE_TYPE, _INT_ATTRIBUTE)])
+
+
+def tensor_attribute(name: str, value: Array) -> bytes:
+    """An attribute that is a tensor."""
+    tensor = write_array("", value)
+    return join([(_ATTRIBUTE_NAME, name.encode()), (_ATTRIBUTE_TENSOR, tensor), (_ATTRIBUTE_TYPE, _TENSOR_ATTRIBUTE)])
+
+
+def float_input(name: str, rank: int) -> bytes:
+    """The ValueInfoProto of an input of floats, with sizes that are not known."""
+    sizes = join([(_SHAPE_DIM, join([(_DIM_PARAM, f"{name}_{at}".encode())])) for at in range(rank)])
+    tensor = join([(_TENSOR_TYPE_ELEMENT, _TYPE_NUMBERS[np.dtype(np.float32)]), (_TENSOR_TYPE_SHAPE, sizes)])
+    return join([(_VALUE_NAME, name.encode()), (_VALUE_TYPE, join([(_TYPE_TENSOR, tensor)]))])
 
 
 def _name(data: Raw, wanted: int) -> str:

@@ -27,7 +27,9 @@ class WhisperAdapter:
     max_seconds = 30.0
     supports_timestamps = True
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary | None) -> None:
+        if vocabulary is None:
+            raise UnbraidError("Whisper is read by its tokens: its listener has a vocabulary")
         self.format = find("whisper")
         self._vocabulary = vocabulary
         self._tokens = WhisperTokens(vocabulary)

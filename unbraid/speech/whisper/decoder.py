@@ -17,12 +17,13 @@ import numpy as np
 from ...engines.base import EngineDown, Unsupported
 from ..onnx.runtime import Floats, Runtime, Session, Tokens, Values
 from .files import WhisperFiles
-from .graphs import cross_graph, prompt_graph, step_graph
+from .graphs import CAUSAL_MASK, cross_graph, prompt_graph, step_graph
 
 _HIDDEN = "encoder_hidden_states"
 _ATTENTION = "cross_attentions."
 _PAST, _PRESENT = "past_key_values.", "present."
 _OWN, _CROSS = ".decoder.", ".encoder."
+_HIDDEN_SCORE = -1e9  # a softmax makes nothing of it
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class Decoder:
         self._empty: dict[int, Values] = {}
         self.rewritten = cross is not None
         self.has_attention = any(name.startswith(_ATTENTION) for name in step.outputs)
+        self.reads_runs = CAUSAL_MASK in step.inputs
+        """Whether several tokens can be read with a past."""
+        self.runs = 0
+        """How often the decoder has run."""
 
     @cached_property
     def _first(self) -> Session:
@@ -81,7 +86,7 @@ class Decoder:
     def read(
         self, tokens: Tokens, past: Values | None, cross: Values, hidden: Callable[[], Floats], layers: Sequence[int]
     ) -> DecoderOutput:
-        """Read tokens, (rows, tokens): one per row with a past, any number without one.
+        """Read tokens, (rows, tokens): any number without a past, and with one if it `reads_runs`; else one per row.
 
         past: the keys and values of the tokens so far, `{}` at the start; None to start with several tokens at once.
         hidden: gives the encoder's output for these rows; called only where `past` is None.
@@ -91,6 +96,7 @@ class Decoder:
         feeds = self._feeds(session, tokens, past, cross, hidden() if past is None else None)
         present = [name for name in session.outputs if name.startswith(_PRESENT) and _OWN in name]
         attention = [f"{_ATTENTION}{layer}" for layer in layers]
+        self.runs += 1
         logits, *others = session.run(feeds, ["logits", *present, *attention])
         values = {_PAST + name.removeprefix(_PRESENT): value for name, value in zip(present, others, strict=False)}
         return DecoderOutput(
@@ -111,10 +117,12 @@ class Decoder:
                 # With a past nothing reads it, but a merged decoder quantises it all the same: one frame will do.
                 given = np.zeros((len(tokens), 1, self._width), np.float32) if hidden is None else hidden
                 feeds[name] = self._hidden(session, given)
+            elif name == CAUSAL_MASK:
+                feeds[name] = self._runtime.value(_causal_mask(tokens.shape[1], _length(past)))
             elif name == "use_cache_branch":
                 feeds[name] = self._runtime.value(np.array([past is not None]))
             elif name == "cache_position":
-                start = next(iter(past.values())).shape()[2] if past else 0
+                start = _length(past)
                 feeds[name] = self._runtime.value(np.arange(start, start + tokens.shape[1]))
             elif name.startswith(_PAST):
                 known = (past if _OWN in name else cross if past is not None else None) or {}
@@ -138,6 +146,21 @@ class Decoder:
         names = [name for name in session.outputs if name.startswith(_PRESENT) and kind in name]
         found = session.run(feeds, names)
         return {_PAST + name.removeprefix(_PRESENT): value for name, value in zip(names, found, strict=True)}
+
+
+def _length(past: Values | None) -> int:
+    """How many tokens there are in a past."""
+    return int(next(iter(past.values())).shape()[2]) if past else 0
+
+
+def _causal_mask(count: int, before: int) -> Floats:
+    """What is added to the scores of `count` tokens after `before` others: (1, count, before + count). A token must not
+    see what follows it. For one token there is nothing to hide."""
+    if count == 1:
+        return np.zeros((1, 1, 1), np.float32)
+    mask = np.zeros((1, count, before + count), np.float32)
+    mask[0, :, before:] = np.triu(np.full((count, count), _HIDDEN_SCORE, np.float32), 1)
+    return mask
 
 
 def load_decoder(runtime: Runtime, files: WhisperFiles, *, rewrite: bool) -> Decoder:

@@ -9,6 +9,7 @@ on the other rows of its batch. The weights are good and stay as they are. What 
 - The decoder uses `MatMulNBits`: 8-bit weights, with a scale for each block of the activations, row by row.
 - So does the projection to the vocabulary. In the merged file it is half of a step, because the whole embedding table
   is dequantised in each step.
+- The decoder with a past gets a causal mask, so that it reads several tokens at once: the forced prefix, a prompt.
 - The two branches of a merged decoder become separate graphs, and so do the keys and values of cross-attention, which
   depend on the audio alone.
 
@@ -17,18 +18,22 @@ Other files (floats, 4 bits) are left alone: each function here returns None for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..onnx.graph import Array, Graph, Model, Node, integer, read_file, write_model
+from ..onnx.graph import Array, Graph, Model, Node, float_input, integer, read_file, write_model
 
 BLOCK = 32
 """How many numbers share a scale."""
 
+CAUSAL_MASK = "causal_mask"
+"""The input of a rewritten step graph that is added to the scores of self-attention: (1, tokens, all tokens)."""
+
 _HIDDEN = "encoder_hidden_states"
+_OWN_KEYS = ".decoder.key"  # in the names of self-attention's keys
 _CROSS = ".encoder."  # in the names of cross-attention's keys and values
 
 
@@ -54,7 +59,7 @@ def prompt_graph(path: Path) -> bytes | None:
 
 def step_graph(path: Path) -> bytes | None:
     """The decoder with a past. `path`: the merged decoder, or the one with a past."""
-    return _rewritten(path, lambda model: _branch(model, "then_branch"), _blocks, lambda name: _CROSS not in name)
+    return _rewritten(path, lambda model: _branch(model, "then_branch"), _steps, lambda name: _CROSS not in name)
 
 
 def _rewritten(
@@ -224,3 +229,37 @@ def _use_blocks(graph: Graph, node: Node, source: str, table: _Table) -> None:
     node.inputs = [source, name + "_blocks", name + "_scales", name + "_zeros"]
     numbers = {"K": size, "N": wide, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
     node.attributes = [integer(key, value) for key, value in numbers.items()]
+
+
+# The causal mask
+
+
+def _steps(graph: Graph) -> None:
+    _blocks(graph)
+    _add_causal_mask(graph)
+
+
+def _add_causal_mask(graph: Graph) -> None:
+    """Add an input to the scores of self-attention in each layer. A graph in which they are not all found stays as it
+    is: it reads one token at a time."""
+    made_by = {name: node for node in graph.nodes for name in node.outputs}
+    layers = sum(name.startswith("past_") and name.endswith(_OWN_KEYS) for name in graph.inputs)
+    found = [node for node in graph.nodes if node.op == "Softmax" and _is_self_attention(node, made_by)]
+    if not layers or len(found) != layers:
+        return
+    for node in found:
+        masked = node.inputs[0] + "_masked"
+        graph.nodes.insert(graph.nodes.index(node), Node("Add", [node.inputs[0], CAUSAL_MASK], [masked]))
+        node.inputs = [masked]
+    graph.inputs[CAUSAL_MASK] = float_input(CAUSAL_MASK, 3)
+
+
+def _is_self_attention(softmax: Node, made_by: Mapping[str, Node]) -> bool:
+    """Whether the scores are a product with the keys of the past and the present tokens, and nothing was added."""
+    product = made_by.get(softmax.inputs[0])
+    if product is None or product.op != "MatMul":
+        return False
+    node = made_by.get(product.inputs[1])
+    while node is not None and node.op in ("Transpose", "Reshape"):
+        node = made_by.get(node.inputs[0])
+    return node is not None and node.op == "Concat" and any(name.endswith(_OWN_KEYS) for name in node.inputs)

@@ -109,13 +109,15 @@ class WhisperEngine:
         """How many rows each job has; they lie side by side."""
         while True:
             rows: list[int] = []
-            tokens: list[int] = []
+            tokens: list[tuple[int, ...]] = []
             first = 0
+            forced = min(job.forced for job in jobs) if self._model.reads_runs else 0
             for at, count in enumerate(counts):
                 mine = slice(first, first + count)
-                step = jobs[at].advance(state.logits[mine], None if state.attention is None else state.attention[mine])
+                attention = None if state.attention is None else state.attention[mine]
+                step = jobs[at].advance(state.logits[mine], attention, [one[mine] for one in state.before], forced)
                 rows += [first + row for row in step.rows]
-                tokens += step.tokens
+                tokens += [(token, *step.forced) for token in step.tokens]
                 first += count
                 counts[at] = len(step.rows)
             jobs[:] = [job for job, count in zip(jobs, counts, strict=True) if count]

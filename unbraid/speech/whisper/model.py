@@ -69,6 +69,8 @@ class WhisperState:
     """The logits of the next token: (rows, vocabulary)."""
     attention: Floats | None = field(default=None, repr=False)
     """The cross-attention at the last token, if it was asked for: (rows, heads, 1500), for `WhisperModel.heads`."""
+    before: tuple[Floats, ...] = field(default=(), repr=False)
+    """The same at the tokens before it, where the last step read several."""
 
     @property
     def rows(self) -> int:
@@ -136,8 +138,8 @@ class WhisperModel:
     ) -> WhisperState:
         """Start outputs with prompts of one length: (rows, tokens).
 
-        A short prompt is read token by token. That is more exact with quantised files, and needs only the graph of
-        the steps.
+        The graph of the steps reads it, at once if it can. If not, a short prompt is read token by token, which is more
+        exact with quantised files, and a long one by the graph without a past.
 
         audio: the recording of each row, if the rows are not the recordings in order; several rows may share one.
         attentions: whether to fill `WhisperState.attention`, now and after each step.
@@ -156,25 +158,43 @@ class WhisperModel:
             0,
             np.empty((len(chosen), 0), np.float32),
         )
-        first = prompts.shape[1] - _LAST if prompts.shape[1] > _ONE_BY_ONE else 0
+        first = prompts.shape[1] - _LAST if prompts.shape[1] > _ONE_BY_ONE and not self.reads_runs else 0
         if first:
             self._read(state, prompts[:, :first], None)
         if attentions and self.heads:
             state.attention = np.empty((len(chosen), len(self.heads), 0), np.float32)
         self.step(state, prompts[:, first:])
+        state.before = ()
         return state
+
+    @property
+    def runs(self) -> int:
+        """How often the decoder has run."""
+        return self._decoder.runs
+
+    @property
+    def reads_runs(self) -> bool:
+        """Whether a step reads several tokens at once. Published decoders with a past have no causal mask; rewritten
+        ones have."""
+        return self._decoder.reads_runs
 
     def step(self, state: WhisperState, tokens: Tokens) -> Floats:
         """Read the next token of each row, or several: (rows,) or (rows, tokens). Returns the logits after the last.
 
-        Several tokens are read one by one, because decoders with a past have no causal mask.
+        Several tokens are read at once, if the decoder can (`reads_runs`), or else one by one.
         """
         columns = tokens[:, None] if tokens.ndim == 1 else tokens
         if columns.ndim != 2 or columns.shape[0] != state.rows or not columns.size:
             raise Unsupported(f"{state.rows} rows need tokens of ({state.rows},), not of {tokens.shape}")
         self._check(columns, state.length)
+        if self.reads_runs:
+            self._read(state, columns, state.past)
+            return state.logits
+        before: list[Floats] = []
         for at in range(columns.shape[1]):
             self._read(state, columns[:, at : at + 1], state.past)
+            before += [] if state.attention is None else [state.attention]
+        state.before = tuple(before[:-1])
         return state.logits
 
     def select(self, state: WhisperState, rows: Sequence[int]) -> WhisperState:
@@ -214,8 +234,9 @@ class WhisperModel:
         state.length += tokens.shape[1]
         state.logits = output.logits
         if state.attention is not None:
-            chosen = [output.attentions[layers.index(layer)][:, head, -1] for layer, head in self.heads]
-            state.attention = np.stack(chosen, axis=1)
+            chosen = [output.attentions[layers.index(layer)][:, head] for layer, head in self.heads]
+            *before, state.attention = np.moveaxis(np.stack(chosen, axis=1), 2, 0)
+            state.before = tuple(before)
 
 
 def _give_back() -> None:

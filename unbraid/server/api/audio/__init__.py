@@ -1,1 +1,1 @@
-"""Recordings: `/v1/audio/transcriptions` and `/v1/audio/translations`."""
+"""Recordings and speech: `/v1/audio/transcriptions`, `/v1/audio/translations`, `/v1/audio/speech`."""

@@ -20,6 +20,7 @@ from ....version import __version__
 from ...http import json_response
 from ...service import Service
 from ...turns.enforcing import HEADER
+from ..audio.speech_request import SpeechRequest
 from ..chat import ChatRequest
 from ..completions import CompletionRequest
 from ..messages.errors import REQUEST_ID
@@ -45,6 +46,8 @@ class _Operation:
     """The type of the reply to one chunk of a stream, where those are requests of their own."""
     form: bool = False
     """Whether the body is the form of a transcription."""
+    sound: bool = False
+    """Whether the reply is sound."""
     streams: bool = False
     public: bool = False
     """Whether it needs no API key."""
@@ -106,6 +109,8 @@ _OPERATIONS: dict[tuple[str, str], _Operation] = {
     ("post", "/v1/audio/translations"): _Operation(
         "Translate a recording to English", replies.Transcription, form=True, streams=True
     ),
+    ("post", "/v1/audio/speech"): _Operation("Speak a text", None, SpeechRequest, sound=True, streams=True),
+    ("get", "/v1/audio/voices"): _Operation("The voices that texts are spoken with", replies.Voices),
     ("post", "/v1/parse"): _Operation("Take a model's raw output apart", replies.Parsed, ParseRequest),
     ("post", "/v1/tokenize"): _Operation("The tokens of a prompt or a conversation", replies.Tokens, TokenizeRequest),
     ("get", "/v1/models"): _Operation("The models that are served", replies.ModelCards, other=replies.AnthropicModels),
@@ -185,6 +190,8 @@ def _parameter(name: str, place: str, schema: Any) -> dict[str, Any]:
 
 def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     content = {"text/plain": {"schema": _TEXT}} if operation.reply is None else _json(schemas[operation.reply])
+    if operation.sound:
+        content = _sound()
     if operation.other is not None:
         content = _json({"anyOf": [schemas[operation.reply], schemas[operation.other]]})
     if operation.chunk is not None:
@@ -194,7 +201,7 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
     if operation.streams:
         content["text/event-stream"] = {}
     done: dict[str, Any] = {"description": "Done", "content": content}
-    if operation.body is not None and operation.streams:
+    if operation.body is not None and operation.streams and not operation.sound:
         done["headers"] = {HEADER: _header("What the engine does not enforce of the schemas")}
     anthropic = path.startswith("/v1/messages")
     of_tokens = path.endswith("render")
@@ -221,6 +228,13 @@ def _header(description: str, schema: Any = _TEXT) -> dict[str, Any]:
 
 def _json(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
+
+
+def _sound() -> dict[str, Any]:
+    """The kinds of sound that a reply may have."""
+    from ....speech.synthesis.formats import MEDIA_TYPES
+
+    return {kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in MEDIA_TYPES.values()}
 
 
 def _form() -> dict[str, Any]:

