@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
+from transcribe_sounds import Sound
 
 from tests.speech.whisper.whisper_models import files
-from tests.support.real_speech import Recording
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.decoding.sampling import SamplingDecoding
@@ -125,7 +125,7 @@ class Bench:
         self.engine = Engine(model, threads)
         self._transcriber = Transcriber(self.engine)
 
-    def chunks(self, recordings: Sequence[Recording]) -> Case:
+    def chunks(self, recordings: Sequence[Sound]) -> Case:
         """Recordings of one chunk each, all at once: requests as the engine gets them."""
         count = len(recordings)
         known = [(one.samples, one.language) for one in recordings]
@@ -143,7 +143,7 @@ class Bench:
         name = f"{count} chunk{'s at once' if count > 1 else ''}"
         return Case(name, run, batches)
 
-    def recording(self, whole: Recording) -> Case:
+    def recording(self, whole: Sound) -> Case:
         """A recording of several chunks, by the transcriber. Two passes detect the language by the first of them."""
         samples = whole.samples
         first = next(cut([samples], longest=self._transcriber.adapter.max_seconds)).samples
