@@ -160,7 +160,16 @@ async def languages(model: str, rounds: int, options: argparse.Namespace) -> lis
     added = bench.added() * 1e3
     await bench.engine.close()
     rows = [Row.of(model, cases) for cases in kinds]
-    head = ("what is heard", "fixed (ms)", "fused / fixed", "CPU", "two passes / fixed", "CPU", "pairs", "in batches of")
+    head = (
+        "what is heard",
+        "fixed (ms)",
+        "fused / fixed",
+        "CPU",
+        "two passes / fixed",
+        "CPU",
+        "pairs",
+        "in batches of",
+    )
     table(head, *(_language_cells(row) for row in rows))
     share = added / rows[0].fixed.milliseconds
     print(f"{model}: by its parts, detecting adds {added:.2f} ms to a chunk, {share:.2%} of it\n")

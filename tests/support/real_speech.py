@@ -123,7 +123,14 @@ NAMES = (
     "tt-weasels",  # 2 to 4 s
 )
 PHRASES = (  # 2 to 5 s of English each
-    *("queue-youarenext", "tt-weasels", "conf-leaderhasleft", "privacy-unident", "all-circuits-busy-now", "dir-nomatch"),
+    *(
+        "queue-youarenext",
+        "tt-weasels",
+        "conf-leaderhasleft",
+        "privacy-unident",
+        "all-circuits-busy-now",
+        "dir-nomatch",
+    ),
     *("speed-dial-empty", "cannot-complete-as-dialed", "conf-onlyone", "tt-monkeysintro", "vm-nobodyavail"),
     *("feature-not-avail-line", "confbridge-invalid", "number-not-answering", "conf-waitforleader", "demo-echodone"),
     *("vm-msgforwarded", "conf-placeintoconf", "pls-hold-while-try", "conf-extended", "conf-noempty"),

@@ -19,6 +19,7 @@ from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
 from ..models.errors import ModelError
 from .moonshine.files import KNOWN_MOONSHINE
+from .onnx import Device
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class ListenerSettings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     routing: Routing = field(default_factory=Routing)
     threads: int | None = None
+    device: Device = "auto"
+    """Where the embedded engine computes."""
     vad: bool = True
     """Whether a voice activity detector says what is decoded."""
     flag_prefix: str = "--"
@@ -102,18 +105,19 @@ async def load_listener(settings: ListenerSettings) -> Listener:
         return await _sglang(settings)
     if settings.engine in _REMOTE:
         return await _endpoint(settings)
-    return await asyncio.to_thread(load_embedded, settings.model or DEFAULT_WHISPER, threads=settings.threads)
+    model = settings.model or DEFAULT_WHISPER
+    return await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
 
 
-def load_embedded(model: str, *, threads: int | None = None) -> Listener:
+def load_embedded(model: str, *, threads: int | None = None, device: Device = "auto") -> Listener:
     """A model on ONNX Runtime in this process: a Moonshine where `model` names one, or else a Whisper."""
     if model in KNOWN_MOONSHINE:
         from .moonshine.listener import MoonshineEngine
 
-        return MoonshineEngine(model, threads=threads)
+        return MoonshineEngine(model, threads=threads, device=device)
     from .whisper.listener import WhisperEngine
 
-    return WhisperEngine(model, threads=threads)
+    return WhisperEngine(model, threads=threads, device=device)
 
 
 def _import_packages(engine: ListenerEngine) -> None:

@@ -135,6 +135,7 @@ async def _transcriber(settings: Settings) -> Transcriber | None:
             threads=settings.threads,
             timeouts=timeouts_of(settings),
             routing=routing_of(settings),
+            device=settings.transcription_device,
             vad=settings.transcription_vad,
             flag_prefix="--transcription-",
         )
