@@ -61,8 +61,10 @@ FUSED = 1.02
 class Field:
     """All systems with one model, each in a process of its own that is started when it is first needed."""
 
-    def __init__(self, model: str, threads: int, stack: ExitStack, answers: Answers, *, cached: bool) -> None:
-        self.scores = {one: Score(one.name) for one in systems(model)}
+    def __init__(
+        self, model: str, wanted: Sequence[str], threads: int, stack: ExitStack, answers: Answers, *, cached: bool
+    ) -> None:
+        self.scores = {one: Score(one.name) for one in systems(model) if any(part in one.name for part in wanted)}
         self.versions: dict[str, str] = {}
         self._workers: dict[System, Worker] = {}
         self._model, self._threads, self._stack, self._answers, self._cached = model, threads, stack, answers, cached
@@ -81,11 +83,11 @@ class Field:
                 self.scores[system].answers.append((sound, text, timed))
 
     def _ask(self, system: System, sound: Sound, *, words: bool) -> Heard:
-        key = f"{self._model} {Answers.key(system, sound.sha256, words)}"
-        known = self._answers.get(key) if self._cached and system.peer is not None else None
+        asked = self._model, system, sound.sha256, words
+        known = self._answers.get(*asked) if self._cached and system.peer is not None else None
         if known is None:
             known = self._worker(system).hear(sound.path, words=words)
-            self._answers.put(key, known)
+            self._answers.put(*asked, known)
         return known
 
     def _worker(self, system: System) -> Worker:
@@ -98,10 +100,9 @@ class Field:
 
 
 def heard(model: str, options: argparse.Namespace) -> list[Score]:
-    answers = Answers(peers.ROOT / "answers.json")
-    peers.ROOT.mkdir(exist_ok=True)
+    answers = Answers(peers.ROOT / "answers")
     with ExitStack() as stack:
-        field = Field(model, options.threads, stack, answers, cached=options.cached)
+        field = Field(model, options.systems, options.threads, stack, answers, cached=options.cached)
         for turn, sound in enumerate(sounds(peers.ROOT / "sounds", quick=options.quick)):
             field.hear(sound, turn)
     print(f"{model}; {', '.join(f'{name} {version}' for name, version in field.versions.items())}; {load()}\n")
@@ -243,6 +244,7 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="some recordings, fewer rounds, tiny alone")
     arguments.add_argument("--model", choices=MODELS, help="this model only")
     arguments.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure this only")
+    arguments.add_argument("--systems", nargs="+", default=("",), help="only those with one of these in their name")
     arguments.add_argument("--cached", action="store_true", help="take the others' answers from the last run")
     arguments.add_argument("--threads", type=int, default=2, help="how many threads each system computes with")
     arguments.add_argument("--json", type=Path, help="also write the numbers and the answers to this file")

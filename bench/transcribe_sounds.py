@@ -87,9 +87,9 @@ def _joined(folder: Path, parts: Sequence[Recording]) -> Sound:
 
 
 def _nobody() -> Iterator[tuple[str, Samples]]:
-    for kind, level in (("silence", 0.0), ("hiss", 0.003), ("hiss", 0.05), ("hum", 0.05), ("music", 0.1)):
-        yield f"{kind} {level}", noise(kind, _NOTHING, level)
-    for tune in TUNES:
+    for kind in ("hiss", "hum", "music", "silence"):
+        yield kind, noise(kind, _NOTHING, 0.05)
+    for tune in TUNES[1:]:
         samples = music(tune).samples
         middle = len(samples) // 2
         yield tune, samples[middle : middle + round(_NOTHING * RATE)]

