@@ -48,6 +48,8 @@ from transcribe_score import COLUMNS, Heard, Score
 from transcribe_sounds import JOINTS, NOTHING, SENTENCES, Sound, sounds
 from transcribe_systems import TINY, Answers, System, Worker, systems
 
+from tests.speech.whisper.whisper_models import files
+
 MODELS = (TINY, "whisper-base")
 PARTS = ("heard", "language", "first")
 AT_ONCE = 4
@@ -148,7 +150,7 @@ def first(threads: int, processes: int) -> dict[str, list[list[float]]]:
 
 
 async def languages(model: str, rounds: int, options: argparse.Namespace) -> list[Row]:
-    bench = transcribe_language.Bench(model, options.threads)
+    bench = transcribe_language.Bench(model, transcribe_language.Engine(files(model), options.threads))
     every = list(sounds(peers.ROOT / "sounds"))
     short = [one for one in every if one.group == SENTENCES][:6]
     kinds = [

@@ -105,20 +105,23 @@ _WHOLE = {
 }
 
 
-def of_onnx(folder: Path, like: Ggml) -> Ggml:
-    """The weights of an ONNX export with 8 bits a number, as floats, in a file like `like`."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+def read_onnx(files: Any) -> dict[str, NDArray[Any]]:
+    """The weights of an ONNX export with 8 bits a number, as floats, by OpenAI's names."""
     from unbraid.speech.onnx.graph import read_file
-    from unbraid.speech.whisper.files import resolve_whisper
     from unbraid.speech.whisper.graphs import _branch
 
+    graphs = ("encoder.", read_file(files.encoder).graph), ("", _branch(read_file(files.decoder), "else_branch").graph)
+    found = ((_named(part + name), values) for part, graph in graphs for name, values in _dequantised(graph))
+    # What has a slash in its name is no weight.
+    return {name: values for name, values in found if name.startswith(("encoder.", "decoder.")) and "/" not in name}
+
+
+def of_onnx(folder: Path, like: Ggml) -> Ggml:
+    """The same in a file like `like`."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from unbraid.speech.whisper.files import resolve_whisper
+
     files = resolve_whisper(folder)
-    known: dict[str, NDArray[Any]] = {}
-    for part, graph in (
-        ("encoder.", read_file(files.encoder).graph),
-        ("", _branch(read_file(files.decoder), "else_branch").graph),
-    ):
-        known |= {part + name: values for name, values in _dequantised(graph)}
     config = files.config
     sizes = like.sizes | {
         "width": config["d_model"],
@@ -130,12 +133,10 @@ def of_onnx(folder: Path, like: Ggml) -> Ggml:
         "kind": 1,
     }
     tensors: dict[str, Tensor] = {}
-    for name, values in known.items():
-        ours = _named(name)
-        if ours.startswith(("encoder.", "decoder.")) and "/" not in ours:  # that is no weight
-            floats = values.ndim < 2 or ours in _FLOATS
-            shaped = values[:, None] if ours in ("encoder.conv1.bias", "encoder.conv2.bias") else values
-            tensors[ours] = Tensor(ours, np.ascontiguousarray(shaped.astype("<f4" if floats else "<f2")))
+    for name, values in read_onnx(files).items():
+        floats = values.ndim < 2 or name in _FLOATS
+        shaped = values[:, None] if name in ("encoder.conv1.bias", "encoder.conv2.bias") else values
+        tensors[name] = Tensor(name, np.ascontiguousarray(shaped.astype("<f4" if floats else "<f2")))
     return Ggml(sizes, like.before, tensors)
 
 
