@@ -263,12 +263,13 @@ async def large(files: WhisperFiles, rounds: int, batches: Sequence[int], tokens
         if model.english is None:
             model.english = engine.tokens.language("en")
             await _first(Bench("", engine))
-            print("| recordings | tokens | encoder + decoder runs, fixed | fused | two passes", end=" ")
+            print("| recordings | tokens | encoder + decoder runs for one, fixed | fused | two passes", end=" ")
             print("| fixed (ms) | fused / fixed | two passes / fixed |", "|" + " ---: |" * 8, sep="\n")
         for count in tokens:
             bench = Bench("the shape of large-v3", engine)
             case = bench.chunks([_noise(count, seed) for seed in range(batch)])
-            runs = [await _counted(bench, case, model, variant) for variant in (FIXED, FUSED, TWICE)]
+            alone = bench.chunks([_noise(count, 0)])
+            runs = [await _counted(bench, alone, model, variant) for variant in (FIXED, FUSED, TWICE)]
             await bench.measure([case], rounds)
             row = Row.of("", [case])
             cells = (batch, count, *runs, f"{row.fixed.milliseconds:.0f}", _cell(row.fused), _cell(row.twice))
