@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -147,7 +148,7 @@ class TorchWhisper(nn.Module):
     def encoded(self, outputs: Sequence[Any]) -> Encoded:
         hidden = torch.cat(list(outputs))
         cross = {str(at): block.cross_attn.seen(hidden) for at, block in enumerate(self.decoder.blocks)}
-        return Encoded(len(hidden), hidden, cross)  # type: ignore[arg-type]
+        return Encoded(len(hidden), hidden, cross)
 
     def begin(self, encoded: Encoded, prompts: Any, *, attentions: bool = False) -> WhisperState:
         rows = tuple(range(encoded.rows))
@@ -216,12 +217,8 @@ def clip(path: Path) -> Clip:
 
 def on_gpu(files: WhisperFiles, model: TorchWhisper, parallel: int) -> Engine:
     """Our engine with the products elsewhere."""
-    before = listener.WhisperModel
-    try:
-        listener.WhisperModel = lambda *_, **__: model  # type: ignore[assignment,misc]
+    with mock.patch.object(listener, "WhisperModel", lambda *_, **__: model):
         return Engine(files, parallel=parallel)
-    finally:
-        listener.WhisperModel = before  # type: ignore[misc]
 
 
 def real(files: WhisperFiles) -> TorchWhisper:
@@ -236,7 +233,8 @@ def real(files: WhisperFiles) -> TorchWhisper:
     )
     model = TorchWhisper(shape)
     model.load_state_dict({name: torch.from_numpy(np.array(values, np.float32)) for name, values in weights.items()})
-    return model.to(DEVICE).eval()
+    model.to(DEVICE).eval()
+    return model
 
 
 async def same(files: WhisperFiles, clips: Sequence[Clip]) -> None:
