@@ -217,7 +217,7 @@ def clip(path: Path) -> Clip:
 
 def on_gpu(files: WhisperFiles, model: TorchWhisper, parallel: int) -> Engine:
     """Our engine with the products elsewhere."""
-    with mock.patch.object(listener, "WhisperModel", lambda *_, **__: model):
+    with mock.patch.object(listener, "WhisperModel", return_value=model):
         return Engine(files, parallel=parallel)
 
 
