@@ -1,29 +1,25 @@
-"""What transcribing costs: detecting the language, the first request, and seconds of audio in a second.
+"""Transcribing beside faster-whisper and whisper.cpp: what is heard, when it was said, and what it costs.
 
-    python bench/transcribe.py            # all, with the peers in environments of their own (made on the first run)
-    python bench/transcribe.py --quick    # fewer rounds, and tiny alone
-    python bench/transcribe.py --alone    # only unbraid
-    python bench/transcribe.py --only speed --threads 1
+    python bench/transcribe.py                      # all, with the peers in environments of their own (made once)
+    python bench/transcribe.py --quick              # some recordings, tiny alone
+    python bench/transcribe.py --only heard --model whisper-base
+    python bench/transcribe.py --only heard --cached   # the others' answers of the last run, where there are any
+    python bench/transcribe.py --only first language   # what detection costs, and the first request of a process
 
-The recordings are people's, with what they say in them; the weights are OpenAI's. Everything has two threads, if not
-told otherwise. On a busy machine take one: whisper.cpp's threads wait for each other busily, and take ten times as long
-where others have the processor. CPU time tells more than the clock then.
+`heard` gives all systems the same recordings (`transcribe_sounds.py`), one after the other, each at its own defaults
+and at equal settings (`transcribe_systems.py`); nobody is told the language. `text` is what a system writes when no
+times are asked for, `timed` the words of what it writes when times of words are. `transcribe_score.py` has the columns.
 
-`fused` is how we detect a language: in the request that transcribes. `fixed` is being given it. `two passes` is what
-vLLM does (seen in 0.32): a request for one token, then one with that language, each with a pass of the encoder of its
-own. Of a long recording, vLLM asks about the first chunk only. All three write the same tokens, which is checked. A
-round measures the three one after the other, so that what disturbs the machine disturbs all of them: the ratio is the
-median over the rounds' ratios, in brackets the interval that its true value is in 19 times of 20. `best` has the best
-time of each instead. Requests go to the engine; the long recording goes to the transcriber.
+`language` compares the ways to know a language. `fused` is ours: it is detected in the request that transcribes.
+`fixed` is being given it. `two passes` is what vLLM does (seen in 0.32): a request for one token, then one with that
+language, each with a pass of the encoder of its own. All three write the same tokens, which is checked. A round
+measures the three one after the other; the ratio is the median over the rounds' ratios, in brackets the interval that
+its true value is in 19 times of 20.
 
-The first request is compared with the tenth of the same process, which was started for it; nothing is warmed up. The
-language is detected. `ready` is from the start of the process to a model that is loaded.
+`first` compares the first request with the tenth of the same process, which was started for it; nothing is warmed up.
 
-The speed of a system is what it did in its best round; `time` is how many times ours it took, the median over the
-rounds. The peers have the same weights but for rounding: whisper.cpp as published with 16 bits and made 8 bits of it,
-faster-whisper made of the same file. All decode greedily and once, and take nothing over from chunk to chunk. `in 2
-parts` is whisper.cpp's own way to do parts of a recording at once, `batched` faster-whisper's, which finds pauses with
-a model of its own; we do up to four chunks at once. WER is the share of words heard wrong.
+Everything has two threads, if not told otherwise. On a busy machine take one: whisper.cpp's threads wait for each other
+busily, and take ten times as long where others have the processor.
 """
 
 from __future__ import annotations
@@ -34,8 +30,8 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -43,34 +39,166 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import peers
 import pytest
 import transcribe_language
-import transcribe_speech
-import transcribe_systems
+from peers import PeerMissing
 from transcribe_language import Compared, Row
-from transcribe_speed import REQUESTS, Field, Fresh, Speed, Task, fresh
+from transcribe_score import COLUMNS, Heard, Score
+from transcribe_sounds import JOINTS, NOTHING, SENTENCES, Sound, sounds
+from transcribe_systems import TINY, Answers, System, Worker, systems
 
-from tests.support.real_speech import recording
+from tests.speech.whisper.whisper_models import files
 
-FUSED = 1.02
-MODELS = ("whisper-tiny", "whisper-base")
+MODELS = (TINY, "whisper-base")
+PARTS = ("heard", "language", "first")
 AT_ONCE = 4
+REQUESTS = 10
+FUSED = 1.02
 
 
-async def languages(model: str, rounds: int, threads: int, folder: Path) -> tuple[list[Row], float]:
-    """The rows of one model, and the milliseconds that detecting takes by its parts."""
-    bench = transcribe_language.Bench(model, threads)
-    sentences = transcribe_speech.sentences()
+# --- What is heard ---------------------------------------------------------------------------------------------------
+
+
+class Field:
+    """All systems with one model, each in a process of its own that is started when it is first needed."""
+
+    def __init__(
+        self, model: str, wanted: Sequence[str], threads: int, stack: ExitStack, answers: Answers, *, cached: bool
+    ) -> None:
+        self.scores = {one: Score(one.name) for one in systems(model) if any(part in one.name for part in wanted)}
+        self.versions: dict[str, str] = {}
+        self._workers: dict[System, Worker] = {}
+        self._model, self._threads, self._stack, self._answers, self._cached = model, threads, stack, answers, cached
+
+    def hear(self, sound: Sound, turn: int) -> None:
+        """The systems take turns, each sound beginning with another one."""
+        order = list(self.scores)
+        for system in order[turn % len(order) :] + order[: turn % len(order)]:
+            try:
+                text = self._ask(system, sound, words=False)
+                timed = text if sound.group in (SENTENCES, NOTHING) else self._ask(system, sound, words=True)
+            except PeerMissing as missing:
+                print(f"going on without {system.name}: {missing}", file=sys.stderr)
+                del self.scores[system]
+            else:
+                self.scores[system].answers.append((sound, text, timed))
+
+    def _ask(self, system: System, sound: Sound, *, words: bool) -> Heard:
+        asked = self._model, system, sound.sha256, words
+        known = self._answers.get(*asked) if self._cached and system.peer is not None else None
+        if known is None:
+            known = self._worker(system).hear(sound.path, words=words)
+            self._answers.put(*asked, known)
+        return known
+
+    def _worker(self, system: System) -> Worker:
+        if system not in self._workers:
+            worker, _ = self._stack.enter_context(Worker.started(system, self._threads))
+            worker.hear(next(iter(sounds(peers.ROOT / "sounds", quick=True))).path)  # all that is made once is made
+            self._workers[system] = worker
+            self.versions |= worker.versions
+        return self._workers[system]
+
+
+def heard(model: str, options: argparse.Namespace) -> list[Score]:
+    answers = Answers(peers.ROOT / "answers")
+    with ExitStack() as stack:
+        field = Field(model, options.systems, options.threads, stack, answers, cached=options.cached)
+        for turn, sound in enumerate(sounds(peers.ROOT / "sounds", quick=options.quick)):
+            field.hear(sound, turn)
+    print(f"{model}; {', '.join(f'{name} {version}' for name, version in field.versions.items())}; {load()}\n")
+    scores = list(field.scores.values())
+    table(COLUMNS, *(list(score.cells()) for score in scores))
+    return scores
+
+
+# --- The first request of a process ----------------------------------------------------------------------------------
+
+
+def first(threads: int, processes: int) -> dict[str, list[list[float]]]:
+    """Seconds of each request, of each process that was started for it."""
+    sound = next(iter(sounds(peers.ROOT / "sounds", quick=True)))
+    found: dict[str, list[list[float]]] = {}
+    ready: dict[str, list[float]] = {}
+    for _ in range(processes):
+        for system in systems(TINY):
+            if not system.name.endswith("defaults"):
+                continue
+            try:
+                with Worker.started(system, threads) as (worker, seconds):
+                    times = [worker.hear(sound.path).seconds for _ in range(REQUESTS)]
+            except PeerMissing as missing:
+                print(f"going on without {system.name}: {missing}", file=sys.stderr)
+                continue
+            found.setdefault(system.name, []).append(times)
+            ready.setdefault(system.name, []).append(seconds)
+    head = ("system", "ready (s)", "request 1 (ms)", "2", f"{REQUESTS}", f"1 / {REQUESTS}", "processes")
+    rows = [
+        [
+            *(name, f"{median(ready[name]):.2f}"),
+            *(f"{median(one[at] for one in times) * 1e3:,.0f}" for at in (0, 1, REQUESTS - 1)),
+            *(f"{median(one[0] / one[-1] for one in times):.2f}", f"{len(times)}"),
+        ]
+        for name, times in found.items()
+    ]
+    table(head, *rows)
+    return found
+
+
+# --- The language ----------------------------------------------------------------------------------------------------
+
+
+async def languages(model: str, rounds: int, options: argparse.Namespace) -> list[Row]:
+    bench = transcribe_language.Bench(model, transcribe_language.Engine(files(model), options.threads))
+    every = list(sounds(peers.ROOT / "sounds"))
+    short = [one for one in every if one.group == SENTENCES][:6]
     kinds = [
-        [bench.chunks([one]) for one in sentences],
-        [bench.chunks(sentences[:AT_ONCE]), bench.chunks(sentences[-AT_ONCE:])],
-        [bench.recording(transcribe_speech.long(folder))],
+        [bench.chunks([one]) for one in short],
+        [bench.chunks(short[:AT_ONCE]), bench.chunks(short[-AT_ONCE:])],
+        [bench.recording(next(one for one in every if one.group == JOINTS))],
     ]
     for cases in kinds:
         await bench.measure(cases, rounds)
     added = bench.added() * 1e3
     await bench.engine.close()
-    return [Row.of(model, cases) for cases in kinds], added
+    rows = [Row.of(model, cases) for cases in kinds]
+    head = (
+        "what is heard",
+        "fixed (ms)",
+        "fused / fixed",
+        "CPU",
+        "two passes / fixed",
+        "CPU",
+        "pairs",
+        "in batches of",
+    )
+    table(head, *(_language_cells(row) for row in rows))
+    share = added / rows[0].fixed.milliseconds
+    print(f"{model}: by its parts, detecting adds {added:.2f} ms to a chunk, {share:.2%} of it\n")
+    print("\n".join(_verdict(row) for row in rows), "\n")
+    return rows
+
+
+def _language_cells(row: Row) -> list[str]:
+    batches = ", ".join(map(str, row.batches))
+    compared = [cell for one in (row.fused, row.twice) for cell in _compared(one)]
+    return [f"{row.model}, {row.name}", f"{row.fixed.milliseconds:,.0f}", *compared, f"{row.pairs}", batches]
+
+
+def _compared(one: Compared) -> Iterator[str]:
+    yield f"{one.ratio:.3f} ({one.low:.3f} … {one.high:.3f})"
+    yield f"{one.cpu:.3f}"
+
+
+def _verdict(row: Row) -> str:
+    met = "met    " if row.fused.ratio <= FUSED else "not met"
+    clear = "" if row.fused.high <= FUSED or row.fused.low > FUSED else ", too noisy to be sure"
+    which = f"{row.model}, {row.name}{clear}"
+    return f"  {met}  {row.fused.ratio:.3f} ≤ {FUSED} times the time of a fixed language: {which}"
+
+
+# --- The command -----------------------------------------------------------------------------------------------------
 
 
 def table(*rows: Sequence[str]) -> None:
@@ -82,141 +210,53 @@ def table(*rows: Sequence[str]) -> None:
     print(flush=True)
 
 
-def show_languages(rows: Sequence[Row], added: float) -> None:
-    head = ("what is heard", "fixed (ms)", "fused", "two passes", "fused / fixed", "best", "CPU", "two passes / fixed")
-    table((*head, "best", "CPU", "pairs", "in batches of"), *(_language_cells(row) for row in rows))
-    share = added / rows[0].fixed.milliseconds
-    print(f"{rows[0].model}: by its parts, detecting adds {added:.2f} ms to a chunk, {share:.2%} of it\n")
-
-
-def _language_cells(row: Row) -> list[str]:
-    times = (f"{one.milliseconds:,.0f}" for one in (row.fixed, row.fused, row.twice))
-    batches = ", ".join(map(str, row.batches))
-    return [f"{row.model}, {row.name}", *times, *_compared(row.fused), *_compared(row.twice), f"{row.pairs}", batches]
-
-
-def _compared(one: Compared) -> Iterator[str]:
-    yield f"{one.ratio:.3f} ({one.low:.3f} … {one.high:.3f})"
-    yield f"{one.best:.3f}"
-    yield f"{one.cpu:.3f}"
-
-
-def show_fresh(found: Sequence[Fresh]) -> None:
-    head = ("system", "ready (s)", "request 1 (ms)", "2", f"{REQUESTS}", "1 / 10", "2 / 10", "processes")
-    rows = [
-        [
-            *(one.name, f"{median(one.ready):.2f}"),
-            *(f"{one.request(number) * 1e3:,.0f}" for number in (1, 2, REQUESTS)),
-            *(f"{one.against_last(number):.2f}" for number in (1, 2)),
-            f"{len(one.ready)}",
-        ]
-        for one in found
-    ]
-    table(head, *rows)
-
-
-def show_speeds(task: Task, speeds: Sequence[Speed]) -> None:
-    told = "the language is given" if task.told else "the language is detected"
-    times = "with times" if task.times else "without times"
-    count = f"{len(task.recordings)} recordings of " if len(task.recordings) > 1 else "one recording of "
-    print(f"{task.name}: {count}{task.seconds:.0f} s, {told}, {times}, {task.rounds} rounds\n")
-    head = ["system", "audio s / s", "time, × ours", "CPU s / audio s", "WER", "memory (MB)"]
-    ours = speeds[0]
-    rows = [
-        [
-            *(one.name, f"{one.rate:.1f}", f"{one.times_ours(ours):.2f}", f"{one.cpu_share:.3f}"),
-            *(f"{one.errors:.1%}", f"{one.memory / 1e6:,.0f}"),
-            *([] if task.told else [f"{one.wrong_languages}"]),
-        ]
-        for one in speeds
-    ]
-    table(head if task.told else [*head, "wrong languages"], *rows)
-
-
-def verdicts(rows: Sequence[Row]) -> Iterator[str]:
-    for row in rows:
-        met = "met    " if row.fused.ratio <= FUSED else "not met"
-        clear = "" if row.fused.high <= FUSED or row.fused.low > FUSED else ", too noisy to be sure"
-        which = f"{row.model}, {row.name}{clear}"
-        yield f"  {met}  {row.fused.ratio:.3f} ≤ {FUSED} times the time of a fixed language: {which}"
-
-
 def machine() -> str:
-    names = [line.split(":")[1].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
-    name = names[0] if names else platform.processor()
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
     return f"{name}, {os.cpu_count()} processors, Python {platform.python_version()}"
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").splitlines() if path.exists() else []
 
 
 def load() -> str:
     return f"load of the machine: {os.getloadavg()[0]:.1f}"
 
 
+def measure(options: argparse.Namespace) -> dict[str, object]:
+    measured: dict[str, object] = {}
+    models = [options.model] if options.model else MODELS[: 1 if options.quick else None]
+    print(f"{machine()}; threads: {options.threads}; {load()}\n", flush=True)
+    for model in models:
+        if "heard" in options.only:
+            measured[f"heard, {model}"] = [
+                [(sound.group, sound.name, vars(text), vars(timed)) for sound, text, timed in score.answers]
+                for score in heard(model, options)
+            ]
+        if "language" in options.only:
+            rounds = 3 if options.quick else 12 if model == TINY else 6
+            rows = asyncio.run(languages(model, rounds, options))
+            measured[f"language, {model}"] = [asdict(row) for row in rows]
+    if "first" in options.only:
+        measured["first"] = first(options.threads, 2 if options.quick else 5)
+    return measured
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--quick", action="store_true", help="fewer rounds, and tiny alone")
-    arguments.add_argument("--alone", action="store_true", help="measure unbraid only")
-    arguments.add_argument("--only", choices=("language", "first", "speed"), help="measure this only")
+    arguments.add_argument("--quick", action="store_true", help="some recordings, fewer rounds, tiny alone")
+    arguments.add_argument("--model", choices=MODELS, help="this model only")
+    arguments.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure this only")
+    arguments.add_argument("--systems", nargs="+", default=("",), help="only those with one of these in their name")
+    arguments.add_argument("--cached", action="store_true", help="take the others' answers from the last run")
     arguments.add_argument("--threads", type=int, default=2, help="how many threads each system computes with")
-    arguments.add_argument("--json", type=Path, help="also write the numbers to this file")
+    arguments.add_argument("--json", type=Path, help="also write the numbers and the answers to this file")
     options = arguments.parse_args()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            measured = measure(options, Path(folder))
+        measured = measure(options)
     except pytest.skip.Exception as missing:
         raise SystemExit(f"nothing is measured: {missing}") from None
     if options.json:
         options.json.write_text(json.dumps(measured, indent=1))
-
-
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    quick, threads = bool(options.quick), int(options.threads)
-    wanted = (options.only,) if options.only else ("language", "first", "speed")
-    rows: list[Row] = []
-    measured: dict[str, object] = {}
-    print(f"{machine()}; threads: {threads}; {load()}\n", flush=True)
-    if "language" in wanted:
-        print("## The language: fused, fixed, in two passes\n")
-        for model, rounds in [(MODELS[0], 3)] if quick else zip(MODELS, (12, 6), strict=True):
-            found, added = asyncio.run(languages(model, rounds, threads, folder))
-            show_languages(found, added)
-            rows += found
-            measured[f"language, {model}"] = {"rows": [asdict(row) for row in found], "added_ms": added}
-    known = [one for one in transcribe_systems.SYSTEMS if one.peer is None or not options.alone]
-    systems = [
-        one
-        for one in known
-        if one.options.get("split", 1) <= threads and not (quick and one is transcribe_systems.OURS_BASE)
-    ]
-    if "first" in wanted:
-        print(f"## The first request of a process; {load()}\n")
-        fewer = [one for one in systems if one in transcribe_systems.FRESH]
-        starts = fresh(fewer, recording("en"), 2 if quick else 5, threads)
-        show_fresh(starts)
-        measured["first"] = [asdict(one) for one in starts]
-    if "speed" in wanted:
-        with Field(systems, threads) as field:
-            versions = ", ".join(f"{name} {version}" for name, version in field.versions.items())
-            print(f"## Seconds of audio in a second; {load()}\n\n{versions}\n")
-            for task in tasks(quick, folder):
-                speeds = field.measure(task, parts=len(task.recordings) == 1)
-                show_speeds(task, speeds)
-                measured[task.name] = [asdict(one) for one in speeds]
-    if rows:
-        print("targets\n", *verdicts(rows), sep="\n")
-    return measured
-
-
-def tasks(quick: bool, folder: Path) -> Iterator[Task]:
-    short, long = transcribe_speech.short(few=quick), [transcribe_speech.long(folder)]
-    yield Task("short", short, 2 if quick else 4)
-    yield Task("short, any language", short, 2 if quick else 3, told=False)
-    yield Task("long", long, 2 if quick else 4)
-    if not quick:
-        yield Task("long, with times", long, 3, times=True)
 
 
 if __name__ == "__main__":

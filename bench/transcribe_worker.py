@@ -1,9 +1,9 @@
 """One of the systems that `transcribe.py` measures, in a process of its own and with the libraries of its own.
 
-    python bench/transcribe_worker.py '{"kind": "unbraid", "weights": FOLDER, "threads": 2}'
+    python bench/transcribe_worker.py '{"kind": "unbraid", "weights": FOLDER, "threads": 2, "asked": {}}'
 
-Says when it is ready; then each line that it reads, {"path", "language", "times"}, gives one that it writes. All read
-the same wav files, decode greedily, at temperature 0 and once, and take nothing over from one chunk to the next.
+Says when it is ready; then each line that it reads, {"path", "language", "words"}, gives one that it writes. `asked` is
+passed on to the library as it is, so that nothing means the library's own defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import importlib
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -20,13 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-BATCH = 4
-"""Chunks at once, where a system can do several: as many as we take by default."""
-
-ListenEnd = tuple[str, str | None]
-"""The text, and the language; None where nothing was heard."""
-System = Callable[[str, str | None, bool], ListenEnd]
-"""From a file, the language if it is given, and whether times are wanted, to what is heard."""
+Words = list[tuple[str, float, float]]
+Answer = tuple[str, Words, str | None]
+"""The text, its words with their times if they were wanted, and the language; None where nothing was heard."""
+System = Callable[[str, str | None, bool], Answer]
+"""From a file, the language if it is given, and whether times of words are wanted, to what is heard."""
 
 
 def unbraid(options: dict[str, Any]) -> System:
@@ -34,17 +31,19 @@ def unbraid(options: dict[str, Any]) -> System:
     from unbraid.speech.audio.decode import read
     from unbraid.speech.options import TranscriptionOptions
     from unbraid.speech.transcriber import Transcriber
+    from unbraid.speech.vad.detector import VoiceDetector
     from unbraid.speech.whisper.files import resolve_whisper
     from unbraid.speech.whisper.listener import WhisperEngine
 
-    files = resolve_whisper(Path(options["weights"]))
-    transcriber = Transcriber(WhisperEngine(files, threads=options["threads"], parallel=BATCH))
+    engine = WhisperEngine(resolve_whisper(Path(options["weights"])), threads=options["threads"])
+    transcriber = Transcriber(engine, detector=VoiceDetector(Path(options["vad"])) if options["vad"] else None)
     runner = asyncio.Runner()
 
-    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
-        options = TranscriptionOptions(language=language, timestamps=times, temperature=0.0)
-        found = runner.run(transcriber.transcribe(read(path), options))
-        return found.text, found.language
+    def hear(path: str, language: str | None, words: bool) -> Answer:
+        wanted = TranscriptionOptions(language=language, timestamps=words, words=words, **options["asked"])
+        found = runner.run(transcriber.transcribe(read(path), wanted))
+        timed = [(word.text, word.start, word.end) for segment in found.segments for word in segment.words]
+        return found.text, timed, found.language
 
     return hear
 
@@ -52,25 +51,24 @@ def unbraid(options: dict[str, Any]) -> System:
 def whisper_cpp(options: dict[str, Any]) -> System:
     library: Any = importlib.import_module("pywhispercpp.model")
     core: Any = importlib.import_module("_pywhispercpp")
-    split: int | None = options.get("split")  # into how many parts a recording is cut; they share the threads
-    threads = max(1, options["threads"] // (split or 1))
+    asked = dict(options["asked"])
+    strategy = asked.pop("params_sampling_strategy", 0)
     model = library.Model(
         options["weights"],
+        params_sampling_strategy=strategy,
         redirect_whispercpp_logs_to=None,
-        n_threads=threads,
-        no_context=True,
-        suppress_nst=True,  # as the others do
-        greedy={"best_of": 1},
-        temperature=0.0,
-        temperature_inc=0.0,
+        n_threads=options["threads"],
         print_progress=False,
-        print_realtime=False,
+        **asked,
     )
 
-    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
-        said = model.transcribe(path, n_processors=split, language=language or "auto", no_timestamps=not times)
+    def hear(path: str, language: str | None, words: bool) -> Answer:
+        # The way that its documentation has for words: segments of one.
+        times = {"token_timestamps": words, "max_len": int(words), "split_on_word": words}
+        said = model.transcribe(path, language=language or "auto", **times)
         language = core.whisper_lang_str(core.whisper_full_lang_id(model._ctx))
-        return " ".join(segment.text for segment in said), language
+        timed = [(segment.text, segment.t0 / 100, segment.t1 / 100) for segment in said] if words else []
+        return " ".join(segment.text for segment in said), timed, language
 
     return hear
 
@@ -78,23 +76,15 @@ def whisper_cpp(options: dict[str, Any]) -> System:
 def faster_whisper(options: dict[str, Any]) -> System:
     library: Any = importlib.import_module("faster_whisper")
     model = library.WhisperModel(
-        options["weights"], device="cpu", compute_type=options["compute"], cpu_threads=options["threads"], num_workers=1
+        options["weights"], device="cpu", compute_type=options["compute"], cpu_threads=options["threads"]
     )
-    batched = {"batch_size": BATCH} if options.get("batched") else {}  # it cuts at pauses, which another model finds
-    system = library.BatchedInferencePipeline(model) if batched else model
 
-    def hear(path: str, language: str | None, times: bool) -> ListenEnd:
-        segments, told = system.transcribe(
-            path,
-            language=language,
-            beam_size=1,
-            best_of=1,
-            temperature=0.0,
-            without_timestamps=not times,
-            condition_on_previous_text=False,
-            **batched,
-        )
-        return " ".join(segment.text for segment in segments), told.language
+    def hear(path: str, language: str | None, words: bool) -> Answer:
+        wanted = options["asked"] | ({"language": language} if language else {})
+        segments, told = model.transcribe(path, word_timestamps=words, **wanted)
+        said = list(segments)
+        timed = [(word.word, float(word.start), float(word.end)) for segment in said for word in segment.words or ()]
+        return " ".join(segment.text for segment in said), timed, told.language
 
     return hear
 
@@ -105,16 +95,6 @@ KINDS: dict[str, tuple[Callable[[dict[str, Any]], System], tuple[str, ...]]] = {
     "faster-whisper": (faster_whisper, ("faster-whisper", "ctranslate2")),
 }
 """What loads each, and the packages whose versions matter."""
-
-
-def most_memory() -> int:
-    """The most that this process has had, in bytes."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    # `ru_maxrss` on Linux begins with what the parent had when it started us.
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def main() -> None:
@@ -132,9 +112,9 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         start, used = time.perf_counter(), time.process_time()
-        text, language = hear(job["path"], job["language"], job["times"])
+        text, words, language = hear(job["path"], job["language"], job["words"])
         seconds, cpu = time.perf_counter() - start, time.process_time() - used
-        answer(seconds=seconds, cpu=cpu, text=text, language=language, memory=most_memory())
+        answer(seconds=seconds, cpu=cpu, text=text, words=words, language=language)
 
 
 if __name__ == "__main__":

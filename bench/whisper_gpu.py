@@ -1,220 +1,319 @@
-"""What it costs on a GPU to detect the language in the request that transcribes: fused, against a language that is
-given, and against two passes, as servers do it that ask for the language first.
+"""Our own engine on a GPU: its worker, its forced prefix, its sampling and its rules, with the products in PyTorch.
 
-Time does not depend on weights, so none are needed: the model has the shape of Whisper large-v3 and random values. As
-in a serving engine, every stage is one CUDA graph over buffers that stay where they are, so that no launch of Python's
-is measured; choosing a token is part of the graph.
+    python bench/whisper_gpu.py FOLDER [RECORDING.wav …]      # needs torch with CUDA; FOLDER has a Whisper for ONNX
 
-    python bench/whisper_gpu.py          # needs torch with CUDA
+`WhisperEngine` runs as it does on a processor; only `WhisperModel`, which computes with ONNX Runtime, is replaced by
+one on PyTorch, as machines with a GPU need not have ONNX Runtime's CUDA provider. What is measured:
 
-- fixed: encode; the prompt `<|startoftranscript|><|en|><|transcribe|><|notimestamps|>` in one step; then the text.
-- fused: encode; `<|startoftranscript|>`; the likeliest of the vocabulary's languages; it and the two forced tokens in
-  one step; then the text. Nothing comes back to the host before the text.
-- two passes: encode; `<|startoftranscript|>`; the likeliest language goes back to the host; then all of fixed.
+- with the weights of FOLDER and its recordings: that the GPU writes what the processor writes.
+- with the shape of Whisper large-v3 and random weights, on which time does not depend: the language detected in the
+  request that transcribes (fused), given (fixed), and asked for in a request of its own first (two passes); and the
+  first request of this process beside the tenth. Each output has a fixed number of tokens: a bias makes the model write
+  certain tokens, so that it neither ends nor repeats itself.
+
+PyTorch runs without CUDA graphs, so a step costs more here than in a serving engine, in all three ways alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-from collections.abc import Callable
+import asyncio
+import sys
+import time
+import wave
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-SOT, ENGLISH, TRANSCRIBE, NO_TIMESTAMPS = 50258, 50259, 50360, 50364
-FIRST_LANGUAGE, LANGUAGES = 50259, 100
-VOCABULARY, BINS, WIDTH, LAYERS, HEADS = 51866, 128, 1280, 32, 20
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from transcribe_language import FIXED, FUSED, TWICE, Bench, Case, Compared, Engine, Row
+from transcribe_weights import read_onnx
+
+from unbraid.speech.audio.decode import RATE, Samples
+from unbraid.speech.options import TranscriptionOptions
+from unbraid.speech.transcriber import Transcriber
+from unbraid.speech.whisper import listener
+from unbraid.speech.whisper.files import WhisperFiles, resolve_whisper
+from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.model import Encoded, WhisperState
+
 FRAMES, CONTEXT = 1500, 448
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # the processor, to try this program out
+_WRITTEN = 1000  # the first of the tokens that the bias makes a model with random weights write
+
+
+@dataclass(frozen=True)
+class Shape:
+    bins: int
+    width: int
+    heads: int
+    layers: int
+    vocabulary: int
+
+
+LARGE = Shape(80, 1280, 20, 32, 51865)
+"""Whisper large-v3, but for the bins and one token of the vocabulary, which are those of the smaller ones."""
 
 
 class Attention(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.query, self.key = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.value, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.split = shape.heads
+        self.query, self.key = nn.Linear(shape.width, shape.width), nn.Linear(shape.width, shape.width, bias=False)
+        self.value, self.out = nn.Linear(shape.width, shape.width), nn.Linear(shape.width, shape.width)
 
-    def heads(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+    def seen(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of what is looked at."""
+        return self._heads(self.key(states)), self._heads(self.value(states))
 
     def forward(self, states: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        seen = scaled_dot_product_attention(self.heads(self.query(states)), keys, values, attn_mask=mask)
-        result: Tensor = self.out(seen.transpose(1, 2).flatten(2))
+        found = scaled_dot_product_attention(self._heads(self.query(states)), keys, values, attn_mask=mask)
+        result: Tensor = self.out(found.transpose(1, 2).flatten(2))
         return result
+
+    def _heads(self, states: Tensor) -> Tensor:
+        return states.unflatten(-1, (self.split, -1)).transpose(1, 2)
 
 
 class Block(nn.Module):
-    def __init__(self, cross: bool) -> None:
-        super().__init__()
-        self.own, self.own_norm = Attention(), nn.LayerNorm(WIDTH)
-        self.cross = Attention() if cross else None
-        self.cross_norm = nn.LayerNorm(WIDTH) if cross else None
-        self.up, self.down, self.norm = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+    """With the names that OpenAI gives its parts."""
 
-    def think(self, states: Tensor) -> Tensor:
-        return states + self.down(gelu(self.up(self.norm(states))))
+    def __init__(self, shape: Shape, *, crosses: bool) -> None:
+        super().__init__()
+        self.attn, self.attn_ln = Attention(shape), nn.LayerNorm(shape.width)
+        if crosses:
+            self.cross_attn, self.cross_attn_ln = Attention(shape), nn.LayerNorm(shape.width)
+        up, down = nn.Linear(shape.width, 4 * shape.width), nn.Linear(4 * shape.width, shape.width)
+        self.mlp, self.mlp_ln = nn.Sequential(up, nn.GELU(), down), nn.LayerNorm(shape.width)
 
 
 class Encoder(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.first, self.second = nn.Conv1d(BINS, WIDTH, 3, padding=1), nn.Conv1d(WIDTH, WIDTH, 3, stride=2, padding=1)
-        self.places = nn.Parameter(torch.randn(FRAMES, WIDTH))
-        self.blocks = nn.ModuleList(Block(cross=False) for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.conv1 = nn.Conv1d(shape.bins, shape.width, 3, padding=1)
+        self.conv2 = nn.Conv1d(shape.width, shape.width, 3, stride=2, padding=1)
+        self.positional_embedding = nn.Parameter(torch.randn(FRAMES, shape.width))
+        self.blocks = nn.ModuleList(Block(shape, crosses=False) for _ in range(shape.layers))
+        self.ln_post = nn.LayerNorm(shape.width)
 
     def forward(self, mels: Tensor) -> Tensor:
-        states = gelu(self.second(gelu(self.first(mels)))).transpose(1, 2) + self.places
+        states = gelu(self.conv2(gelu(self.conv1(mels)))).transpose(1, 2) + self.positional_embedding
         for block in self.blocks:
-            normed = block.own_norm(states)
-            own = block.own
-            states = states + own(normed, own.heads(own.key(normed)), own.heads(own.value(normed)))
-            states = block.think(states)
-        result: Tensor = self.norm(states)
+            normed = block.attn_ln(states)
+            states = states + block.attn(normed, *block.attn.seen(normed))
+            states = states + block.mlp(block.mlp_ln(states))
+        result: Tensor = self.ln_post(states)
         return result
 
 
 class Decoder(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.words = nn.Embedding(VOCABULARY, WIDTH)
-        self.places = nn.Parameter(torch.randn(CONTEXT, WIDTH))
-        self.blocks = nn.ModuleList(Block(cross=True) for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.token_embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.positional_embedding = nn.Parameter(torch.randn(CONTEXT, shape.width))
+        self.blocks = nn.ModuleList(Block(shape, crosses=True) for _ in range(shape.layers))
+        self.ln = nn.LayerNorm(shape.width)
 
 
-class Engine:
-    """One batch of thirty-second recordings, with its buffers and graphs."""
+class TorchWhisper(nn.Module):
+    """What `WhisperEngine` needs of `WhisperModel`. Times of words are not among it."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, batch: int) -> None:
-        self.encoder, self.decoder, self.batch = encoder, decoder, batch
-        self.mels = torch.randn(batch, BINS, 2 * FRAMES, dtype=torch.bfloat16, device="cuda")
-        shape = (LAYERS, 2, batch, HEADS, CONTEXT, WIDTH // HEADS)
-        self.own = torch.zeros(shape, dtype=torch.bfloat16, device="cuda")
-        self.heard = torch.zeros((*shape[:4], FRAMES, shape[5]), dtype=torch.bfloat16, device="cuda")
-        self.at = torch.zeros(1, dtype=torch.long, device="cuda")
-        """How many tokens have been read."""
-        self.chosen = torch.zeros(batch, 1, dtype=torch.long, device="cuda")
-        """The token that was chosen last."""
-        self.encode = captured(self._encode)
-        self.read_language = captured(lambda: self._read(self._tokens(SOT), languages=True))
-        self.read_prompt = captured(lambda: self._read(self._tokens(SOT, ENGLISH, TRANSCRIBE, NO_TIMESTAMPS)))
-        self.read_forced = captured(
-            lambda: self._read(torch.cat([self.chosen, self._tokens(TRANSCRIBE, NO_TIMESTAMPS)], dim=1))
-        )
-        self.read_text = captured(lambda: self._read(self.chosen))
+    heads: tuple[tuple[int, int], ...] = ()
+    context = CONTEXT
 
-    def fixed(self, words: int) -> None:
-        self.encode()
-        self.read_prompt()
-        self._write(words)
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Encoder(shape), Decoder(shape)
+        self.bins = shape.bins
+        self.passes = self.steps = 0
+        """How often the encoder and the decoder have run."""
+        self.english: int | None = None
+        """The token of the language that a model with random weights detects; None for real weights."""
 
-    def fused(self, words: int) -> None:
-        self.encode()
-        self.read_language()
-        self.read_forced()
-        self._write(words)
+    @torch.inference_mode()  # a mode of the thread, and the engine has its own
+    def hidden(self, mel: Any) -> Any:
+        self.passes += 1
+        return self.encoder(self._given(mel)[None])
 
-    def two_passes(self, words: int) -> None:
-        self.encode()
-        self.read_language()
-        self.chosen.cpu()  # the first request is answered
-        self.fixed(words)
+    @torch.inference_mode()
+    def encoded(self, outputs: Sequence[Any]) -> Encoded:
+        hidden = torch.cat(list(outputs))
+        cross = {str(at): block.cross_attn.seen(hidden) for at, block in enumerate(self.decoder.blocks)}
+        return Encoded(len(hidden), hidden, cross)
 
-    def _write(self, words: int) -> None:
-        for _ in range(words):
-            self.read_text()
+    def begin(self, encoded: Encoded, prompts: Any, *, attentions: bool = False) -> WhisperState:
+        rows = tuple(range(encoded.rows))
+        state = WhisperState(encoded, rows, encoded.cross, {}, 0, np.empty((len(rows), 0), np.float32))
+        self.step(state, prompts)
+        return state
 
-    # --- What is captured ------------------------------------------------------------------------------------------
+    @torch.inference_mode()
+    def step(self, state: WhisperState, tokens: Any) -> Any:
+        """Read the next tokens of each row, all in one step."""
+        read = torch.as_tensor(tokens, device=DEVICE).reshape(state.rows, -1)
+        count = read.shape[1]
+        self.steps += 1
+        places = torch.arange(state.length, state.length + count, device=DEVICE)
+        mask = None if count == 1 else torch.arange(state.length + count, device=DEVICE)[None] <= places[:, None]
+        states = self.decoder.token_embedding(read) + self.decoder.positional_embedding[places]
+        past = {}
+        for at, block in enumerate(self.decoder.blocks):
+            normed = block.attn_ln(states)
+            own = block.attn.seen(normed)
+            if state.past:
+                own = tuple(torch.cat(pair, dim=2) for pair in zip(state.past[str(at)], own, strict=True))
+            past[str(at)] = own
+            states = states + block.attn(normed, *own, mask)
+            states = states + block.cross_attn(block.cross_attn_ln(states), *state.cross[str(at)])
+            states = states + block.mlp(block.mlp_ln(states))
+        logits = (self.decoder.ln(states[:, -1]) @ self.decoder.token_embedding.weight.T).float()
+        state.past, state.length = past, state.length + count
+        if self.english is not None:
+            logits[:, self.english] += 1e4
+            logits[:, _WRITTEN + state.length] += 1e6
+        state.logits = logits.cpu().numpy()
+        return state.logits
 
-    def _tokens(self, *tokens: int) -> Tensor:
-        return torch.stack([torch.full((self.batch,), token, device="cuda") for token in tokens], dim=1)
+    @torch.inference_mode()
+    def select(self, state: WhisperState, rows: Sequence[int]) -> WhisperState:
+        chosen = torch.as_tensor(list(rows), device=DEVICE)
 
-    def _encode(self) -> None:
-        states = self.encoder(self.mels)
-        for layer, block in enumerate(self.decoder.blocks):
-            cross = block.cross
-            self.heard[layer, 0].copy_(cross.heads(cross.key(states)))
-            self.heard[layer, 1].copy_(cross.heads(cross.value(states)))
-        self.at.zero_()
+        def taken(values: Any) -> Any:
+            return {name: tuple(one[chosen] for one in pair) for name, pair in values.items()}
 
-    def _read(self, tokens: Tensor, languages: bool = False) -> None:
-        """Read tokens after those that were read before, and choose the next."""
-        places = self.at + torch.arange(tokens.shape[1], device="cuda")
-        mask = torch.arange(CONTEXT, device="cuda")[None] <= places[:, None]
-        states = self.decoder.words(tokens) + self.decoder.places[places]
-        for layer, block in enumerate(self.decoder.blocks):
-            normed = block.own_norm(states)
-            own, (keys, values) = block.own, self.own[layer]
-            keys.index_copy_(2, places, own.heads(own.key(normed)))
-            values.index_copy_(2, places, own.heads(own.value(normed)))
-            states = states + own(normed, keys, values, mask)
-            states = states + block.cross(block.cross_norm(states), *self.heard[layer])
-            states = block.think(states)
-        logits = self.decoder.norm(states[:, -1:]) @ self.decoder.words.weight.T
-        if languages:
-            logits = logits[..., FIRST_LANGUAGE : FIRST_LANGUAGE + LANGUAGES]
-        self.chosen.copy_(logits.argmax(dim=-1) + (FIRST_LANGUAGE if languages else 0))
-        self.at += tokens.shape[1]
+        audio = tuple(state.audio[row] for row in rows)
+        cross, past = taken(state.cross), taken(state.past)
+        return WhisperState(state.encoded, audio, cross, past, state.length, state.logits[list(rows)])
 
-
-def captured(work: Callable[[], None]) -> Callable[[], None]:
-    """`work` as one graph."""
-    aside = torch.cuda.Stream()
-    with torch.cuda.stream(aside):
-        work()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    replay: Callable[[], None] = graph.replay
-    return replay
+    def _given(self, mel: Any) -> Tensor:
+        return torch.as_tensor(mel, device=DEVICE).to(self.encoder.conv1.weight.dtype)
 
 
-def milliseconds(work: Callable[[int], None], words: int) -> float:
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
-    start.record()
-    work(words)
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end))
+@dataclass(frozen=True)
+class Clip:
+    """A recording."""
+
+    samples: Samples
+    language: str = "en"
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
 
 
-def measure(engine: Engine, words: int, rounds: int) -> str:
-    engine.fixed(words)  # the clock of the GPU goes up; nothing of it is fused
-    firsts = [milliseconds(engine.fused, words) for _ in range(10)]
-    times: dict[str, list[float]] = {"fixed": [], "fused": [], "two_passes": []}
-    for _ in range(rounds):  # in turn, so that what disturbs one disturbs all
-        for name, found in times.items():
-            found.append(milliseconds(getattr(engine, name), words))
-    fixed, fused, two = (statistics.median(found) for found in times.values())
-    return (
-        f"| {engine.batch} | {words} | {fixed:.1f} | {fused:.1f} | {fused / fixed:.3f} | {two:.1f} "
-        f"| {two / fixed:.3f} | {firsts[0] / firsts[-1]:.3f} |"
+def clip(path: Path) -> Clip:
+    with wave.open(str(path)) as file:
+        return Clip(np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / np.float32(32768))
+
+
+def on_gpu(files: WhisperFiles, model: TorchWhisper, parallel: int) -> Engine:
+    """Our engine with the products elsewhere."""
+    with mock.patch.object(listener, "WhisperModel", return_value=model):
+        return Engine(files, parallel=parallel)
+
+
+def real(files: WhisperFiles) -> TorchWhisper:
+    """The weights of the files."""
+    config, weights = files.config, read_onnx(files)
+    shape = Shape(
+        files.bins,
+        config["d_model"],
+        config["encoder_attention_heads"],
+        config["encoder_layers"],
+        len(weights["decoder.token_embedding.weight"]),
+    )
+    model = TorchWhisper(shape)
+    model.load_state_dict({name: torch.from_numpy(np.array(values, np.float32)) for name, values in weights.items()})
+    model.to(DEVICE).eval()
+    return model
+
+
+async def same(files: WhisperFiles, clips: Sequence[Clip]) -> None:
+    """That both write the same."""
+    options = TranscriptionOptions(timestamps=True)
+    texts: dict[str, list[str]] = {}
+    for name, engine in (("processor", WhisperEngine(files)), ("GPU", on_gpu(files, real(files), 4))):
+        transcriber = Transcriber(engine)
+        start = time.perf_counter()
+        found = [await transcriber.transcribe([one.samples], options) for one in clips]
+        texts[name] = [f"{one.language}: {one.text}" for one in found]
+        print(f"{files.name}, {name}: {len(clips)} recordings in {time.perf_counter() - start:.2f} s")
+        await engine.close()
+    for processor, gpu in zip(*texts.values(), strict=True):
+        print("the same  " if processor == gpu else "different ", gpu if processor == gpu else f"{processor} | {gpu}")
+
+
+async def large(files: WhisperFiles, rounds: int, batches: Sequence[int], tokens: Sequence[int]) -> None:
+    torch.manual_seed(0)
+    with torch.device(DEVICE):
+        model = TorchWhisper(LARGE).to(torch.bfloat16 if DEVICE == "cuda" else torch.float32).eval()
+    for batch in batches:
+        engine = on_gpu(files, model, batch)
+        if model.english is None:
+            model.english = engine.tokens.language("en")
+            await _first(Bench("", engine))
+            print("| recordings | tokens | encoder + decoder runs for one, fixed | fused | two passes", end=" ")
+            print("| fixed (ms) | fused / fixed | two passes / fixed |", "|" + " ---: |" * 8, sep="\n")
+        for count in tokens:
+            bench = Bench("the shape of large-v3", engine)
+            case = bench.chunks([_noise(count, seed) for seed in range(batch)])
+            alone = bench.chunks([_noise(count, 0)])
+            runs = [await _counted(bench, alone, model, variant) for variant in (FIXED, FUSED, TWICE)]
+            await bench.measure([case], rounds)
+            row = Row.of("", [case])
+            cells = (batch, count, *runs, f"{row.fixed.milliseconds:.0f}", _cell(row.fused), _cell(row.twice))
+            print("|", " | ".join(map(str, cells)), "|", flush=True)
+        await engine.close()
+
+
+async def _first(bench: Bench) -> None:
+    case = bench.chunks([_noise(64, 0)])
+    times = [(await bench._take(case, FUSED)).seconds for _ in range(10)]
+    print(
+        f"requests of this process: the first {times[0]:.2f} s, the second {times[1]:.2f}, the tenth {times[9]:.2f}\n"
     )
 
 
+def _noise(tokens: int, seed: int) -> Clip:
+    """As long as an output of so many tokens may be; see `_most_tokens` in unbraid/speech/whisper/adapter.py."""
+    return Clip(np.random.default_rng(seed).normal(0, 0.1, (tokens - 32) * RATE // 16).astype(np.float32))
+
+
+async def _counted(bench: Bench, case: Case, model: TorchWhisper, variant: str) -> str:
+    """How often encoder and decoder run: what the time follows from."""
+    model.passes = model.steps = 0
+    await bench._take(case, variant)
+    return f"{model.passes} + {model.steps}"
+
+
+def _cell(one: Compared) -> str:
+    return f"{one.ratio:.3f} ({one.low:.3f} … {one.high:.3f})"
+
+
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    options.add_argument("--rounds", type=int, default=15)
-    options.add_argument("--words", type=int, nargs="+", default=[64, 128], help="tokens of text in each output")
-    options.add_argument("--batches", type=int, nargs="+", default=[1, 32])
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folder", type=Path)
+    options.add_argument("recordings", type=Path, nargs="*")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--tokens", type=int, nargs="+", default=[64, 128], help="tokens of each output")
+    options.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     asked = options.parse_args()
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        encoder, decoder = Encoder().bfloat16().eval(), Decoder().bfloat16().eval()
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bfloat16, medians of {asked.rounds} rounds\n")
-    print("| recordings | tokens | fixed (ms) | fused (ms) | ratio | two passes (ms) | ratio | first / tenth fused |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for batch in asked.batches:
-        engine = Engine(encoder, decoder, batch)
-        for words in asked.words:
-            print(measure(engine, words, asked.rounds), flush=True)
-        del engine
+    files = resolve_whisper(asked.folder)
+    print(f"{torch.cuda.get_device_name() if DEVICE == 'cuda' else 'no GPU'}, torch {torch.__version__}\n")
+    asyncio.run(large(files, asked.rounds, asked.batches, asked.tokens))
+    if asked.recordings:
+        print()
+        asyncio.run(same(files, [clip(path) for path in asked.recordings]))
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
-        main()
+    main()

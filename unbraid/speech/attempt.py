@@ -23,7 +23,7 @@ from .transcript import TranscriptEvent, compression_ratio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """When an output is rejected. The values are those of OpenAI's Whisper, except for the last two."""
+    """When an output is rejected. The values are those of OpenAI's Whisper, except for the last three."""
 
     no_speech: float = 0.6
     """A chunk is silence if that is likelier than this, and the average logprob is low, too."""
@@ -33,6 +33,9 @@ class Thresholds:
     """Tried in order, until an output passes."""
     hopeless_logprob: float = -2.0
     """An output below this is not believed at all, even if there is no better one: its words are guesses."""
+    doubtful: float = 0.2
+    """A chunk in which no detector heard a voice, and of which no output passes, is silence if that is likelier than
+    this: its words are guesses, too."""
     most_tokens: int = 672
     """No further temperature is tried once a chunk has cost so many tokens: three times what 30 seconds may have."""
 
@@ -153,6 +156,10 @@ class Attempt:
         if self.avg_logprob < limits.hopeless_logprob:
             return True
         return self.avg_logprob < limits.avg_logprob and (self.repeats(limits) or self.garbled)
+
+    def doubtful(self, limits: Thresholds) -> bool:
+        """Whether nothing but an output that passes shows that somebody spoke."""
+        return self.chunk.speech is None and self.no_speech is not None and self.no_speech > limits.doubtful
 
     def better_than(self, other: Attempt, limits: Thresholds) -> bool:
         """Of two that fail: one without repetitions, one without broken characters, the more likely one."""

@@ -22,6 +22,7 @@ from .adapters import Adapter
 from .engines.endpoint_adapter import EndpointAdapter
 from .listening import Listener
 from .moonshine.adapter import MoonshineAdapter
+from .onnx import Device
 from .qwen_asr.adapter import QwenAsrAdapter
 from .whisper.adapter import WhisperAdapter
 
@@ -31,9 +32,9 @@ GROUP = "unbraid.speech_families"
 """The group of entry points."""
 
 MakeAdapter = Callable[[Vocabulary | None], Adapter]
-Load = Callable[[str, int | None], Listener]
-"""Loads a model in this process, by what `--model` says after the family's name (or nothing, for the usual one) and the
-number of threads."""
+Load = Callable[[str, int | None, Device], Listener]
+"""Loads a model in this process, by what `--model` says after the family's name (or nothing, for the usual one), the
+number of threads, and where to compute."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,18 @@ class Family:
     """Whether its models listen behind `/v1/chat/completions` (`engines.chat`)."""
 
 
-def _load_whisper(model: str, threads: int | None) -> Listener:
+def _load_whisper(model: str, threads: int | None, device: Device) -> Listener:
     from .whisper.files import DEFAULT_WHISPER
     from .whisper.listener import WhisperEngine
 
-    return WhisperEngine(model or DEFAULT_WHISPER, threads=threads)
+    return WhisperEngine(model or DEFAULT_WHISPER, threads=threads, device=device)
 
 
-def _load_moonshine(model: str, threads: int | None) -> Listener:
+def _load_moonshine(model: str, threads: int | None, device: Device) -> Listener:
     from .moonshine.files import DEFAULT_MOONSHINE
     from .moonshine.listener import MoonshineEngine
 
-    return MoonshineEngine(model or DEFAULT_MOONSHINE, threads=threads)
+    return MoonshineEngine(model or DEFAULT_MOONSHINE, threads=threads, device=device)
 
 
 _families: dict[str, Family] = {

@@ -20,6 +20,7 @@ from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
 from ..models.errors import ModelError
 from .moonshine.files import KNOWN_MOONSHINE
+from .onnx import Device
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ListenerSettings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     routing: Routing = field(default_factory=Routing)
     threads: int | None = None
+    device: Device = "auto"
+    """Where the embedded engine computes."""
     vad: bool = True
     """Whether a voice activity detector says what is decoded."""
     flag_prefix: str = "--"
@@ -111,10 +114,11 @@ async def load_listener(settings: ListenerSettings) -> Listener:
         return await _chat(settings)
     if settings.engine in _REMOTE:
         return await _endpoint(settings)
-    return await asyncio.to_thread(load_embedded, settings.model or DEFAULT_WHISPER, threads=settings.threads)
+    model = settings.model or DEFAULT_WHISPER
+    return await asyncio.to_thread(load_embedded, model, threads=settings.threads, device=settings.device)
 
 
-def load_embedded(model: str, *, threads: int | None = None) -> Listener:
+def load_embedded(model: str, *, threads: int | None = None, device: Device = "auto") -> Listener:
     """A model in this process: `FAMILY:MODEL`, one that a family is known for, or else a Whisper."""
     from .families import family, known_families
 
@@ -123,10 +127,10 @@ def load_embedded(model: str, *, threads: int | None = None) -> Listener:
         load = family(named).load
         if load is None:
             raise UnbraidError(f"models of the family {named} do not run in this process: name an engine elsewhere")
-        return load(rest, threads)
+        return load(rest, threads, device)
     load = family("moonshine" if model in KNOWN_MOONSHINE else "whisper").load
     assert load is not None
-    return load(model, threads)
+    return load(model, threads, device)
 
 
 def _import_packages(engine: ListenerEngine) -> None:

@@ -191,7 +191,7 @@ class _Attempts:
         if not attempt.fails(limits):
             self.best, self.refused = attempt, False
             return True
-        if attempt.hopeless(limits):
+        if attempt.hopeless(limits) or attempt.doubtful(limits):
             self.refused = self.best is None
         elif self.best is None or attempt.better_than(self.best, limits):
             self.best, self.refused = attempt, False

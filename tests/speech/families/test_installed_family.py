@@ -71,7 +71,7 @@ class Listener:
     parallel = 1
     family = "parrot"
 
-    def __init__(self, model, threads):
+    def __init__(self, model, threads, device):
         self.model = model or "polly"
 
     async def listen(self, request):

@@ -34,6 +34,7 @@ EXAMPLES = """\
 
 def configure(command: argparse.ArgumentParser) -> None:
     from ...speech.loading import ListenerEngine
+    from ...speech.onnx import Device
     from ...speech.whisper.files import DEFAULT_WHISPER
 
     command.add_argument(
@@ -63,6 +64,12 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--beam-size", type=int, default=1, metavar="N", help="outputs followed at once (default: 1)")
     command.add_argument("--format", choices=tuple(ENDINGS), default="text", help="what is written (default: text)")
     command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
+    command.add_argument(
+        "--device",
+        choices=get_args(Device),
+        default="auto",
+        help="where the embedded engine computes; auto is a GPU if ONNX Runtime can use one (onnxruntime-gpu)",
+    )
     command.add_argument(
         "--vad",
         action=argparse.BooleanOptionalAction,
@@ -127,6 +134,7 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
             engine=arguments.engine,
             urls=tuple(arguments.url),
             api_key=arguments.api_key,
+            device=arguments.device,
             vad=arguments.vad,
         )
     )

@@ -168,6 +168,7 @@ def listener_settings(settings: Settings) -> ListenerSettings:
         threads=settings.threads,
         timeouts=timeouts_of(settings),
         routing=routing_of(settings),
+        device=settings.transcription_device,
         vad=settings.transcription_vad,
         flag_prefix="--transcription-",
     )

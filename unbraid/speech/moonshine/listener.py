@@ -19,6 +19,7 @@ from ..decoding.base import Logits
 from ..decoding.sampling import SamplingDecoding
 from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest
+from ..onnx import Device
 from .adapter import END, MoonshineVocabulary
 from .files import DEFAULT_MOONSHINE, MoonshineFiles, resolve_moonshine
 from .model import MoonshineModel
@@ -44,6 +45,7 @@ class MoonshineEngine:
         *,
         queue_size: int = 256,
         threads: int | None = None,
+        device: Device = "auto",
     ) -> None:
         from tokenizers import Tokenizer
 
@@ -54,7 +56,7 @@ class MoonshineEngine:
         if end is None:
             raise Unsupported(f"{self.files.tokenizer} has no {END}: it is not Moonshine's")
         self._rules = MoonshineRules(end, tuple(sorted(tokens.special - {end})))
-        self._model = MoonshineModel(self.files, threads=threads)
+        self._model = MoonshineModel(self.files, threads=threads, device=device)
         self._worker = ListeningWorker(self.model, self._decode, queue_size=queue_size)
 
     @property

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import Unsupported
+from ..onnx import Device
 from ..onnx.runtime import Floats, Runtime, Session, Values
 from .files import MoonshineFiles
 
@@ -38,12 +39,12 @@ class MoonshineState:
 class MoonshineModel:
     """A loaded Moonshine. Use it from one thread at a time."""
 
-    def __init__(self, files: MoonshineFiles, *, threads: int | None = None) -> None:
+    def __init__(self, files: MoonshineFiles, *, threads: int | None = None, device: Device = "auto") -> None:
         """Load a model. Raises `EngineDown` if that fails.
 
         threads: how many threads compute; by default, as many as there are cores.
         """
-        self._runtime = Runtime(threads)
+        self._runtime = Runtime(threads, device)
         self._encoder = self._runtime.session(files.encoder, arena=False)
         self._decoder = self._runtime.session(files.decoder)
         for session, known in ((self._encoder, (_SAMPLES,)), (self._decoder, (_HIDDEN, "input_ids", _PAST, _BRANCH))):

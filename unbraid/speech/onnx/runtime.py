@@ -1,7 +1,8 @@
-"""ONNX Runtime: sessions on the processor, with the settings that speech models need.
+"""ONNX Runtime: sessions on the processor or on an NVIDIA GPU, with the settings that speech models need.
 
-Values stay `OrtValue`s between runs, so that the key-value cache of a decoder is never copied. Whisper and Moonshine
-share this module; which inputs a graph has and what to feed is theirs.
+Values stay `OrtValue`s between runs, so that the key-value cache of a decoder is never copied. On a GPU outputs are
+bound to its memory and stay there until somebody asks for their `numpy()`. Whisper and Moonshine share this module;
+which inputs a graph has and what to feed is theirs.
 
 One private field is used: `InferenceSession._model_bytes`, see `Runtime.session`. tests/speech/onnx/test_runtime.py
 fails with its name when a version of ONNX Runtime changes it.
@@ -12,31 +13,48 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.base import EngineDown, EngineFailed
+from . import Device
 
 Floats = NDArray[np.float32]
 Tokens = NDArray[np.int64]
 Values = dict[str, Any]
 """`OrtValue`s by the names of the inputs that they are for. Their memory is ONNX Runtime's or numpy's."""
 
+_CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _ERRORS_ONLY = 3  # ONNX Runtime's log level
+_NO_CUDA = (
+    "ONNX Runtime cannot use a GPU: {}. Install onnxruntime-gpu in place of onnxruntime, with the CUDA and cuDNN that "
+    "it was built for, or take the device auto or cpu"
+)
 
 
 class Runtime:
     """ONNX Runtime, with the settings of one model."""
 
-    def __init__(self, threads: int | None) -> None:
+    def __init__(self, threads: int | None, device: Device = "cpu") -> None:
+        """Raises `EngineDown` where onnxruntime is missing, or where it has no GPU and must have one."""
         try:
             self._library: Any = importlib.import_module("onnxruntime")
         except ImportError as error:
             raise EngineDown(f"speech models run on onnxruntime ({error}): pip install 'unbraid[speech]'") from error
         self._threads = threads or 0
+        has_cuda = _CUDA in self._library.get_available_providers()
+        if device == "cuda" and not has_cuda:
+            raise EngineDown(_NO_CUDA.format("it has no CUDA provider"))
+        self._must = device == "cuda"
+        self._cuda = device != "cpu" and has_cuda
+
+    @property
+    def device(self) -> Literal["cpu", "cuda"]:
+        """Where the sessions run. With `auto` that is certain once the first one is loaded."""
+        return "cuda" if self._cuda else "cpu"
 
     def session(self, source: Path | bytes, *, arena: bool = True) -> Session:
         """Load a graph.
@@ -46,6 +64,23 @@ class Runtime:
             megabytes, and are hardly faster with them. The arena then shrinks after each run; with no arena at all,
             the first run would need four times as much memory as the later ones.
         """
+        loaded = self._load(source, [_CUDA, _CPU] if self._cuda else [_CPU])
+        if self._cuda and _CUDA not in loaded.get_providers():
+            # CUDA's libraries or a GPU are missing: ONNX Runtime goes on with the processor, and logs why.
+            if self._must:
+                raise EngineDown(_NO_CUDA.format("its CUDA provider found no GPU, or not CUDA's and cuDNN's libraries"))
+            self._cuda = False
+        loaded.disable_fallback()  # an error in a run is an error
+        # A session keeps the bytes that it was loaded from, in case it must load them again on another provider. That
+        # is as much memory as the weights, and it never has to.
+        loaded._model_bytes = None
+        if arena:
+            return Session(loaded, device=self.device)
+        shrinking = self._library.RunOptions()
+        shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        return Session(loaded, shrinking, device=self.device)
+
+    def _load(self, source: Path | bytes, providers: list[str]) -> Any:
         options = self._library.SessionOptions()
         # By default idle threads spin: a third more processor time, and no faster.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -53,18 +88,10 @@ class Runtime:
         options.log_severity_level = _ERRORS_ONLY
         given = str(source) if isinstance(source, Path) else source
         try:
-            loaded = self._library.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+            return self._library.InferenceSession(given, options, providers=providers)
         except Exception as error:  # its errors have no common base
             name = source.name if isinstance(source, Path) else "a rewritten graph"
             raise EngineDown(f"ONNX Runtime cannot load {name}: {error}") from error
-        # A session keeps the bytes that it was loaded from, in case it must load them again on another provider. That
-        # is as much memory as the weights, and there is no other provider here.
-        loaded._model_bytes = None
-        if arena:
-            return Session(loaded)
-        shrinking = self._library.RunOptions()
-        shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        return Session(loaded, shrinking)
 
     def value(self, array: NDArray[Any]) -> Any:
         """An `OrtValue` that shares the memory of `array`."""
@@ -87,9 +114,12 @@ class Runtime:
 class Session:
     """A loaded graph."""
 
-    def __init__(self, loaded: Any, options: Any = None) -> None:
+    def __init__(self, loaded: Any, options: Any = None, device: str = "cpu", *, bind: bool | None = None) -> None:
+        """bind: whether outputs are bound to the memory of the device; by default on all but the processor."""
         self._loaded = loaded
         self._options = options
+        self._device = device
+        self._bind = device != "cpu" if bind is None else bind
         self.inputs = {value.name: value.type for value in loaded.get_inputs()}
         self.outputs = tuple(value.name for value in loaded.get_outputs())
 
@@ -100,7 +130,20 @@ class Session:
     def run(self, feeds: Values, outputs: Sequence[str]) -> list[Any]:
         """Run the graph; the outputs come as `OrtValue`s."""
         try:
+            if self._bind:
+                return self._run_bound(feeds, outputs)
             found: list[Any] = self._loaded.run_with_ort_values(list(outputs), feeds, self._options)
         except Exception as error:
             raise EngineFailed(f"ONNX Runtime failed: {error}") from error
+        return found
+
+    def _run_bound(self, feeds: Values, outputs: Sequence[str]) -> list[Any]:
+        """With plain runs, outputs would be copied to the processor's memory."""
+        binding = self._loaded.io_binding()
+        for name, value in feeds.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in outputs:
+            binding.bind_output(name, self._device)
+        self._loaded.run_with_iobinding(binding, self._options)
+        found: list[Any] = binding.get_outputs()
         return found

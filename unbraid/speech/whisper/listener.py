@@ -17,6 +17,7 @@ from ..decoding.beams import BeamDecoding
 from ..decoding.sampling import SamplingDecoding
 from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
+from ..onnx import Device
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from .model import WhisperModel
@@ -42,6 +43,7 @@ class WhisperEngine:
         parallel: int = 4,
         queue_size: int = 256,
         threads: int | None = None,
+        device: Device = "auto",
     ) -> None:
         from tokenizers import Tokenizer
 
@@ -50,7 +52,7 @@ class WhisperEngine:
         self._vocabulary = WhisperVocabulary(Tokenizer.from_file(str(self.files.tokenizer)))
         self._rules = WhisperRules.of(self._vocabulary, self.files.config, self.files.generation_config)
         self.tokens = self._rules.tokens
-        self._model = WhisperModel(self.files, threads=threads)
+        self._model = WhisperModel(self.files, threads=threads, device=device)
         self._worker = ListeningWorker(
             self.model,
             self._decode,

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from ...engines.base import PromptTooLong, Unsupported
+from ..onnx import Device
 from ..onnx.runtime import Floats, Runtime, Tokens, Values
 from .decoder import load_decoder
 from .features import FRAMES
@@ -81,7 +82,9 @@ class WhisperState:
 class WhisperModel:
     """A loaded Whisper. Use it from one thread at a time: it has no locks."""
 
-    def __init__(self, files: WhisperFiles, *, threads: int | None = None, rewrite: bool = True) -> None:
+    def __init__(
+        self, files: WhisperFiles, *, threads: int | None = None, device: Device = "auto", rewrite: bool = True
+    ) -> None:
         """Load a model, in about a second or more. Raises `EngineDown` if that fails.
 
         threads: how many threads compute; by default, as many as there are cores.
@@ -94,7 +97,7 @@ class WhisperModel:
         self.context: int = int(files.config.get("max_target_positions", 448))
         """The most tokens that prompt and output can have together."""
         self.vocabulary_size: int = int(files.config.get("vocab_size", 51865))
-        self._runtime = Runtime(threads)
+        self._runtime = Runtime(threads, device)
         self._encoder = self._runtime.session((rewrite and float_encoder(files.encoder)) or files.encoder, arena=False)
         self._decoder = load_decoder(self._runtime, files, rewrite=rewrite)
         _give_back()

@@ -1,0 +1,107 @@
+"""What `transcribe.py` lets be transcribed: people's recordings, with what is said in them and, where they were put
+together here, when.
+
+- sentences: short recordings in five languages.
+- pauses: phrases with long and short pauses; silence, hiss, hum, and music (made here, and real) under all of it. When
+  each phrase begins and ends is known to the sample.
+- joints: more than a model takes at once, without pauses, so that it is cut in or near sentences; the same speech after
+  something else is cut at other places.
+- nothing: silence, noise and music in which nobody says a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.speech.noises import Said, collage, noise
+from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, music, phrase, recording
+from unbraid.speech.audio.decode import Samples
+
+SENTENCES, PAUSES, JOINTS, NOTHING = "sentences", "pauses", "joints", "nothing"
+GROUPS = (SENTENCES, PAUSES, JOINTS, NOTHING)
+
+_UNDER = ("silence", "hiss", "hum", "music", TUNES[0])
+_PAUSES = (1.0, 9.0, 0.5, 14.0, 3.0, 2.0)  # seconds before each phrase, and after the last
+_JOINED = (("demo-nogo", "demo-instruct"), ("demo-thanks", "demo-congrats", "demo-abouttotry"))
+_BETWEEN = 0.3  # seconds
+_NOTHING = 20.0  # seconds
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A wav file, and what is true of it."""
+
+    group: str
+    name: str
+    path: Path
+    seconds: float
+    language: str
+    text: str
+    phrases: tuple[Said, ...] = ()
+    """Where it is known when something is said."""
+
+    @property
+    def samples(self) -> Samples:
+        return Recording(self.path, self.language, self.text).samples
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+def sounds(folder: Path, *, quick: bool = False) -> Iterator[Sound]:
+    """All of them; files that are made here go into `folder`. quick: some of each group."""
+    some = slice(None, 2 if quick else None)
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in [recording("en", "jfk"), *(recording(language, "demo-nogo") for language in ASTERISK)][some]:
+        name = f"{one.language} {one.path.stem}"
+        yield Sound(SENTENCES, name, one.path, one.seconds, one.language, one.transcript or "")
+    for number, under in list(enumerate(_UNDER))[some]:
+        yield _with_pauses(folder, under, [phrase(name) for name in PHRASES[number :: len(_UNDER)]])
+    for names in _JOINED[some]:
+        yield _joined(folder, [recording("en", name) for name in names])
+    for name, samples in list(_nobody())[some]:
+        yield _made(folder, NOTHING, name, samples, "en", "")
+
+
+def _with_pauses(folder: Path, under: str, phrases: Sequence[Recording]) -> Sound:
+    pauses = [*_PAUSES[: len(phrases)], _PAUSES[-1]]
+    made = collage(phrases, pauses, "silence" if under in TUNES else under)
+    samples = made.samples
+    if under in TUNES:
+        samples = np.clip(samples + 0.15 * music(under).samples[: len(samples)], -1, 1)
+    return _made(folder, PAUSES, under, samples, "en", made.text, made.sentences)
+
+
+def _joined(folder: Path, parts: Sequence[Recording]) -> Sound:
+    pause = np.zeros(round(_BETWEEN * RATE), np.float32)
+    samples = np.concatenate([piece for part in parts for piece in (part.samples, pause)])
+    name, text = " ".join(part.path.stem for part in parts), " ".join(part.transcript or "" for part in parts)
+    return _made(folder, JOINTS, name, samples, "en", text)
+
+
+def _nobody() -> Iterator[tuple[str, Samples]]:
+    for kind in ("hiss", "hum", "music", "silence"):
+        yield kind, noise(kind, _NOTHING, 0.05)
+    for tune in TUNES[1:]:
+        samples = music(tune).samples
+        middle = len(samples) // 2
+        yield tune, samples[middle : middle + round(_NOTHING * RATE)]
+
+
+def _made(
+    folder: Path, group: str, name: str, samples: Samples, language: str, text: str, phrases: Sequence[Said] = ()
+) -> Sound:
+    path = folder / f"{group} {name}.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+    return Sound(group, name, path, len(samples) / RATE, language, text, tuple(phrases))
