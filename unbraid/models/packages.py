@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,13 +61,23 @@ def read_package(spec: str) -> Package | None:
     return Package("pypi" if registry == "pypi" else "npm", found[1], found[2], found[3])
 
 
-def download(package: Package, folder: Path, size: int | None, progress: Progress | None) -> None:
-    """Download all files of `package` into `folder`."""
+def download(
+    package: Package, folder: Path, size: int | None, progress: Progress | None, *, built_for: Sequence[str] = ()
+) -> None:
+    """Download all files of `package` into `folder`.
+
+    built_for: the options of pip that name another Python than this one, where a wheel is for that.
+    """
     archives = folder.with_name(folder.name + ".archive")
     archives.mkdir()
     with watched(archives, package.pinned, size, progress):
         if package.registry == "pypi":
-            _run("pip", [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), package.pinned], archives, package)
+            _run(
+                "pip",
+                [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), *built_for, package.pinned],
+                archives,
+                package,
+            )
         else:
             _run("npm", [_npm(package), *_NPM_OPTIONS, str(archives), package.pinned], archives, package)
     found = [path for path in archives.iterdir() if path.suffix in (".whl", ".tgz")]

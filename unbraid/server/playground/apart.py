@@ -6,7 +6,7 @@ shows the pieces that have come so far.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -46,7 +46,7 @@ STRANDS: dict[type[Event], str] = {
 def taken_apart(asked: Asked) -> dict[str, Any]:
     """All about an output in chunks: the events, each with the chunk that brought it, and the message."""
     pieces = asked.pieces
-    steps = _steps(asked, pieces)
+    steps = list(asked.steps(pieces, markup=True))
     fold, told, ends, end = Fold(), [], [], 0
     for number, events in enumerate(steps):
         for event in events:
@@ -66,13 +66,6 @@ def taken_apart(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _steps(asked: Asked, pieces: Sequence[str]) -> list[list[Event]]:
-    """The events that each chunk brings, and last those that the end brings."""
-    parser = asked.parser(markup=True)
-    found = [parser.feed(piece) for piece in pieces]
-    return [*found, parser.finish(end_of_turn=asked.flag("end_of_turn") is not False)]
-
-
 def _is_same(asked: Asked, events: Iterable[Event], message: Message) -> dict[str, bool]:
     """Whether the same comes of the whole text at once, and of single characters: the message, its diagnostics, and the
     strand of every character."""
@@ -80,7 +73,7 @@ def _is_same(asked: Asked, events: Iterable[Event], message: Message) -> dict[st
     strands = _strands(events, len(text))
     found = {}
     for name, pieces in (("whole", [text] if text else []), ("characters", list(text))):
-        fold, others = Fold(), [event for step in _steps(asked, pieces) for event in step]
+        fold, others = Fold(), [event for step in asked.steps(pieces, markup=True) for event in step]
         fold.add(others)
         other = fold.message()
         alike = other == message and other.diagnostics == message.diagnostics
@@ -99,4 +92,6 @@ def _strands(events: Iterable[Event], length: int) -> list[str]:
 
 def _event(event: Event, part: int | None, step: int) -> dict[str, Any]:
     values = {field.name: getattr(event, field.name) for field in fields(event)}
+    if isinstance(event, Diagnostic):
+        values["diagnostic"] = values.pop("kind")
     return {"kind": type(event).__name__, "strand": STRANDS[type(event)], "part": part, "step": step, **values}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+from ...core.events import Event
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import UnbraidError
 from ...formats import find
+from ...metering import spend
 from ...parsing import Parser
 
-MOST_TEXT = 200_000
+MOST_TEXT = 50_000
 """Characters of an output that the page shows. The parser itself has no such limit."""
 
 
@@ -98,6 +100,19 @@ class Asked:
             markup=markup,
             seed=0,
         )
+
+    def steps(self, pieces: Iterable[str], *, markup: bool) -> Iterator[list[Event]]:
+        """The events that each chunk brings, and last those that the end of the output brings."""
+        parser = self.parser(markup=markup)
+        for piece in pieces:
+            spend(1 + len(piece))
+            yield parser.feed(piece)
+        yield parser.finish(end_of_turn=self.ended)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model has ended its turn; otherwise the output was cut off."""
+        return self.flag("end_of_turn") is not False
 
     @property
     def pieces(self) -> list[str]:

@@ -24,13 +24,12 @@ def written(asked: Asked) -> dict[str, Any]:
     """The frames of one dialect, step by step. Those that come before all else stand with the first step."""
     dialect = asked.text("dialect")
     writer = _writer(dialect, asked.format.name, asked.tools or Tools([]))
-    parser, outgoing = asked.parser(markup=False), Outgoing()
+    outgoing = Outgoing()
     first = writer.first()
-    steps = [writer.update(Update(0, outgoing.passed(parser.feed(piece)))) for piece in asked.pieces]
-    ended = asked.flag("end_of_turn") is not False
-    last = outgoing.last(outgoing.passed(parser.finish(end_of_turn=ended)))
-    end = writer.update(Update(0, last, end=outgoing.end if ended else "length"))
-    steps.append(end + writer.last() + _DONE.get(dialect, b""))
+    *events, last = (outgoing.passed(step) for step in asked.steps(asked.pieces, markup=False))
+    steps = [writer.update(Update(0, step)) for step in events]
+    end = Update(0, outgoing.last(last), end=outgoing.end if asked.ended else "length")
+    steps.append(writer.update(end) + writer.last() + _DONE.get(dialect, b""))
     steps[0] = first + steps[0]
     return {"steps": [[frame for frame in step.decode().split("\n\n") if frame] for step in steps]}
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from ...constraints import Constraint, constraint
 from ...constraints.constraint import Dialect
-from ...errors import UnbraidError
+from ...errors import OverBudget, UnbraidError
 from ...metering import spend
 from ...schema.regular import EVERY, Ranges, without
 from .asked import Asked
@@ -31,6 +31,8 @@ def _dialect(made: Constraint, dialect: Dialect) -> dict[str, Any]:
     try:
         grammar = made.printed(dialect).grammar
         lost = made.unenforced(dialect)
+    except OverBudget:  # of the request as a whole
+        raise
     except UnbraidError as error:
         return {"name": dialect, "error": str(error)}
     text = grammar if isinstance(grammar, str) else json.dumps(grammar, indent=2, ensure_ascii=False)
@@ -89,7 +91,10 @@ def _described(ranges: Ranges) -> list[str]:
 
 def _shortened(ranges: Ranges) -> Iterator[str]:
     for low, high in ranges[:_MOST_SHOWN]:
-        yield _shown(low) if low == high else f"{_shown(low)} to {_shown(high)}"
+        if high - low < 2:
+            yield from map(_shown, range(low, high + 1))
+        else:
+            yield f"{_shown(low)} to {_shown(high)}"
     if len(ranges) > _MOST_SHOWN:
         yield f"{len(ranges) - _MOST_SHOWN} more ranges"
 

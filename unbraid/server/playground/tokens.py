@@ -36,7 +36,9 @@ def spelled(asked: Asked, models: Mapping[str, Model]) -> dict[str, Any]:
         raise UnbraidError(f"only the engine knows the tokens of {name!r}: start the server with --tokenizer")
     ids = asked.numbers("ids")
     found = [model.vocabulary.token_bytes(id) for id in ids]
-    texts = [f"token {id}" if one is None else one.decode("utf-8", "replace") for id, one in zip(ids, found, strict=True)]
+    texts = [
+        f"token {id}" if one is None else one.decode("utf-8", "replace") for id, one in zip(ids, found, strict=True)
+    ]
     return {"tokens": texts, "text": b"".join(one or b"" for one in found).decode("utf-8", "replace")}
 
 

@@ -26,6 +26,7 @@ _VIEWS = {
     "chunks": "chunks.written",
     "grammars": "constrain.grammars",
     "walk": "constrain.walked",
+    "save": "saving.saved",
 }
 _OF_MODELS = {"cut": "tokens.cut", "spell": "tokens.spelled"}
 """Views that ask a served model, where there is one."""
