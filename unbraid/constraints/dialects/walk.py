@@ -59,8 +59,8 @@ class Walk:
         return bool(after)
 
     def forced(self, most: int = 200) -> str:
-        """The text that must come next, whatever the model would rather write: up to `most` characters of it. Whitespace
-        that may be left out is left out."""
+        """The text that must come next, whatever the model would rather write, up to `most` characters. Whitespace that
+        may be left out is left out."""
         state, text = self._state, ""
         while len(text) < most and not self._states.nullable(state):
             ranges = self._states.next_characters(state)

@@ -50,6 +50,10 @@ class Asked:
             raise UnbraidError(f"{name} must be a list of whole numbers", field=name)
         return found
 
+    def value(self, name: str) -> Any:
+        """As it was given: who uses it checks it."""
+        return self._fields.get(name)
+
     def json(self, name: str) -> Any:
         """A value, or JSON text as somebody types it; None where there is none."""
         found = self._fields.get(name)

@@ -66,11 +66,10 @@ def walked(asked: Asked) -> dict[str, Any]:
 
 
 def _constraint(asked: Asked) -> Constraint:
-    choice = asked.json("tool_choice")
     return constraint(
         asked.format,
         tools=asked.tools or [],
-        tool_choice=choice,
+        tool_choice=asked.value("tool_choice"),
         parallel_tool_calls=asked.flag("parallel_tool_calls"),
         reasoning=asked.flag("reasoning"),
         response_format=asked.json("response_format"),

@@ -102,9 +102,8 @@ def _messages(format: Format) -> Iterator[tuple[str, tuple[Part, ...]]]:
         return
     answer: Part = _ANSWER
     if format.speech is not None:
-        codes = (1499, 2187, 3054, 6211) if format.speech.code else ()
-        codes = tuple(code % (format.speech.codes or 4096) for code in codes)
-        answer = Speech("Let me look that up.", codes)
+        spoken = (1499, 2187, 3054, 6211) if format.speech.code else ()
+        answer = Speech("Let me look that up.", tuple(code % (format.speech.codes or 4096) for code in spoken))
     if format.tools is not None:
         yield "An answer and two calls", (*thought, answer, _WEATHER, _NOTE)
         yield "One call", (*thought, _WEATHER)

@@ -54,7 +54,7 @@ export async function show(place) {
           h("details", null, h("summary", null, "The output"), h("pre", { class: "case-text" }, one.text)),
           h("button", { type: "button", class: "plain", onclick: () => takeApart(family.format, one, board.tools[one.tools]) }, "Take it apart"),
         ),
-        h("td", { class: "ours" }, said(one.ours)),
+        h("td", null, said(one.ours)),
         engines.map((engine) => {
           if (!(engine in one.engines)) return h("td", { class: "dim" }, "no parser for it");
           const same = one.agree.includes(engine);

@@ -10,12 +10,20 @@ import { state, write } from "./state.js";
 
 /** @type {[string, string][]} */
 const DIALECTS = [
-  ["gbnf", "GBNF (llama.cpp)"],
-  ["lark", "Lark (llguidance)"],
-  ["ebnf", "EBNF (xgrammar)"],
+  ["gbnf", "GBNF"],
+  ["lark", "Lark"],
+  ["ebnf", "EBNF"],
   ["structural_tag", "Structural tag"],
-  ["regex", "Regular expression"],
+  ["regex", "Regex"],
 ];
+/** @type {Record<string, string>} */
+const ENGINES = {
+  gbnf: "for llama.cpp",
+  lark: "for llguidance, and vLLM with it",
+  ebnf: "for xgrammar: SGLang and vLLM",
+  structural_tag: "for xgrammar: SGLang and vLLM",
+  regex: "for anything that knows regular expressions",
+};
 
 /** @param {HTMLElement} place */
 export async function show(place) {
@@ -66,7 +74,7 @@ export async function show(place) {
   }
 
   function body() {
-    const choice = my.choice.startsWith("{") ? my.choice : JSON.stringify(my.choice);
+    const choice = my.choice.startsWith("{") ? JSON.parse(my.choice) : my.choice;
     const thinks = my.reasoning === "" ? null : my.reasoning === "true";
     return {
       ...{ format: my.format, template: my.template, tools: my.tools, tool_choice: choice, response_format: my.answer },
@@ -102,7 +110,7 @@ export async function show(place) {
         panel,
         lost.length
           ? h("section", { class: "part diagnostics" }, h("h2", { class: "label" }, "What this dialect does not enforce"), h("ul", null, lost.map(([where, what]) => h("li", null, h("code", null, where), ` ${what}`))))
-          : h("p", null, h("span", { class: "pill good" }, "enforces all of it")),
+          : h("p", { class: "dim small" }, ENGINES[found.name], h("span", { class: "pill good" }, "enforces all of it")),
         h("pre", { class: "grammar", tabIndex: 0, aria: { label: `Grammar: ${found.name}` } }, found.grammar ?? ""),
         h("div", { class: "row" }, h("button", { type: "button", onclick: () => copy(found.grammar ?? "", "The grammar") }, "Copy the grammar")),
       );
@@ -148,7 +156,7 @@ export async function show(place) {
       h("p", null, h("strong", null, `After ${at} character${at === 1 ? "" : "s"} may come`), here.may_end ? h("span", { class: "pill good" }, "or the end") : null),
       h("ul", { class: "chips" }, labels[here.next].map((label) => h("li", null, label))),
       here.forced
-        ? h("p", null, "Nothing else can follow than ", h("code", { class: "chip" }, here.forced), " ", h("button", { type: "button", onclick: () => insert(at, here.forced) }, "Insert it"))
+        ? h("p", null, "This must come: ", h("code", { class: "chip" }, here.forced), " ", h("button", { type: "button", onclick: () => insert(at, here.forced) }, "Insert it"))
         : null,
       wrong ? h("p", { class: "bad" }, wrong) : null,
     );

@@ -77,7 +77,13 @@ export function show(place) {
         void take(new Blob(parts, { type }), `recording.${type.includes("mp4") ? "m4a" : type.includes("ogg") ? "ogg" : "webm"}`);
       };
       recorder.start();
-      record.textContent = "End the recording";
+      const begun = performance.now();
+      const tell = () => {
+        if (recorder) record.textContent = `End the recording (${Math.floor((performance.now() - begun) / 1000)} s)`;
+        else clearInterval(ticking);
+      };
+      const ticking = setInterval(tell, 250);
+      tell();
       record.classList.add("primary");
     } catch (error) {
       say(`The microphone cannot be used: ${error}. Pages get it on https or localhost, with your permission.`);
