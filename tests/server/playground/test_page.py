@@ -16,13 +16,15 @@ from unbraid.engines.replay.replay import script
 
 from ...support.browser import page_of
 from ...support.real_tokenizers import encode
-from ...support.scripted_server import WEATHER, Scripted
+from ...support.scripted_server import Scripted
 from .accessibility import faults, is_too_wide
 
 PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
 VIEWS = ("apart", "constrain", "chat", "transcribe", "compare")
-CALL = '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}'
+CALL = '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
 CALL += "\n</tool_call>"
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def show(page: Page, view: str) -> None:
         expect(page.locator("tbody tr").first).to_be_visible()
 
 
-def put(page: Page, text: str, **options: str) -> None:
+def put(page: Page, text: str) -> None:
     """Have a text taken apart."""
     page.get_by_label("Raw output", exact=True).fill(text)
     shown = re.sub(r"\s", "", text)
@@ -118,9 +120,9 @@ def test_the_theme_can_be_chosen_and_stays(page: Page) -> None:
 def test_the_modules_have_the_types_that_they_say(checks: Path) -> None:
     modules = sorted(str(path) for path in PAGE.glob("*.js") if path.name not in ("worker.js", "offline.js"))
     options = "--allowJs --checkJs --strict --noEmit --skipLibCheck --target ES2023 --module ES2022"
-    libraries = ["--moduleResolution", "bundler", "--lib", "ES2023,DOM,DOM.Iterable,DOM.AsyncIterable", "--types", ""]
+    libraries = ["--moduleResolution", "bundler", "--lib", "ES2023,DOM,DOM.Iterable,DOM.AsyncIterable"]
     command = ["node", str(checks / "typescript" / "bin" / "tsc"), *options.split(), *libraries, *modules]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=checks.parent)
     assert done.returncode == 0, done.stdout
 
 
@@ -226,7 +228,7 @@ def test_a_pasted_template_is_detected_with_the_reasons(page: Page) -> None:
 
 def test_what_a_model_writes_is_text_and_nothing_else(page: Page) -> None:
     show(page, "apart")
-    put(page, '<img src=x onerror="document.title=1"><script>alert(1)</script> \u202e🦙 \x07')
+    put(page, '<img src=x onerror="document.title=1"><script>alert(1)</script> \u202e🦙')
     expect(page.locator(".raw img, .raw script, #panel img, #panel script")).to_have_count(0)
     expect(page.locator(".part.content .said")).to_contain_text("<script>alert(1)</script>")
     assert page.title() == "Take apart · unbraid playground"
@@ -236,7 +238,7 @@ def test_characters_beyond_the_first_plane_are_counted_as_python_counts(page: Pa
     show(page, "apart")
     put(page, "🦙🦙<think>\n🦙\n</think>")
     page.get_by_label("Cut into").select_option("characters")
-    expect(page.locator(".badge.good")).to_contain_text("22 chunks")
+    expect(page.locator(".badge.good")).to_contain_text("20 chunks")
     whole = "".join(page.locator(".raw .seg").all_text_contents()).replace("⏎", "")
     assert whole == "🦙🦙<think>\n🦙\n</think>"
 
@@ -304,7 +306,7 @@ def test_each_dialect_has_its_grammar_or_says_why_not(page: Page) -> None:
 def test_a_call_is_answered_by_hand_and_the_chat_goes_on(page: Page, running: Scripted) -> None:
     running.say(CALL, chunks=12)
     show(page, "chat")
-    page.get_by_label("Tools, as JSON").fill(json.dumps([WEATHER]))
+    page.get_by_label("Tools, as JSON").fill(json.dumps(TOOLS))
     page.get_by_label("Your message").fill("What is the weather?")
     page.keyboard.press("Enter")
     turn = page.locator(".turn.assistant")
@@ -316,7 +318,7 @@ def test_a_call_is_answered_by_hand_and_the_chat_goes_on(page: Page, running: Sc
     expect(turn.locator("pre.grammar")).to_have_text(CALL)
     expect(turn.locator(".tokens span")).to_have_count(len(ids))
     running.choose = lambda _: script(encode(running.tokenizer, "It rains."))
-    page.get_by_label("Your answer to weather").fill('{"rain": true}')
+    page.get_by_label("Your answer to get_weather").fill('{"rain": true}')
     page.get_by_role("button", name="Answer the call").click()
     expect(page.locator(".turn").last).to_contain_text("It rains.")
     assert '{"rain": true}' in running.prompt()

@@ -107,6 +107,7 @@ export async function show(place) {
 
   function send() {
     const text = say_.value.trim();
+    my.tools = tools.value;
     if (!text || running || unanswered().length) return;
     say_.value = "";
     my.messages.push({ role: "user", content: text });

@@ -83,7 +83,17 @@ export function select(options, value, change) {
 export function area(value, change, props = {}) {
   const box = h("textarea", { spellcheck: false, rows: 4, ...props });
   box.value = value;
-  box.addEventListener("input", later(() => change(box.value), 200));
+  let typed = false;
+  const tell = () => {
+    if (typed) change(box.value);
+    typed = false;
+  };
+  const soon = later(tell, 200);
+  box.addEventListener("input", () => {
+    typed = true;
+    soon();
+  });
+  box.addEventListener("change", tell); // it is left: whoever asks next finds what was typed
   return box;
 }
 
