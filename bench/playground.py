@@ -17,11 +17,11 @@ from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.browser import PATIENCE_MS, chromium  # noqa: E402
-from tests.support.running_server import service_of, serving  # noqa: E402
-from tests.support.static_host import hosted  # noqa: E402
-from unbraid.engines.replay.replay import ReplayEngine, script  # noqa: E402
-from unbraid.server.playground.site import build  # noqa: E402
+from tests.support.browser import PATIENCE_MS, chromium
+from tests.support.running_server import service_of, serving
+from tests.support.static_host import hosted
+from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.server.playground.site import build
 
 TURNS = 5
 

@@ -13,10 +13,13 @@ from unbraid.schema.regular import EVERY, without
 
 FORMATS = [format for format in all_formats() if format.transcript is None]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
-TOOLS = [{"name": "get_weather", "strict": True, "parameters": {**CITY, "additionalProperties": False}}, {"name": "now"}]
+TOOLS: list[dict[str, Any]] = [
+    {"name": "get_weather", "strict": True, "parameters": {**CITY, "additionalProperties": False}},
+    {"name": "now"},
+]
 
 
-@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+@pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.name)
 def test_every_text_of_the_language_can_be_walked_to_its_end(format: Format) -> None:
     choice = "auto" if format.tools is not None else None
     made = constraint(format, tools=TOOLS if format.tools is not None else None, tool_choice=choice)

@@ -54,7 +54,8 @@ MAY_IMPORT = {
     "engines": "errors schema core tokens constraints models templates",
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors core tokens formats parsing constraints engines",
-    "server": "errors metering version core formats parsing constraints models templates rollouts engines speech",
+    "server": "errors metering version schema core formats parsing constraints models templates rollouts engines "
+    "speech",
     "cli": "stream_checks constraints templates engines speech server",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",
     "__main__": "cli",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -21,7 +24,9 @@ from .accessibility import faults, is_too_wide
 
 PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
 VIEWS = ("apart", "constrain", "chat", "transcribe", "compare")
-CALL = '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
+CALL = (
+    '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
+)
 CALL += "\n</tool_call>"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
@@ -64,8 +69,11 @@ def put(page: Page, text: str) -> None:
 
 def settled_link(page: Page) -> str:
     """The address, once it holds what the page shows."""
-    page.wait_for_function("() => { const now = location.href, old = window.lastLink; window.lastLink = now;"
-                           " return now === old && now.includes('#s='); }", polling=600)
+    page.wait_for_function(
+        "() => { const now = location.href, old = window.lastLink; window.lastLink = now;"
+        " return now === old && now.includes('#s='); }",
+        polling=600,
+    )
     return page.url
 
 
@@ -330,7 +338,7 @@ def test_a_turn_can_be_copied_as_a_command_and_as_a_program(browser: Browser, ru
     with page_of(browser, permissions=permissions) as page:
         page.goto(running.server.url)
         show(page, "chat")
-        page.get_by_label("Your message").fill("How's \"it\"?\n🦙")
+        page.get_by_label("Your message").fill('How\'s "it"?\n🦙')
         page.get_by_role("button", name="Send").click()
         expect(page.locator(".turn.assistant")).to_contain_text("It's fine.")
         page.get_by_role("button", name="This turn as curl").click()
@@ -342,10 +350,11 @@ def test_a_turn_can_be_copied_as_a_command_and_as_a_program(browser: Browser, ru
         page.get_by_role("button", name="This turn as Python").click()
         page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('OpenAI('))")
         program = page.evaluate("navigator.clipboard.readText()")
-        calls: list[dict[str, object]] = []
-        fake = "class OpenAI:\n def __init__(s, **k): s.chat = s.completions = s\n def create(s, **k): calls.append(k); return []\n"
-        exec(fake + program.replace("from openai import OpenAI", ""), {"calls": calls})
-        assert calls[0]["messages"] == [{"role": "user", "content": "How's \"it\"?\n🦙"}]
+        calls: list[dict[str, Any]] = []
+        client = SimpleNamespace(create=lambda **fields: calls.append(fields) or [])
+        openai = SimpleNamespace(OpenAI=lambda **_: SimpleNamespace(chat=SimpleNamespace(completions=client)))
+        exec(program, {"__builtins__": {**vars(builtins), "__import__": lambda *_: openai}})
+        assert calls[0]["messages"] == [{"role": "user", "content": 'How\'s "it"?\n🦙'}]
         assert calls[0]["stream"] is True
 
 

@@ -82,7 +82,9 @@ def test_what_is_wrong_with_a_request_is_told(server: RunningServer) -> None:
 def test_a_costly_view_is_answered_all_the_same(server: RunningServer) -> None:
     """It takes more than a thread is allowed, and goes to a worker."""
     key = {"Authorization": "Bearer secret"}
-    tools = [{"name": f"f{n}", "strict": True, "parameters": {"properties": {"a": {"type": "string"}}}} for n in range(9)]
+    tools = [
+        {"name": f"f{n}", "strict": True, "parameters": {"properties": {"a": {"type": "string"}}}} for n in range(9)
+    ]
     body = {"format": "glm-4.7", "tools": tools, "tool_choice": "required"}
     reply = patient_http.post(f"{server.url}/playground/views/grammars", json=body, headers=key)
     assert [one.get("error") for one in reply.json()["dialects"] if one["name"] == "gbnf"] == [None]

@@ -33,8 +33,7 @@ def page(speech: SpeechServer) -> Iterator[Page]:
 
 
 def test_words_of_a_file_can_be_heard_and_saved(page: Page, tmp_path: Path) -> None:
-    recording = {"name": "jfk.wav", "mimeType": "audio/wav", "buffer": jfk()}
-    page.get_by_label("or choose a file").set_input_files(files=[recording])  # type: ignore[list-item]
+    page.get_by_label("or choose a file").set_input_files({"name": "jfk.wav", "mimeType": "audio/wav", "buffer": jfk()})
     expect(page.get_by_text("Language: en")).to_be_visible()
     word = page.get_by_role("button", name=re.compile("country")).first
     start = float(word.get_attribute("data-start") or 0)

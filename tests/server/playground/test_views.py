@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def ask(view: str, **fields: Any) -> Any:
     return json.loads(answer({}, view, json.dumps(fields)))
 
 
-@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+@pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.name)
 def test_every_format_has_outputs_to_begin_with_and_chunks_do_not_change_them(format: Format) -> None:
     samples = ask("samples", format=format.name)["samples"]
     assert samples
@@ -107,7 +108,9 @@ def test_chunks_of_a_custom_tool() -> None:
 
 
 def test_grammars_come_in_every_dialect_with_what_each_does_not_enforce() -> None:
-    found = {one["name"]: one for one in ask("grammars", format="qwen3", tools=TOOLS, tool_choice="required")["dialects"]}
+    found = {
+        one["name"]: one for one in ask("grammars", format="qwen3", tools=TOOLS, tool_choice="required")["dialects"]
+    }
     assert set(found) == {"lark", "gbnf", "ebnf", "structural_tag", "regex"}
     made = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
     assert found["gbnf"]["grammar"] == made.to_gbnf()
@@ -179,9 +182,8 @@ def test_a_template_or_a_configuration_can_be_pasted() -> None:
     ],
 )
 def test_what_is_wrong_is_told(view: str, fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(UnbraidError, match=".*") as error:
+    with pytest.raises(UnbraidError, match=re.escape(told)):
         ask(view, **fields)
-    assert told in str(error.value)
     assert told in json.loads(answer_in_browser(view, json.dumps(fields)))["error"]
 
 
