@@ -348,10 +348,10 @@ def test_a_turn_can_be_copied_as_a_command_and_as_a_program(browser: Browser, ru
         assert "data: [DONE]" in done.stdout, done.stderr
         assert "🦙" in running.prompt()
         page.get_by_role("button", name="This turn as Python").click()
-        page.wait_for_function("navigator.clipboard.readText().then(text => text.includes('OpenAI('))")
+        page.wait_for_function("() => navigator.clipboard.readText().then(text => text.includes('OpenAI('))")
         program = page.evaluate("navigator.clipboard.readText()")
         calls: list[dict[str, Any]] = []
-        client = SimpleNamespace(create=lambda **fields: calls.append(fields) or [])
+        client = SimpleNamespace(create=lambda **fields: [calls.append(fields)][1:])  # type: ignore[func-returns-value]
         openai = SimpleNamespace(OpenAI=lambda **_: SimpleNamespace(chat=SimpleNamespace(completions=client)))
         exec(program, {"__builtins__": {**vars(builtins), "__import__": lambda *_: openai}})
         assert calls[0]["messages"] == [{"role": "user", "content": 'How\'s "it"?\n🦙'}]

@@ -60,7 +60,7 @@ def page(browser: Browser, site: str) -> Iterator[Page]:
 def test_the_browser_says_what_python_says(page: Page) -> None:
     """The views in the browser and here, on the same requests."""
     page.evaluate("import('/playground/api.js').then(api => { window.api = api; })")
-    page.wait_for_function("'api' in window")
+    page.wait_for_function("() => 'api' in window")
     for view, body in ASKED:
         ask = "([view, body]) => window.api.ask(view, body).catch(error => ({error: error.message}))"
         here = json.loads(answer_in_browser(view, json.dumps(body)))

@@ -39,7 +39,7 @@ def test_words_of_a_file_can_be_heard_and_saved(page: Page, tmp_path: Path) -> N
     start = float(word.get_attribute("data-start") or 0)
     assert start > 0
     word.click()
-    page.wait_for_function(f"document.querySelector('audio').currentTime >= {start - 0.05}")
+    page.wait_for_function(f"() => document.querySelector('audio').currentTime >= {start - 0.05}")
     for kind, told in {"txt": "country", "srt": "-->", "vtt": "WEBVTT", "json": '"words"'}.items():
         with page.expect_download() as saved:
             page.get_by_role("button", name=f"Save as {kind}").click()
