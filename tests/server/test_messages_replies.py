@@ -15,7 +15,7 @@ import unbraid
 from unbraid import Format
 from unbraid.server.api.messages.reply import MessageEvents, MessageHead, whole_reply
 from unbraid.server.storage.seal import Seal
-from unbraid.server.turns.turn import Update, Usage
+from unbraid.server.turns.updates import Update, Usage
 
 from ..support import strategies
 from ..support.anthropic_events import folded_message, read_events

@@ -19,7 +19,8 @@ from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import AffinityRules, RetryRules, Routed, Routing
 from unbraid.server.turns.plan import plan_chat
 from unbraid.server.turns.task import ChatTask
-from unbraid.server.turns.turn import Usage, merged
+from unbraid.server.turns.turn import merged
+from unbraid.server.turns.updates import Usage
 
 from ..soak.truth import TOOL, Bytes
 from ..support.examples import LONG

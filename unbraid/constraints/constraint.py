@@ -34,6 +34,7 @@ from .dialects.printed import Printed
 from .dialects.regex import to_regex
 from .dialects.structural_tag import to_structural_tag
 from .dialects.token_sets import TokenSets, to_token_sets
+from .dialects.walk import Walk
 from .language import Json, Language, Restricted, TextExcept, Token, Unenforced, one_token
 from .request import Request, ToolChoice, read_request
 from .schema_export import locate
@@ -178,6 +179,11 @@ class Constraint:
         begun = () if lazy.token is not None else begun_triggers(self._written, lazy.trigger)
         printed = to_gbnf(lazy.language, (), *([beginning] for beginning in begun))
         return LlamaCppGrammar(printed, lazy.trigger, lazy.token, tuple(begun))
+
+    def walk(self) -> Walk:
+        """The language to follow by hand, character by character: what may come next at each. Raises `NotContinued`
+        where it leaves too many alternatives open."""
+        return Walk(self._language)
 
     def unenforced(self, dialect: Dialect) -> list[Unenforced]:
         """What `dialect` cannot express, so that it is not enforced."""

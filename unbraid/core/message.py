@@ -12,6 +12,7 @@ from .events import (
     Diagnostic,
     Event,
     Language,
+    Markup,
     Reasoning,
     SpeechAudio,
     SpeechText,
@@ -177,6 +178,14 @@ class Fold:
             self._call.complete, self._call.raw = event.complete, event.raw
         elif isinstance(event, Diagnostic):
             self._diagnostics.append(event)
+
+    def part_of(self, event: Event) -> int | None:
+        """Which part the event that was added last belongs to; None for one that is no part of a message."""
+        if isinstance(event, Diagnostic | Markup):
+            return None
+        of_call = isinstance(event, ToolCallStart | ToolCallArguments | ToolCallEnd)
+        growing = self._call if of_call else self._last
+        return next((at for at in range(len(self._parts) - 1, -1, -1) if self._parts[at] is growing), None)
 
     def _part(self, kind: str, number: int = 0) -> _Growing:
         last = self._last

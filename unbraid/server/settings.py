@@ -249,6 +249,9 @@ class Settings:
         kind="list",
         metavar="NAME",
     )
+    playground: bool = _setting(
+        "a page at / to try formats, constraints and the models on", group="server", default=True, kind="switch"
+    )
     tls_cert: str | None = _setting("serve HTTPS with this certificate, in PEM", group="server", metavar="FILE")
     tls_key: str | None = _setting("its key, where that is not in the same file", group="server", metavar="FILE")
     tls_key_password: str | None = _setting("the password of that key", group="server", metavar="TEXT")

@@ -323,6 +323,17 @@ class States:
                 state = self._after_token(state, symbol.id) | spelled
         return state
 
+    def next_characters(self, state: State) -> Ranges:
+        """The characters that may come next."""
+        found = set[tuple[int, int]]()
+        for stack in self._leaves(state):
+            match self.items.shapes[self._stacks[stack][0]]:
+                case Leaf(Text(text)):
+                    found.add((ord(text[0]), ord(text[0])))
+                case Leaf(Chars(ranges)):
+                    found.update(ranges)
+        return union(found)
+
     def _after_char(self, state: State, char: str) -> State:
         if (state, char) not in self._later:
             code, found = ord(char), set[Stack]()

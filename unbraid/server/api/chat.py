@@ -25,7 +25,8 @@ from ..service import Service
 from ..turns.enforcing import unenforced_header
 from ..turns.plan import Plan, plan_chat
 from ..turns.task import ChatTask, SoFar
-from ..turns.turn import Turn, Update, Usage, merged
+from ..turns.turn import Turn, merged
+from ..turns.updates import Update, Usage
 from ..vocoder import sound_fields
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice

@@ -28,7 +28,8 @@ from ..observing.metrics import Metrics
 from ..service import Service
 from ..turns.enforcing import enforced, naming_the_part, unenforced_header
 from ..turns.plan import choices, sampling
-from ..turns.turn import Turn, Update, Usage, merged
+from ..turns.turn import Turn, merged
+from ..turns.updates import Update, Usage
 from .bodies import read_and_plan
 from .fields import GenerationFields, Top
 from .replies import Head, finite, usage_of, usage_so_far

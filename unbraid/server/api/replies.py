@@ -14,7 +14,7 @@ from msgspec.json import encode
 
 from ...core.message import Message
 from ...engines import TokenLogprob
-from ..turns.turn import Usage
+from ..turns.updates import Usage
 
 T = TypeVar("T")
 _MANY = 100

@@ -56,15 +56,20 @@ def _run(settings: Settings) -> int:
         access_of(settings, write_error)  # a certificate that is wrong is told before a model is loaded
         scheme = "https" if settings.tls_cert else "http"
         if settings.workers > 1:
-            return Supervisor(_work, (settings,), sock, settings.workers).run(partial(_announce, sock, scheme))
+            return Supervisor(_work, (settings,), sock, settings.workers).run(
+                partial(_announce, sock, scheme, settings.playground)
+            )
         with asyncio.Runner(loop_factory=fast_loop()) as runner:
             return runner.run(_serve(settings, sock))
 
 
-def _announce(sock: socket.socket, scheme: str, models: str) -> None:
+def _announce(sock: socket.socket, scheme: str, playground: bool, models: str) -> None:
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     print(f"unbraid {__version__}: {models} ready at {scheme}://{shown}:{port}/v1", flush=True)
+    if playground:
+        here = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)  # no browser goes to "any address"
+        print(f"Open {scheme}://{here}:{port}/ for the playground.", flush=True)
 
 
 def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
@@ -113,7 +118,14 @@ async def _serve(
     access = access_of(settings, observed(write_error, service.metrics, service.proxies))
     access.connections.count_refused = service.metrics.count_refused
     origins = read_origins(settings.allow_origin)
-    app = create_app(service, origins, tracer, hosts=settings.allow_host, check_host=is_loopback(settings.host))
+    app = create_app(
+        service,
+        origins,
+        tracer,
+        hosts=settings.allow_host,
+        check_host=is_loopback(settings.host),
+        playground=settings.playground,
+    )
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -124,7 +136,7 @@ async def _serve(
         **access.uvicorn,
     )
     scheme = "http" if access.tls is None else "https"
-    announce = partial(_announce, sock, scheme) if link is None else link.ready
+    announce = partial(_announce, sock, scheme, settings.playground) if link is None else link.ready
     server = GracefulServer(config, service, announce, drain=settings.drain_seconds, patience=settings.shutdown_seconds)
     await server.serve([sock])
     return 0 if server.started else 1

@@ -11,8 +11,10 @@ import base64
 import hashlib
 import hmac
 import secrets
+from typing import TYPE_CHECKING
 
-from cryptography.fernet import Fernet, InvalidToken
+if TYPE_CHECKING:  # signing needs none of it
+    from cryptography.fernet import Fernet
 
 
 class Seal:
@@ -27,6 +29,8 @@ class Seal:
 
     def open(self, sealed: str, client: str) -> str | None:
         """The text of `close`; None where it is not ours, or of another client."""
+        from cryptography.fernet import InvalidToken
+
         try:
             return self._box(client).decrypt(sealed.encode()).decode("utf-8", "surrogatepass")
         except (InvalidToken, UnicodeEncodeError):
@@ -44,6 +48,8 @@ class Seal:
         return self._digest(purpose.encode(), client, "")
 
     def _box(self, client: str) -> Fernet:
+        from cryptography.fernet import Fernet
+
         return Fernet(base64.urlsafe_b64encode(self._digest(b"seal", client, "")))
 
     def _digest(self, purpose: bytes, client: str, text: str) -> bytes:

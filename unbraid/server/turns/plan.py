@@ -30,7 +30,8 @@ from .going_on import extended
 from .speaking import SILENT, Speaking
 from .task import ChatTask
 from .thinking import Budget, RawPrompt
-from .turn import Turn, Usage
+from .turn import Turn
+from .updates import Usage
 
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),

@@ -12,10 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from msgspec import Struct
-
-from ...core.events import Content, Diagnostic, Event, Reasoning, SpeechAudio, ToolCallArguments, ToolCallEnd
-from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, TokenLogprob, Unsupported
+from ...core.events import Content, Diagnostic, Event, SpeechAudio
+from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
 from ...parsing import Parser
 from ..access.metering import Meter
 from ..model import Served
@@ -23,47 +21,7 @@ from ..observing.exchange import engine_call, note_end
 from ..observing.metrics import Metrics
 from ..vocoder import Voice
 from .thinking import Budget, bounded
-
-_UNREMARKABLE = (Reasoning, ToolCallArguments)
-"""Events that say nothing about the turn as a whole."""
-
-
-class Update(Struct):
-    """What is new in one of the choices. One is made for each piece; a `Struct` is made in a third of the time of a
-    dataclass."""
-
-    choice: int
-    events: Sequence[Event] = ()
-    logprobs: tuple[TokenLogprob, ...] = ()
-    sound: bytes = b""
-    end: str | None = None
-    """The finish reason, in the last update of a choice."""
-    ids: tuple[int, ...] = ()
-    """The tokens that came since the update before, where the engine gives ids."""
-    stopped_by: str | None = None
-    """The stop text of the client's that ended it, in the last update of a choice."""
-
-
-@dataclass(slots=True)
-class Usage:
-    """The tokens of one prompt and of all that was written after it."""
-
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    strands: dict[str, int] | None = None
-    """How many tokens of the completion belong to each strand: `reasoning`, `content`, `tool_calls`, `speech` and
-    `audio`. None where that is not known."""
-
-    def add(self, finish: Finish, strands: dict[str, int] | None = None) -> None:
-        if strands is None or (self.completion and self.strands is None):
-            self.strands = None
-        else:
-            known = self.strands or {}
-            self.strands = {strand: known.get(strand, 0) + count for strand, count in strands.items()}
-        self.prompt = max(self.prompt, finish.prompt_tokens)
-        self.cached = max(self.cached, finish.cached_tokens)
-        self.completion += finish.completion_tokens
+from .updates import UNREMARKABLE, Outgoing, Update, Usage
 
 
 def with_rest(counts: Mapping[str, int], total: int) -> dict[str, int]:
@@ -122,9 +80,7 @@ class Turn:
     """Makes a parser like `parser`, to count the tokens of text by strand."""
     _timed: bool = field(default=False, init=False)
     """Whether the time to the first piece was counted."""
-    _called: bool = field(default=False, init=False)
-    _blank: list[Event] | None = field(default_factory=list, init=False)
-    """The content so far, while it is only whitespace: beside calls that is no answer. None once there is one."""
+    _outgoing: Outgoing = field(default_factory=Outgoing, init=False)
     _ids: tuple[int, ...] = field(default=(), init=False)
     """The tokens since the last update."""
     _text: list[str] = field(default_factory=list, init=False)
@@ -180,7 +136,7 @@ class Turn:
             events = self.parser.feed(piece.text or "")
         # Most pieces are one event more of what there is already.
         kind = type(events[0]) if len(events) == 1 else None
-        if self._blank is not None if kind is Content else kind not in _UNREMARKABLE:
+        if self._outgoing.blank is not None if kind is Content else kind not in UNREMARKABLE:
             events = self._remarked(events)
         if not events and not piece.logprobs:
             return None
@@ -247,47 +203,21 @@ class Turn:
         strands = await asyncio.to_thread(self._strands, finish) if self._text else self._strands(finish)
         self.usage.add(finish, strands)
         events = self._remarked(events)
-        update = Update(self.choice, events if self._called else [*(self._blank or ()), *events])
+        update = Update(self.choice, self._outgoing.last(events))
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
         if isinstance(finish.stopped_by, str) and finish.stopped_by in self.generation.stop:
             update.stopped_by = finish.stopped_by
-        if finish.reason == "length":
-            update.end = "length"
-        else:
-            update.end = "tool_calls" if self._called else "stop"
+        update.end = "length" if finish.reason == "length" else self._outgoing.end
         note_end(update.end)
         return update
 
     def _remarked(self, events: list[Event]) -> list[Event]:
-        """The events that go out now, after a look at what they say about the turn."""
-        if self._blank is not None:
-            events = self._without_blank(events, self._blank)
-        self._note(events)
-        return events
-
-    def _without_blank(self, events: list[Event], blank: list[Event]) -> list[Event]:
-        """The events, without content that is only whitespace so far. It comes with the first that is more."""
-        passed: list[Event] = []
+        """The events that go out now. The diagnostics among them are counted."""
         for event in events:
-            if type(event) is not Content or self._blank is None:
-                passed.append(event)
-            elif event.text.isspace():
-                blank.append(event)
-            else:
-                passed += [*blank, event]
-                self._blank = None
-        return passed
-
-    def _note(self, events: Sequence[Event]) -> None:
-        """Note whether a call was made, and count the diagnostics."""
-        for event in events:
-            kind = type(event)
-            if kind is ToolCallEnd:
-                self._called = self._called or event.complete  # type: ignore[union-attr]
-            elif kind is Diagnostic:
-                labels = (self.served.model.format.name, event.kind)  # type: ignore[union-attr]
-                self.metrics.diagnostics.labels(*labels).inc()
+            if type(event) is Diagnostic:
+                self.metrics.diagnostics.labels(self.served.model.format.name, event.kind).inc()
+        return self._outgoing.passed(events)
 
     async def _sound(self, voice: Voice, events: Sequence[Event]) -> bytes:
         spoken = (event.codes for event in events if isinstance(event, SpeechAudio))

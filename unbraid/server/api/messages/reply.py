@@ -18,7 +18,7 @@ import msgspec
 from ....core.message import Message
 from ...storage.seal import Seal
 from ...turns.blocks import Block, Blocks, Step, events_of_message
-from ...turns.turn import Update, Usage
+from ...turns.updates import Update, Usage
 
 _encode = msgspec.json.encode
 _DELTAS = {

@@ -19,7 +19,7 @@ from ...service import Service
 from ...storage.seal import Seal
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat, prompt_of
-from ...turns.turn import Update, Usage
+from ...turns.updates import Update, Usage
 from ..bodies import read_and_plan
 from ..replies import unhurried
 from ..sse import stream_updates

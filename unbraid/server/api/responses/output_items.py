@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ....core.custom_tools.input import CustomInput
 from ...turns.blocks import Block
-from ..fields import Object
 from .tools import ShownTool
+
+if TYPE_CHECKING:  # an alias; the playground loads this without the server's other packages
+    from ..fields import Object
 
 _encode = msgspec.json.encode
 

@@ -27,7 +27,8 @@ from ...storage.seal import Seal
 from ...storage.store import BEAT, RUNNING, Store, StoredResponse
 from ...turns.enforcing import unenforced_header
 from ...turns.plan import Plan, plan_chat
-from ...turns.turn import Turn, Usage
+from ...turns.turn import Turn
+from ...turns.updates import Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..replies import unhurried

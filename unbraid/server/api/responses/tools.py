@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ApiError
-from ..fields import Object
+
+if TYPE_CHECKING:  # an alias; the playground loads this without the server's other packages
+    from ..fields import Object
 
 _OURS = ("function", "custom")
 _FUNCTION_FIELDS = ("name", "description", "parameters", "strict")

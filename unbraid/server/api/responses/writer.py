@@ -20,7 +20,7 @@ from ....core.message import Message
 from ....engines import TokenLogprob
 from ...errors import ApiError
 from ...turns.blocks import Block, Blocks, Step, events_of_message
-from ...turns.turn import Update, Usage
+from ...turns.updates import Update, Usage
 from ..replies import logprobs_of
 from .output_items import (
     CustomCallItem,

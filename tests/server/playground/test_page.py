@@ -1,0 +1,392 @@
+"""The page in a real browser, on a server whose engine plays what a test tells it."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import unbraid
+from unbraid.engines.replay.replay import script
+
+from ...support.browser import page_of
+from ...support.real_tokenizers import encode
+from ...support.scripted_server import Scripted
+from .accessibility import faults, is_too_wide
+
+PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
+VIEWS = ("apart", "constrain", "chat", "transcribe", "compare")
+CALL = (
+    '<think>\nThey ask.\n</think>\n\nOne moment.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
+)
+CALL += "\n</tool_call>"
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": CITY}}]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Scripted]:
+    scripted = Scripted()
+    scripted.server.start()
+    yield scripted
+    scripted.server.stop()
+
+
+@pytest.fixture
+def page(browser: Browser, running: Scripted) -> Iterator[Page]:
+    with page_of(browser) as found:
+        found.goto(running.server.url)
+        yield found
+
+
+def show(page: Page, view: str) -> None:
+    """Go to a view, and wait until it is there."""
+    page.locator(f"#view-{view}").click()
+    expect(page.locator(f".view.{view} h1")).to_be_attached()
+    if view == "apart":
+        expect(page.locator(".badge")).to_contain_text("Same result")
+    elif view == "constrain":
+        expect(page.locator(".grammar")).to_contain_text("root ::=")
+        expect(page.locator(".chips li").first).to_be_visible()
+    elif view == "compare":
+        expect(page.locator("tbody tr").first).to_be_visible()
+
+
+def put(page: Page, text: str) -> None:
+    """Have a text taken apart."""
+    page.get_by_label("Raw output", exact=True).fill(text)
+    shown = re.sub(r"\s", "", text)
+    expect(page.locator(".raw")).to_have_text(re.compile(r"[\s⏎]*".join(map(re.escape, shown[:200]))))
+
+
+def settled_link(page: Page) -> str:
+    """The address, once it holds what the page shows."""
+    page.wait_for_function(
+        "() => { const now = location.href, old = window.lastLink; window.lastLink = now;"
+        " return now === old && now.includes('#s='); }",
+        polling=600,
+    )
+    return page.url
+
+
+# All views
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_view_has_a_fault_that_axe_finds(browser: Browser, running: Scripted, checks: Path, theme: str) -> None:
+    # axe comes from outside, which the page's policy forbids; the policy is kept to in all other tests.
+    with page_of(browser, color_scheme=theme, bypass_csp=True) as page:
+        page.goto(running.server.url)
+        for view in VIEWS:
+            show(page, view)
+            assert not faults(page, checks), view
+        show(page, "apart")
+        for panel in ("Events", "OpenAI"):
+            page.get_by_role("tab", name=panel).click()
+            expect(page.locator("#panel li").first).to_be_visible()
+            assert not faults(page, checks), panel
+
+
+def test_a_phone_shows_every_view_without_scrolling_sideways(browser: Browser, running: Scripted) -> None:
+    with page_of(browser, viewport={"width": 360, "height": 740}, has_touch=True) as page:
+        page.goto(running.server.url)
+        for view in VIEWS:
+            show(page, view)
+            assert not is_too_wide(page), view
+
+
+def test_views_are_reached_by_keyboard(page: Page) -> None:
+    show(page, "apart")
+    page.locator("#view-apart").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#view-constrain")).to_be_focused()
+    expect(page.locator("#view-constrain")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".view.constrain h1")).to_be_attached()
+    page.keyboard.press("End")
+    expect(page.locator(".view.compare h1")).to_be_attached()
+
+
+def test_the_theme_can_be_chosen_and_stays(page: Page) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(back)
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert page.evaluate(back) != light
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_the_modules_have_the_types_that_they_say(checks: Path) -> None:
+    modules = sorted(str(path) for path in PAGE.glob("*.js") if path.name not in ("worker.js", "offline.js"))
+    options = "--allowJs --checkJs --strict --noEmit --skipLibCheck --target ES2023 --module ES2022"
+    libraries = ["--moduleResolution", "bundler", "--lib", "ES2023,DOM,DOM.Iterable,DOM.AsyncIterable"]
+    command = ["node", str(checks / "typescript" / "bin" / "tsc"), *options.split(), *libraries, *modules]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=checks.parent)
+    assert done.returncode == 0, done.stdout
+
+
+# Take apart
+
+
+def test_every_character_has_the_colour_of_its_strand(page: Page) -> None:
+    show(page, "apart")
+    put(page, CALL)
+    expect(page.locator(".raw .seg.reasoning")).to_have_text(["They", " ask", "."])
+    assert "".join(page.locator(".raw .seg.content").all_text_contents()) == "One moment."
+    assert "Paris" in "".join(page.locator(".raw .seg.call").all_text_contents())
+    whole = "".join(page.locator(".raw .seg").all_text_contents()).replace("⏎", "")
+    assert whole == CALL
+    assert page.locator(".part.call .arguments").text_content() == '{\n  "city": "Paris"\n}'
+    expect(page.locator("details.reasoning")).not_to_have_attribute("open", "")
+
+
+def test_the_message_grows_step_by_step_and_can_be_played(page: Page) -> None:
+    show(page, "apart")
+    put(page, CALL)
+    page.get_by_role("button", name="To the beginning").click()
+    expect(page.locator("#panel")).to_contain_text("Nothing has come yet")
+    expect(page.locator(".raw .seg.coming").first).to_be_visible()
+    page.get_by_role("button", name="One chunk on").click()
+    expect(page.locator(".count")).to_contain_text("1 of")
+    expect(page.locator("#panel")).to_contain_text("Nothing is certain yet")
+    page.get_by_label("Speed").select_option("60")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator(".count")).to_contain_text("and the end")
+    expect(page.locator(".part.call .pill")).to_have_text("complete")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_boundaries_are_moved_by_keyboard_and_mouse_and_change_nothing(page: Page) -> None:
+    show(page, "apart")
+    put(page, "Hello world")
+    page.get_by_label("Cut into").select_option("whole")
+    expect(page.locator(".raw .cut")).to_have_count(0)
+    page.get_by_role("button", name="Add a boundary").click()
+    handle = page.get_by_role("slider", name="End of chunk 1")
+    expect(handle).to_have_attribute("aria-valuenow", "5")
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    expect(handle).to_have_attribute("aria-valuenow", "6")
+    expect(handle).to_be_focused()
+    box, first = handle.bounding_box(), page.locator(".raw .seg").first.bounding_box()
+    assert box is not None
+    assert first is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(first["x"] + first["width"] / 3, first["y"] + first["height"] / 2, steps=4)
+    page.mouse.up()
+    expect(handle).to_have_attribute("aria-valuenow", "2")
+    expect(page.locator(".badge")).to_contain_text("in these 2 chunks")
+    page.keyboard.press("Delete")
+    expect(page.locator(".raw .cut")).to_have_count(0)
+    page.get_by_role("button", name="Shuffle").click()
+    expect(page.locator(".raw .cut").first).to_be_attached()
+    expect(page.locator(".badge.good")).to_be_visible()
+
+
+def test_text_event_and_message_point_at_each_other(page: Page) -> None:
+    show(page, "apart")
+    put(page, CALL)
+    page.locator(".raw .seg.content", has_text="moment").first.hover()
+    expect(page.locator("#panel .lit")).to_have_text(" moment")
+    page.get_by_role("tab", name="Events").click()
+    page.locator(".raw .seg.content", has_text="moment").first.hover()
+    expect(page.locator("#panel .lit")).to_contain_text("Content")
+    page.locator("#panel .event.reasoning").first.focus()
+    expect(page.locator(".raw .lit")).to_have_text("They")
+
+
+@pytest.mark.parametrize(
+    ("panel", "told"),
+    [("OpenAI", "chat.completion.chunk"), ("Responses", "response.output_item.added"), ("Anthropic", "message_start")],
+)
+def test_the_chunks_of_each_api(page: Page, panel: str, told: str) -> None:
+    show(page, "apart")
+    put(page, CALL)
+    page.get_by_role("tab", name=panel).click()
+    expect(page.locator("#panel .chunk").filter(has_text=told).first).to_be_visible()
+
+
+def test_diagnostics_have_their_place(page: Page) -> None:
+    show(page, "apart")
+    page.get_by_label("Recorded outputs").select_option(label="A call to an unknown tool")
+    expect(page.locator(".part.diagnostics")).to_contain_text("unknown_tool")
+    expect(page.locator(".part.diagnostics")).to_contain_text("at ")
+
+
+def test_a_pasted_template_is_detected_with_the_reasons(page: Page) -> None:
+    show(page, "apart")
+    page.get_by_label("Format").select_option(label="Detect it from a chat template …")
+    template = (Path(__file__).parents[3] / "examples" / "ponder.jinja").read_text(encoding="utf-8")
+    page.get_by_label("Chat template, or tokenizer_config.json").fill(template)
+    expect(page.locator(".reasons")).to_contain_text("derived")
+    expect(page.locator(".reasons li").first).to_be_visible()
+    put(page, "<ponder>\nHm.\n</ponder>\nWell.")
+    assert "".join(page.locator(".raw .seg.reasoning").all_text_contents()) == "Hm."
+
+
+def test_what_a_model_writes_is_text_and_nothing_else(page: Page) -> None:
+    show(page, "apart")
+    put(page, '<img src=x onerror="document.title=1"><script>alert(1)</script> \u202e🦙')
+    expect(page.locator(".raw img, .raw script, #panel img, #panel script")).to_have_count(0)
+    expect(page.locator(".part.content .said")).to_contain_text("<script>alert(1)</script>")
+    assert page.title() == "Take apart · unbraid playground"
+
+
+def test_characters_beyond_the_first_plane_are_counted_as_python_counts(page: Page) -> None:
+    show(page, "apart")
+    put(page, "🦙🦙<think>\n🦙\n</think>")
+    page.get_by_label("Cut into").select_option("characters")
+    expect(page.locator(".badge.good")).to_contain_text("20 chunks")
+    whole = "".join(page.locator(".raw .seg").all_text_contents()).replace("⏎", "")
+    assert whole == "🦙🦙<think>\n🦙\n</think>"
+
+
+def test_a_mistake_is_told_and_can_be_mended(page: Page) -> None:
+    show(page, "apart")
+    page.get_by_text("Tools and options").click()
+    page.get_by_label("Tools, as JSON").fill("[{")
+    expect(page.locator("#status")).to_contain_text("tools is not JSON")
+    page.get_by_label("Tools, as JSON").fill("")
+    expect(page.locator("#status")).to_be_empty()
+
+
+def test_a_link_holds_all_of_it(browser: Browser, page: Page) -> None:
+    show(page, "apart")
+    put(page, CALL)
+    page.get_by_label("Cut into").select_option("characters")
+    page.get_by_role("tab", name="Events").click()
+    page.get_by_role("button", name="To the beginning").click()
+    for _ in range(3):
+        page.get_by_role("button", name="One chunk on").click()
+    expect(page.locator(".count")).to_contain_text("3 of")
+    link = settled_link(page)
+    with page_of(browser) as other:
+        other.goto(link)
+        expect(other.locator(".count")).to_contain_text("3 of")
+        expect(other.get_by_label("Raw output", exact=True)).to_have_value(CALL)
+        expect(other.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
+        expect(other.get_by_label("Cut into")).to_have_value("characters")
+
+
+def test_a_link_that_is_damaged_is_as_none(browser: Browser, running: Scripted) -> None:
+    with page_of(browser) as page:
+        page.goto(f"{running.server.url}/#s=AAAA-not-a-link")
+        expect(page.locator(".badge.good")).to_be_visible()
+
+
+# Constrain
+
+
+def test_what_may_come_next_is_told_at_each_character(page: Page) -> None:
+    show(page, "constrain")
+    page.get_by_label("Type what a model would write").fill('<tool_call>{"name": "get')
+    expect(page.locator(".chips")).to_have_text("_")
+    page.get_by_role("button", name="Insert it").click()
+    expect(page.get_by_label("Type what a model would write")).to_have_value(re.compile('get_weather","arguments"'))
+    page.get_by_label("Type what a model would write").fill("<tool_call>{x")
+    expect(page.locator(".echo .refused")).to_have_text("x")
+    expect(page.get_by_text("Character 13")).to_be_visible()
+
+
+def test_each_dialect_has_its_grammar_or_says_why_not(page: Page) -> None:
+    show(page, "constrain")
+    page.get_by_role("tab", name="Structural tag").click()
+    expect(page.locator(".grammar")).to_contain_text('"structural_tag"')
+    page.get_by_role("tab", name="Regex").click()
+    expect(page.locator("#dialect")).to_contain_text("This dialect cannot say it")
+    page.get_by_label("tool_choice").select_option("none")
+    expect(page.locator("#dialect")).not_to_contain_text("cannot say it")
+
+
+# Chat
+
+
+def test_a_call_is_answered_by_hand_and_the_chat_goes_on(page: Page, running: Scripted) -> None:
+    running.say(CALL, chunks=12)
+    show(page, "chat")
+    page.get_by_label("Tools, as JSON").fill(json.dumps(TOOLS))
+    page.get_by_label("Your message").fill("What is the weather?")
+    page.keyboard.press("Enter")
+    turn = page.locator(".turn.assistant")
+    expect(turn.locator(".pill").first).to_have_text("tool_calls")
+    expect(turn.locator(".arguments")).to_have_text(re.compile(r'"city": "Paris"'))
+    expect(turn.locator("details.reasoning")).to_contain_text("They ask.")
+    ids = encode(running.tokenizer, CALL)
+    turn.get_by_text("Raw output and tokens").click()
+    expect(turn.locator("pre.grammar")).to_have_text(CALL)
+    expect(turn.locator(".tokens span")).to_have_count(len(ids))
+    running.choose = lambda _: script(encode(running.tokenizer, "It rains."))
+    page.get_by_label("Your answer to get_weather").fill('{"rain": true}')
+    page.get_by_role("button", name="Answer the call").click()
+    expect(page.locator(".turn").last).to_contain_text("It rains.")
+    assert '{"rain": true}' in running.prompt()
+
+
+def test_a_turn_can_be_copied_as_a_command_and_as_a_program(browser: Browser, running: Scripted) -> None:
+    running.say("It's fine.")
+    permissions = ["clipboard-read", "clipboard-write"]
+    with page_of(browser, permissions=permissions) as page:
+        page.goto(running.server.url)
+        show(page, "chat")
+        page.get_by_label("Your message").fill('How\'s "it"?\n🦙')
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator(".turn.assistant")).to_contain_text("It's fine.")
+        page.get_by_role("button", name="This turn as curl").click()
+        expect(page.locator("#status")).to_contain_text("copied")
+        command = page.evaluate("navigator.clipboard.readText()")
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        assert "data: [DONE]" in done.stdout, done.stderr
+        assert "🦙" in running.prompt()
+        page.get_by_role("button", name="This turn as Python").click()
+        page.wait_for_function("() => navigator.clipboard.readText().then(text => text.includes('OpenAI('))")
+        program = page.evaluate("navigator.clipboard.readText()")
+        calls: list[dict[str, Any]] = []
+        client = SimpleNamespace(create=lambda **fields: [calls.append(fields)][1:])  # type: ignore[func-returns-value]
+        openai = SimpleNamespace(OpenAI=lambda **_: SimpleNamespace(chat=SimpleNamespace(completions=client)))
+        exec(program, {"__builtins__": {**vars(builtins), "__import__": lambda *_: openai}})
+        assert calls[0]["messages"] == [{"role": "user", "content": 'How\'s "it"?\n🦙'}]
+        assert calls[0]["stream"] is True
+
+
+def test_a_server_with_a_key_is_asked_with_it(browser: Browser) -> None:
+    scripted = Scripted()
+    scripted.service.api_keys = ("secret",)
+    scripted.server.start()
+    try:
+        with page_of(browser) as page:
+            page.goto(scripted.server.url)
+            dialog = page.get_by_role("dialog")
+            expect(dialog).to_be_visible()
+            page.get_by_label("API key", exact=True).fill("wrong")
+            page.keyboard.press("Enter")
+            expect(dialog).to_contain_text("not one of this server's")
+            page.get_by_label("API key", exact=True).fill("secret")
+            page.get_by_role("button", name="Use it").click()
+            expect(page.locator(".badge.good")).to_be_visible()
+            assert "secret" not in settled_link(page)
+    finally:
+        scripted.server.stop()
+
+
+# Compare
+
+
+def test_a_case_of_the_scoreboard_can_be_taken_apart(page: Page) -> None:
+    show(page, "compare")
+    page.get_by_label("Family").select_option("hermes")
+    page.get_by_label("Show").select_option("all")
+    expect(page.locator("tbody tr")).to_have_count(32)
+    page.get_by_role("button", name="Take it apart").first.click()
+    expect(page.get_by_label("Format")).to_have_value("hermes")
+    expect(page.locator(".badge.good")).to_be_visible()
+    expect(page.locator(".part.call").first).to_be_visible()
