@@ -45,8 +45,9 @@ def source(name: str) -> str:
 def tokens_of(name: str) -> tuple[str, ...]:
     """What may be a token in a template, or in what it writes: some put their tokens together from pieces."""
     written = [source(name)]
+    variables: dict[str, Any] = dict(NEEDS.get(name, {}))
     with suppress(unbraid.UnbraidError):
-        written.append(template(name).render(_CONVERSATION, TOOLS, **NEEDS.get(name, {})))
+        written.append(template(name).render(_CONVERSATION, TOOLS, **variables))
     found = dict.fromkeys(text for each in written for text in _TOKEN.findall(each))
     return tuple(dict.fromkeys([*found, "<s>", "</s>"]))
 

@@ -124,6 +124,7 @@ def test_the_cost_is_that_of_the_new_messages(monkeypatch: pytest.MonkeyPatch) -
         prompt = one.extend(prompt, ids, [AGAIN])
     assert max(seen) <= 6  # stand-ins, and never the conversation
     count = len(seen)
+    assert prompt is not None
     more = one.extend(
         prompt, ids, [{"role": "user", "content": "Something else, and longer than what was said before."}]
     )

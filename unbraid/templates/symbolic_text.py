@@ -136,7 +136,7 @@ class Symbol(TracedText):
 
     __slots__ = ("expression", "record")
     expression: Expression
-    record: Record  # type: ignore[misc]
+    record: Record
 
     @classmethod
     def made(cls, text: str, expression: Expression, record: Record) -> Symbol:
@@ -164,7 +164,12 @@ class Symbol(TracedText):
     def written_by(self, write: Callable[[Any], str], value: Any) -> str:
         """What a pure function writes for a JSON value; this is one of the symbols in it."""
         symbols: list[Symbol] = []
-        written = write(_with_texts(value, lambda symbol: (symbols.append(symbol), symbol.plain())[1]))
+
+        def noted(symbol: Symbol) -> str:
+            symbols.append(symbol)
+            return symbol.plain()
+
+        written = write(_with_texts(value, noted))
 
         def anew(*texts: str) -> str:
             rest = iter(texts)

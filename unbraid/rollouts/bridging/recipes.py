@@ -52,8 +52,8 @@ class Recipes:
         variables: Mapping[str, Any],
     ) -> str | None:
         """The text of the bridge after a turn of this shape, with marks; None where it must be rendered."""
-        key, given = self._asked(shape, new, bool(tools))
-        key = key_of((stopped_at, bool(tools), variables, *key))
+        kind, given = self._asked(shape, new, bool(tools))
+        key = key_of((stopped_at, bool(tools), variables, *kind))
         recipes = self._known.get(key, ())
         if recipes is None or not may_be_given(given) or sum(map(len, given)) > _LONGEST:
             return None
