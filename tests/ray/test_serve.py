@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +50,6 @@ def order(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(order: Path) -> Iterator[Cluster]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(ORDER, str(order))
-        patched.setenv("UNBRAID_CACHE", os.environ.get("UNBRAID_CACHE", ""))
         patched.setattr("unbraid.ray.application.EngineReplica", MortalReplica)
         with cluster() as started:
             speech = files("whisper-tiny").folder
