@@ -33,6 +33,9 @@ class ListenRequest:
     """The tokens that the decoder is given before the output."""
     prefix: TokenSets = ANYTHING
     """What the output must begin with. A set of one token is forced; among several, the likeliest is chosen."""
+    goes_on: bool = False
+    """Whether the prefix ends with words that are certain already, which the output goes on from; only where the
+    listener supports it (`goes_on_from_words`), and without timestamps."""
     timestamps: bool = False
     """Whether the output contains timestamps."""
     temperature: float = 0.0
@@ -85,8 +88,8 @@ class TextVocabulary(Vocabulary, Protocol):
 class Listener(Protocol):
     """A speech model that can be asked.
 
-    Optional abilities are attributes that a listener may leave out; read them with `supports_word_times` and
-    `max_beams` below.
+    Optional abilities are attributes that a listener may leave out; read them with `supports_word_times`,
+    `max_beams` and `goes_on_from_words` below.
     """
 
     @property
@@ -122,3 +125,8 @@ def supports_word_times(listener: Listener) -> bool:
 def max_beams(listener: Listener) -> int:
     """The widest beam search of a listener: its attribute `max_beams`."""
     return int(getattr(listener, "max_beams", 1))
+
+
+def goes_on_from_words(listener: Listener) -> bool:
+    """Whether a listener takes `ListenRequest.goes_on`: its attribute of that name."""
+    return bool(getattr(listener, "goes_on_from_words", False))
