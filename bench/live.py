@@ -35,7 +35,7 @@ from tests.speech.whisper.whisper_models import files
 from tests.speech.word_errors import word_errors, words
 from tests.support.real_speech import RATE, Recording, recording
 from unbraid.speech.live.hearing import Hearing
-from unbraid.speech.live.turns import Quiet, Spoken, Started, Stopped, TurnOptions, Turns
+from unbraid.speech.live.turns import Quiet, Spoken, Stopped, TurnOptions, Turns
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -81,33 +81,25 @@ async def ends_of_words(transcriber: Transcriber, spoken: Recording) -> list[tup
 
 
 async def ours(transcriber: Transcriber, spoken: Recording, told: list[Told]) -> tuple[str, int]:
-    """As the server does: utterances by voice activity, each heard by itself."""
+    """As the server does where the client says when it is done: one utterance, without the silence in it."""
     loop = asyncio.get_running_loop()
     turns = Turns(detector().listen(), TurnOptions())
-    texts: list[str] = []
-    hearings: list[Hearing] = []
-    tasks: list[asyncio.Task[None]] = []
+    hearing = Hearing(transcriber, TranscriptionOptions())
 
-    async def hear(hearing: Hearing) -> None:
+    async def hear() -> None:
         async for text in hearing.words():
             told.extend(Told(word, loop.time()) for word in words(text))
 
+    task = asyncio.create_task(hear())
     async for samples in paced(spoken):
         for event in turns.feed(samples):
-            if isinstance(event, Started):
-                hearings.append(Hearing(transcriber, TranscriptionOptions()))
-                tasks.append(asyncio.create_task(hear(hearings[-1])))
-            elif isinstance(event, Spoken):
-                hearings[-1].add(event.samples)
-            elif isinstance(event, Quiet):
-                hearings[-1].pause()
-            elif isinstance(event, Stopped):
-                hearings[-1].end()
-    if turns.open:
-        hearings[-1].end()
-    await asyncio.gather(*tasks)
-    texts = [hearing.text for hearing in hearings]
-    return " ".join(texts), sum(hearing.passes for hearing in hearings)
+            if isinstance(event, Spoken):
+                hearing.add(event.samples, silent=event.silent)
+            elif isinstance(event, Quiet | Stopped):
+                hearing.pause()
+    hearing.end()
+    await task
+    return hearing.text, hearing.passes
 
 
 async def local_agreement(transcriber: Transcriber, spoken: Recording, told: list[Told]) -> tuple[str, int]:

@@ -87,8 +87,10 @@ class Hearing:
 
     # What is heard
 
-    def add(self, samples: Samples) -> None:
-        """More sound."""
+    def add(self, samples: Samples, *, silent: bool = False) -> None:
+        """More sound. `silent`: nobody speaks in it, so that a pause goes on."""
+        if not silent:
+            self._quiet_at = 0
         if len(samples) and not self._over:
             self._held.append(samples)
             self._count += len(samples)
@@ -151,7 +153,7 @@ class Hearing:
     async def _pass(self) -> str:
         """Hear all of the stretch once more. Returns what has become certain."""
         until, before = self._count, self._covered
-        whole = self._quiet_at > before and until >= self._quiet_at
+        whole = self._quiet_at > 0
         heard = await self._heard(until, (0.0,))
         self._last = heard
         if heard is None:
@@ -180,7 +182,7 @@ class Hearing:
 
     async def _settle(self, until: int) -> str:
         """Hear a stretch for the last time. Returns the rest of its text."""
-        if self._last is not None and self._covered >= self._quiet_at > 0 and until >= self._covered:
+        if self._last is not None and self._covered >= self._quiet_at > 0:
             return self._agreement.finish(self._last)  # nobody has spoken since
         heard = await self._heard(until, self._transcriber.temperatures(self._options))
         return "" if heard is None else self._agreement.finish(heard)

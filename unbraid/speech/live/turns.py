@@ -50,6 +50,8 @@ class Spoken:
     """Sound of the utterance."""
 
     samples: Samples
+    silent: bool = False
+    """Whether nobody speaks in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Turns:
         probabilities = self._voice.feed(held[:whole])
         spoken: list[Samples] = []
         """Sound of an utterance that is not told yet."""
+        silent = True
         for at, probability in enumerate(probabilities):
             frame = held[at * FRAME : (at + 1) * FRAME]
             self._read += FRAME
@@ -117,25 +120,26 @@ class Turns:
                 self._before.append(frame)
                 self._run = self._run + 1 if self._talking else 0
                 if self._run >= _LEAST:
-                    spoken = [*self._before]
+                    spoken, silent = [*self._before], False
                     yield Started((self._read - sum(map(len, spoken))) / RATE)
                     self._before.clear()
                     self.open, self._run = True, 0
                 continue
             spoken.append(frame)
+            silent = silent and not self._talking
             self._run = 0 if self._talking else self._run + 1
             last = max(1, round(self.options.silence * RATE / FRAME))
             ends = self._run >= last
             if self._run == min(last, _QUIET) or ends:
-                yield Spoken(np.concatenate(spoken))
-                spoken = []
+                yield Spoken(np.concatenate(spoken), silent)
+                spoken, silent = [], True
             if self._run == min(last, _QUIET):
                 yield Quiet()
             if ends:
                 self.end()
                 yield Stopped(self._read / RATE)
         if spoken:
-            yield Spoken(np.concatenate(spoken))
+            yield Spoken(np.concatenate(spoken), silent)
 
     def flush(self) -> Samples:
         """What is left of an utterance that ends now: less than a frame."""

@@ -131,7 +131,7 @@ class InputAudio:
             message = f"the buffer has {have:.2f} ms of sound, too little to be committed: append 100 ms or more"
             raise ApiError(400, message, code="input_audio_buffer_commit_empty")
         if self._turns is not None:
-            self._add(utterance, self._turns.flush())
+            self._add(utterance, self._turns.flush(), silent=True)
             self._turns.end()
         await self._commit(utterance, by_detector=False)
         return utterance
@@ -170,7 +170,7 @@ class InputAudio:
             await self._told.started(utterance, event.seconds)
         elif self.open is not None:
             if isinstance(event, Spoken):
-                self._add(self.open, event.samples)
+                self._add(self.open, event.samples, silent=event.silent)
                 if self._keep and self.open.seconds > _LONGEST and self._turns is not None:
                     self._turns.end()
                     await self._stop(self.open, self._turns.seconds)
@@ -197,7 +197,7 @@ class InputAudio:
             if utterance.hearing is None:
                 continue
             if isinstance(event, Spoken):
-                utterance.hearing.add(event.samples)
+                utterance.hearing.add(event.samples, silent=event.silent)
             elif isinstance(event, Quiet | Stopped):
                 utterance.hearing.pause()
         utterance.seconds = seconds
@@ -216,10 +216,10 @@ class InputAudio:
             utterance.task.add_done_callback(self.unfinished.discard)
         return utterance
 
-    def _add(self, utterance: Utterance, samples: Samples) -> None:
+    def _add(self, utterance: Utterance, samples: Samples, *, silent: bool = False) -> None:
         utterance.seconds += len(samples) / RATE
         if utterance.hearing is not None:
-            utterance.hearing.add(samples)
+            utterance.hearing.add(samples, silent=silent)
         if self._keep:
             utterance.kept.append(pcm_bytes(samples))
 

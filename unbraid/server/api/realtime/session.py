@@ -161,10 +161,8 @@ class Session:
         await self._out.event("conversation.item.added", previous_item_id=before, item=item)
         await self._out.event("conversation.item.done", previous_item_id=before, item=item)
         detection = self.options.turn_detection
-        creates = (
-            self.options.kind == "realtime" and by_detector and detection is not None and detection.create_response
-        )
-        if creates:
+        creates = by_detector and detection is not None and detection.create_response
+        if creates and self.options.kind == "realtime":
             self._respond_after(utterance)
 
     def _respond_after(self, utterance: Utterance) -> None:
