@@ -112,7 +112,7 @@ def test_sound_that_waits_makes_its_sender_wait() -> None:
         task = asyncio.create_task(_all(one))
         one.add(say(WORDS[:4]))
         await asyncio.wait_for(one.caught_up(), 60)
-        one.add(np.tile(say(WORDS), 10))
+        one.add(np.tile(say(WORDS, gap=0.02), 10))
         waiting = asyncio.create_task(one.caught_up())
         await until(lambda: bool(of.requests))
         assert not waiting.done()
@@ -159,7 +159,9 @@ PIECES = st.lists(st.sampled_from([" a", " b", " an", "d", ".", "'s", "å­—", " â
 
 
 @given(passes=st.lists(st.tuples(PIECES, st.booleans()), max_size=8), last=PIECES)
-def test_certain_words_stay_whatever_passes_say(passes: list[tuple[list[HeardPiece], bool]], last: list[HeardPiece]) -> None:
+def test_certain_words_stay_whatever_passes_say(
+    passes: list[tuple[list[HeardPiece], bool]], last: list[HeardPiece]
+) -> None:
     agreement = Agreement()
     told = ""
     for heard, whole in passes:
