@@ -305,7 +305,7 @@ def test_a_model_that_hears_gets_the_sound() -> None:
     run(tried)
 
 
-WRONG = [
+WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     ("conversation.item.create", {"item": {"type": "picture"}}, "item.type"),
     ("conversation.item.create", {"item": {"type": "message", "role": "user", "content": []}}, "item.content"),
     ("conversation.item.create", {"item": user("x"), "previous_item_id": "nobody"}, "previous_item_id"),

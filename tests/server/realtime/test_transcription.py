@@ -205,7 +205,18 @@ def test_what_is_wrong_is_told_and_changes_nothing(server: tuple[RunningServer, 
     run(tried)
 
 
-GARBAGE = ["", "{", "[]", "null", '{"type": 3}', '{"type": "no.such"}', "\x00", '{"a":' * 3000, b"\x00\xff", b""]
+GARBAGE: list[str | bytes] = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"type": 3}',
+    '{"type": "no.such"}',
+    "\x00",
+    '{"a":' * 3000,
+    b"\x00\xff",
+    b"",
+]
 
 
 def test_garbage_is_refused_frame_by_frame(server: tuple[RunningServer, WordListener]) -> None:

@@ -60,7 +60,8 @@ class LevelVoice:
 
     def feed(self, samples: Samples) -> Samples:
         frames = np.abs(samples.reshape(-1, FRAME)).max(axis=1, initial=0.0)
-        return (frames > _STEP / 2).astype(np.float32)
+        found: Samples = (frames > _STEP / 2).astype(np.float32)
+        return found
 
 
 class WordListener:

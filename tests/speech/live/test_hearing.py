@@ -81,7 +81,7 @@ def test_the_end_needs_no_pass_where_nobody_spoke_since_the_last() -> None:
         one.add(np.concatenate([say(["one", "two"]), silence(0.3)]))
         if pause:
             one.pause()
-        task = asyncio.create_task(anext(one.words(), None))  # type: ignore[arg-type]
+        task = asyncio.create_task(anext(one.words(), None))
         await until(lambda: len(of.requests) == 1)
         one.add(silence(0.3), silent=True)
         one.end()

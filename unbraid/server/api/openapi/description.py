@@ -209,7 +209,7 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
     error = schemas[replies.AnthropicError if anthropic else token_replies.VllmError if of_tokens else replies.Error]
     if operation.other is not None:
         error = {"anyOf": [error, schemas[replies.AnthropicError]]}
-    found = {"101": {"description": "A WebSocket"}} if operation.socket else {"200": done}
+    found: dict[str, Any] = {"101": {"description": "A WebSocket"}} if operation.socket else {"200": done}
     if operation.socket:
         found["426"] = {"description": "The request asks for no WebSocket", "content": _json(error)}
     has_body = operation.body is not None or operation.form

@@ -64,7 +64,7 @@ def _whole_words(text: str, size: int) -> str:
     return text[:size].rpartition(" ")[0]
 
 
-class Conversation:
+class VoiceConversation:
     """All items."""
 
     def __init__(self, most_audio: int) -> None:

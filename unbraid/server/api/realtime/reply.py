@@ -25,7 +25,7 @@ from ...errors import ApiError, api_error_of
 from ...turns.blocks import Block, Blocks
 from ...turns.turn import Turn, Update, Usage
 from ..fields import Object
-from .conversation import Conversation, SpokenText
+from .conversation import SpokenText, VoiceConversation
 from .outgoing import Outgoing, new_id
 
 Stop = Literal["client_cancelled", "turn_detected"]
@@ -74,7 +74,7 @@ class Reply:
     def __init__(
         self,
         out: Outgoing,
-        conversation: Conversation,
+        conversation: VoiceConversation,
         usage: Usage,
         described: dict[str, Any],
         format: SoundFormat,

@@ -26,7 +26,7 @@ from ...turns.plan import Plan, plan_chat
 from ...turns.task import ChatTask
 from ...turns.turn import Usage
 from ..fields import Object, template_kwargs
-from .conversation import Conversation, read_base64, read_item
+from .conversation import VoiceConversation, read_base64, read_item
 from .input_audio import InputAudio, Utterance
 from .options import OptionsReader, SessionOptions, reply_options
 from .outgoing import Outgoing, new_id
@@ -67,7 +67,7 @@ class Session:
         self.id = new_id("sess")
         self.options = options
         self._reader = reader_for(service, served)
-        self.conversation = Conversation(service.max_audio)
+        self.conversation = VoiceConversation(service.max_audio)
         hears = served is not None and served.model.hears
         self.audio = InputAudio(service.transcriber, options, self, keep=hears)
         self.reply: Reply | None = None
