@@ -18,9 +18,9 @@ from typing import cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
@@ -28,6 +28,7 @@ from .access.bodies import guarded
 from .access.gate import ANY, Gate, Preflights
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
+from .access.websocket import PATHS as SOCKETS
 from .api.audio.speech import speech, voices
 from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
@@ -38,6 +39,7 @@ from .api.messages.routes import count_tokens, messages
 from .api.models import model, models
 from .api.openapi.description import openapi
 from .api.parse import parse
+from .api.realtime.routes import converse, upgrade_required
 from .api.responses import routes as responses
 from .api.tokenize import tokenize
 from .api.tokens.derender import derender_chat
@@ -75,6 +77,7 @@ _ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("/v1/audio/translations", "POST", translations, False),
     ("/v1/audio/speech", "POST", speech, False),
     ("/v1/audio/voices", "GET", voices, False),
+    ("/v1/realtime", "GET", upgrade_required, False),
     ("/v1/parse", "POST", parse, False),
     ("/v1/tokenize", "POST", tokenize, False),
     ("/v1/models", "GET", models, False),
@@ -132,7 +135,7 @@ def create_app(
         told = ApiError(error.status_code, message, headers=dict(error.headers or {}))
         return _error_writer(request)(told)
 
-    async def crash(request: Request, error: Exception) -> Response:
+    async def crash(request: HTTPConnection, error: Exception) -> Response:
         """What went wrong outside of the handlers."""
         response = _error_writer(request)(as_api_error(error))
         response.headers[REQUEST_ID] = request.scope[EXCHANGE].id
@@ -152,7 +155,8 @@ def create_app(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in (*(PLAYGROUND if playground else ()), *_ROUTES)
-        ],
+        ]
+        + [WebSocketRoute(path, SocketEndpoint(service, path)) for path in SOCKETS],
         middleware=[
             Middleware(Observing, service.metrics, tracer, lambda: service.proxies),
             gate,
@@ -189,8 +193,8 @@ class _Application(Starlette):
             await (await self._answer(HTTPException, scope, error))(scope, receive, send)
 
     async def _answer(self, kind: type[Exception], scope: Scope, error: Exception) -> Response:
-        handle = cast(Callable[[Request, Exception], Awaitable[Response]], self.exception_handlers[kind])
-        return await handle(Request(scope), error)
+        handle = cast(Callable[[HTTPConnection, Exception], Awaitable[Response]], self.exception_handlers[kind])
+        return await handle(Request(scope) if scope["type"] == "http" else HTTPConnection(scope), error)
 
 
 class Endpoint:
@@ -222,36 +226,68 @@ class Endpoint:
     async def _respond(self, request: Request) -> Response:
         try:
             if not self._public:
-                self._admit(request)
+                admit(self._service, request)
             return await self._handler(self._service, request)
         except ClientLeft:
             raise
         except Exception as error:
             return _error_writer(request)(as_api_error(error))
 
-    def _admit(self, request: Request) -> None:
-        service = self._service
-        if service.draining:
-            raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
-        if service.api_keys:
-            # As bytes: headers are read as latin-1, whatever they are.
-            given = _key(request).encode("latin-1")
-            # All of them, always: how long it takes tells nothing.
-            if not sum(hmac.compare_digest(given, key.encode()) for key in service.api_keys):
-                message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
-                raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
-            request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
-            sender.set(Sender(client_of(request)))
-        if service.rates:
-            client = client_of(request) or client_of_scope(request.scope, service.proxies)
-            request.scope[_METER] = meter = Meter(service.rates, client)
-            meter.ask()
+
+class SocketEndpoint:
+    """A route that is a WebSocket. Who is not let in gets an ordinary reply."""
+
+    def __init__(self, service: Service, path: str) -> None:
+        self._service = service
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = scope[EXCHANGE]
+        exchange.route = self._path
+        sender.set(Sender(client_of_scope(scope, self._service.proxies)))
+        asked = HTTPConnection(scope)
+        try:
+            admit(self._service, asked)
+            await converse(self._service, scope, receive, send)
+        except OSError:  # the connection broke while something was sent
+            exchange.left = True
+        except Exception as error:
+            if exchange.sent is not None:
+                raise
+            await _error_writer(asked)(as_api_error(error))(scope, receive, send)
 
 
-def _key(request: Request) -> str:
+def admit(service: Service, request: HTTPConnection) -> None:
+    """Let a request in, or raise `ApiError`: by its key, and by how many its client may send."""
+    if service.draining:
+        raise ApiError(503, "the server is about to end: ask another one", retry_after=1.0)
+    if service.api_keys:
+        # As bytes: headers are read as latin-1, whatever they are.
+        given = _key(request).encode("latin-1")
+        # All of them, always: how long it takes tells nothing.
+        if not sum(hmac.compare_digest(given, key.encode()) for key in service.api_keys):
+            message = "the API key is missing or wrong: send it as `Authorization: Bearer …` or as `x-api-key`"
+            raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        request.scope[CLIENT] = hashlib.sha256(given).hexdigest()
+        sender.set(Sender(client_of(request)))
+    if service.rates:
+        client = client_of(request) or client_of_scope(request.scope, service.proxies)
+        request.scope[_METER] = meter = Meter(service.rates, client)
+        meter.ask()
+
+
+_KEY_PROTOCOL = "openai-insecure-api-key."
+"""What a page in a browser has: it cannot send headers with a WebSocket, but the names of protocols."""
+
+
+def _key(request: HTTPConnection) -> str:
     """The API key of a request, the way OpenAI's clients send it, or Anthropic's."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    offered = request.scope.get("subprotocols", ())
+    named = next((one.removeprefix(_KEY_PROTOCOL) for one in offered if one.startswith(_KEY_PROTOCOL)), "")
+    return request.headers.get("x-api-key", named)
 
 
 def _rate_headers(request: Request, meter: Meter) -> dict[str, str]:
@@ -261,10 +297,10 @@ def _rate_headers(request: Request, meter: Meter) -> dict[str, str]:
 
 def write_error(scope: Scope, error: ApiError) -> Response:
     """An error in the dialect of a request, of which `path` and `headers` are known."""
-    return _error_writer(Request(scope))(as_api_error(error))
+    return _error_writer(HTTPConnection(scope))(as_api_error(error))
 
 
-def _error_writer(request: Request) -> Callable[[ApiError], Response]:
+def _error_writer(request: HTTPConnection) -> Callable[[ApiError], Response]:
     """What writes an error in the dialect of a request."""
     if ANTHROPIC_VERSION in request.headers:
         return anthropic_error

@@ -61,12 +61,13 @@ class ApiError(Exception):
 
 def as_api_error(error: Exception) -> ApiError:
     """Any exception as what the client is told. That it was told is noted, for logs and metrics."""
-    told = _as_api_error(error)
+    told = api_error_of(error)
     note_error(told.status, told.code)
     return told
 
 
-def _as_api_error(error: Exception) -> ApiError:
+def api_error_of(error: Exception) -> ApiError:
+    """Any exception as what the client is told."""
     if isinstance(error, ApiError):
         return error
     message = str(error)

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
@@ -32,7 +32,7 @@ CLIENT = "unbraid.client"
 """The key of a request's scope under which stands who sent it: a digest of the API key."""
 
 
-def client_of(request: Request) -> str:
+def client_of(request: HTTPConnection) -> str:
     """Who sent a request. What is kept for one client is not shown to another. Without API keys all are one."""
     return str(request.scope.get(CLIENT, ""))
 

@@ -52,6 +52,8 @@ class Model:
     """Whether the engine refuses constraints."""
     loose_schemas: bool = False
     """Whether strict schemas are taken that the engine cannot enforce in full."""
+    hears: bool = False
+    """Whether messages may have sound in them."""
     unknown_tools: Literal["text", "emit"] = "text"
     most_choices: int = 128
     """How many outputs one request may ask for."""

@@ -53,7 +53,7 @@ class TokenCounts:
 
 @dataclass
 class Attempt:
-    """One chunk, decoded once. Everything but the first six attributes is known after `decode`."""
+    """One chunk, decoded once. Everything but the first seven attributes is known after `decode`."""
 
     listener: Listener
     adapter: Adapter
@@ -62,6 +62,8 @@ class Attempt:
     temperature: float
     recording: object = None
     """Which recording the chunk is of; see `ListenRequest`."""
+    after: tuple[int, ...] = ()
+    """The tokens of words that are certain already. The output begins with them, and goes on from there."""
     prefix: TokenSets = ANYTHING
     """What the output must begin with."""
     end: ListenEnd | None = None
@@ -90,6 +92,9 @@ class Attempt:
         """Decode the chunk."""
         request = self.adapter.request(self.chunk.samples, self.options, self.temperature)
         request = replace(request, speech=self.chunk.speech, recording=self.recording)
+        if self.after:
+            certain = (frozenset({token}) for token in self.after)
+            request = replace(request, prefix=TokenSets((*request.prefix.sets, *certain)), goes_on=True)
         self.prefix = request.prefix
         parser = Parser(self.adapter.format, tokenizer=self.listener.vocabulary, keep_message=False)
         reader = SegmentReader(self)

@@ -33,6 +33,9 @@ class ListenRequest:
     """The tokens that the decoder is given before the output."""
     prefix: TokenSets = ANYTHING
     """What the output must begin with. A set of one token is forced; among several, the likeliest is chosen."""
+    goes_on: bool = False
+    """Whether the prefix ends with words that are certain already, which the output goes on from; only where the
+    listener supports it (`goes_on_from_words`), and without timestamps."""
     timestamps: bool = False
     """Whether the output contains timestamps."""
     temperature: float = 0.0
@@ -86,7 +89,7 @@ class Listener(Protocol):
     """A speech model that can be asked.
 
     Optional abilities are attributes that a listener may leave out; read them with `supports_word_times`,
-    `max_beams` and `family_of` below.
+    `max_beams`, `family_of` and `goes_on_from_words` below.
     """
 
     @property
@@ -128,3 +131,8 @@ def family_of(listener: Listener) -> str | None:
     """The family of a listener's model, where the listener knows it: its attribute `family`."""
     found = getattr(listener, "family", None)
     return None if found is None else str(found)
+
+
+def goes_on_from_words(listener: Listener) -> bool:
+    """Whether a listener takes `ListenRequest.goes_on`: its attribute of that name."""
+    return bool(getattr(listener, "goes_on_from_words", False))

@@ -136,7 +136,7 @@ class Transcriber:
             if rest is None or is_silent(rest.samples):
                 break
             attempts = _Attempts(self._thresholds)
-            for temperature in self._temperatures(options):
+            for temperature in self.temperatures(options):
                 attempt = Attempt(self.listener, self.adapter, rest, options, temperature, recording)
                 await attempt.decode()
                 if stream and attempt.prefix_missing:
@@ -154,7 +154,7 @@ class Transcriber:
                 yield _Warning(f"no words could be made out from {rest.start:.1f} to {rest.time(rest.seconds):.1f} s")
             rest = None if best is None else _left(best)
 
-    def _temperatures(self, options: TranscriptionOptions) -> tuple[float, ...]:
+    def temperatures(self, options: TranscriptionOptions) -> tuple[float, ...]:
         return (options.temperature,) if options.temperature else self._thresholds.temperatures
 
 

@@ -49,7 +49,7 @@ def join_words(pieces: Sequence[Word]) -> list[Word]:
                 before += piece.text
             else:
                 words[-1] = replace(words[-1], text=words[-1].text + piece.text)
-        elif before or not words or piece.text[0].isspace() or _unspaced(piece.text):
+        elif before or not words or piece.text[0].isspace() or is_unspaced(piece.text):
             words.append(replace(piece, text=before + piece.text))
             counts.append(1)
             before = ""
@@ -77,7 +77,7 @@ def _opens(text: str) -> bool:
     return bool(signs) and all(char in opens or unicodedata.category(char) in ("Ps", "Pi") for char in signs)
 
 
-def _unspaced(text: str) -> bool:
+def is_unspaced(text: str) -> bool:
     """Whether the text begins with a letter of a script without spaces, and not with a mark on the letter before."""
     kind = unicodedata.category(text[0])
     return kind[0] != "M" and kind != "Lm" and unicodedata.name(text[0], "").startswith(_UNSPACED)

@@ -61,8 +61,8 @@ class Access:
 
     @property
     def uvicorn(self) -> dict[str, Any]:
-        """What `uvicorn.Config` has to know. No WebSockets, which nobody would watch; and who the client is, is not for
-        headers to say that anybody can send (`addresses`)."""
+        """What `uvicorn.Config` has to know. None of uvicorn's WebSockets, which nobody would watch (`websocket` has
+        ours); and who the client is, is not for headers to say that anybody can send (`addresses`)."""
         return {"http": self.protocol, "ws": "none", "proxy_headers": False}
 
 

@@ -10,7 +10,8 @@ A browser sends what any page asks it to, to servers on this machine too. Two he
 - *Origin*. Browsers send it with everything but plain reads. It has to be that of the server itself (the same as
   `Host`) or be allowed (`--allow-origin`); `null`, which sandboxed pages and files send, is an origin like any other.
   Clients that are no browsers send none. A browser that sends none for a request that changes something says by
-  `Sec-Fetch-Site` whether another site has asked for it.
+  `Sec-Fetch-Site` whether another site has asked for it. A WebSocket has an `Origin` too, and no other protection: a
+  page may open one to any server, and read what it says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import UnbraidError
@@ -55,15 +56,15 @@ class Gate:
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] in ("http", "websocket"):
             try:
-                self._check(Request(scope))
+                self._check(HTTPConnection(scope))
             except ApiError as error:
                 await self._write_error(scope, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: HTTPConnection) -> None:
         given = request.headers.getlist("host")
         if len(given) > 1:
             raise ApiError(400, "the request has several Host headers: send one")
@@ -73,10 +74,10 @@ class Gate:
         origin = request.headers.get("origin")
         if origin is not None:
             self._check_origin(origin, host)
-        elif request.method not in _READS and request.headers.get("sec-fetch-site", "none") not in _OWN:
+        elif request.scope["method"] not in _READS and request.headers.get("sec-fetch-site", "none") not in _OWN:
             raise _foreign("a page of another site")
 
-    def _check_name(self, request: Request, host: str) -> None:
+    def _check_name(self, request: HTTPConnection, host: str) -> None:
         if not host and request.scope["http_version"] == "1.0":  # no browser
             return
         if "host" not in request.headers:

@@ -11,6 +11,7 @@ is added here:
 - *Replies before the end of a body.* The rest is thrown away for a moment, and the connection ends, unless the rest is
   small. So whoever sends a body that is refused is told why, and does not have it read.
 - *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
+- *WebSockets.* A request that asks for one, where there is one, ends HTTP on the connection (`websocket`).
 - *One request after the other.* A request that is sent before the one before it was answered is not read: the reply
   says `Connection: close`, and clients send it again. (No client in use does this.)
 
@@ -25,6 +26,7 @@ import logging
 import math
 from collections.abc import Callable
 from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
@@ -37,6 +39,8 @@ from .connections import Seat
 from .pacing import FREE, Pace, PacedFlow
 from .patience import Patience
 from .raw_replies import ErrorWriter, raw_error
+from .websocket import PATHS
+from .websocket.protocol import WebSocketProtocol
 
 _log = logging.getLogger(__name__)
 MOST_HEADER_BYTES = 65_536
@@ -121,6 +125,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether the client wants to send another request after this one."""
         self._deaf = False
         """Whether what comes is thrown away."""
+        self._becomes_socket = False
+        """Whether the request asks for a WebSocket, and can have it."""
         self._unread = 0
 
     # The connection
@@ -176,7 +182,11 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._refuse_upgrade(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            if self._becomes_socket:
+                self._become_socket(rest)
+            else:
+                self._refuse_upgrade(rest)
         except httptools.HttpParserError as error:
             if not isinstance(error.__context__, _Refused):
                 _log.debug("a request cannot be read", exc_info=error)
@@ -214,6 +224,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers, self._in_body = False, True
         self._spent = self._body_size = 0
         self._seat.answer()
+        if self.parser.should_upgrade() and self._asks_for_socket():
+            self._becomes_socket = True
+            return
         super().on_headers_complete()
         cycle = self.cycle
         cast(dict[str, Any], self.scope)[PARTS] = Parts(cycle)
@@ -221,6 +234,37 @@ class GuardedProtocol(HttpToolsProtocol):
         self._keep_alive = cycle.keep_alive
         if cycle.waiting_for_100_continue or _is_large(self.headers):
             cycle.keep_alive = False  # as long as the body is not there
+
+    def _asks_for_socket(self) -> bool:
+        """Whether this is a request for a WebSocket, at a place where there is one. Notes the place."""
+        if self._get_upgrade() != b"websocket" or self.parser.get_method() != b"GET":
+            return False
+        url = httptools.parse_url(self.url)
+        path = unquote(url.path.decode("ascii"))
+        place = {"path": path, "raw_path": url.path, "query_string": url.query or b"", "method": "GET"}
+        cast(dict[str, Any], self.scope).update(place)
+        return path in PATHS
+
+    def _become_socket(self, rest: bytes) -> None:
+        """The connection speaks another protocol from here on, which has read `rest` already."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.connections.discard(self)
+        self._flow.release()
+        socket = WebSocketProtocol(
+            self.app,
+            cast(dict[str, Any], self.scope),
+            self.transport,
+            seat=self._seat,
+            patience=self._patience,
+            tasks=self.tasks,
+            connections=self.connections,
+            loop=self.loop,
+        )
+        lines = [b"GET " + self.url + b" HTTP/1.1", *(name + b": " + value for name, value in self.headers), b"", b""]
+        socket.begin(b"\r\n".join(lines))
+        if rest:
+            socket.data_received(rest)
 
     def on_body(self, body: bytes) -> None:
         self._spent = max(0, self._spent - _WORTH * len(body))

@@ -140,6 +140,7 @@ async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
         constrain_auto=dialect == "gbnf",
         unconstrained=bool(settings.openai),
         loose_schemas=settings.loose_schemas,
+        hears=placeholder is not None,
         unknown_tools=settings.unknown_tools,
         most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
     )

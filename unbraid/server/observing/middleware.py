@@ -34,6 +34,8 @@ EXCHANGE = "unbraid.exchange"
 _access = logging.getLogger("unbraid.access")
 _LONGEST = 256
 """How many characters are told of what a client can make long."""
+_SWITCHED = 101
+_BEGINNINGS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 _WORD = re.compile(r"[^\s\"=]+")
 
 
@@ -54,7 +56,7 @@ class Observing:
         self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         exchange = scope[EXCHANGE] = self._exchange(scope)
@@ -109,8 +111,8 @@ class Sending:
         self.send = send
 
     def __call__(self, message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            self._exchange.sent = message["status"]
+        if message["type"] in _BEGINNINGS:
+            self._exchange.sent = message.get("status", _SWITCHED)
             headers = MutableHeaders(raw=message.setdefault("headers", []))
             headers[HEADER] = self._exchange.id
         return self.send(message)

@@ -14,7 +14,7 @@ from typing import Literal
 from ...core.events import Content, Event, Reasoning, SpeechText, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.message import Message, Speech, Text, ToolCall
 
-Kind = Literal["text", "reasoning", "call"]
+Kind = Literal["text", "reasoning", "call", "speech"]
 StepKind = Literal["open", "delta", "close"]
 
 
@@ -47,9 +47,13 @@ Step = tuple[StepKind, Block, str]
 
 
 class Blocks:
-    """Folds the events of one turn into steps."""
+    """Folds the events of one turn into steps.
 
-    def __init__(self) -> None:
+    speech_apart: whether what is spoken is a part of its own, beside text. Otherwise it is text.
+    """
+
+    def __init__(self, *, speech_apart: bool = False) -> None:
+        self._spoken: Kind = "speech" if speech_apart else "text"
         self._open: Block | None = None
         self._count = 0
         self._blank = ""
@@ -59,8 +63,10 @@ class Blocks:
         """The steps for these events. Take all of them: blocks change as you go."""
         for event in events:
             kind = type(event)
-            if kind is Content or kind is SpeechText:
+            if kind is Content:
                 yield from self._text("text", event.text)  # type: ignore[union-attr]
+            elif kind is SpeechText:
+                yield from self._text(self._spoken, event.text)  # type: ignore[union-attr]
             elif kind is Reasoning:
                 yield from self._text("reasoning", event.text)  # type: ignore[union-attr]
             elif kind is ToolCallArguments:

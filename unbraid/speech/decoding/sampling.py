@@ -33,6 +33,8 @@ class SamplingDecoding:
     limit: int
     """The most tokens, with those of the prefix."""
     rng: np.random.Generator
+    goes_on: bool = False
+    """Whether the prefix ends with text: what may not be written first may follow it."""
     begun: list[int] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     attention: list[Attention] = field(default_factory=list, repr=False)
@@ -73,14 +75,14 @@ class SamplingDecoding:
             self.begun.append(token)
         else:
             logits = logits.copy()
-            self.rules.apply(logits, self.written, self.timestamps)
+            self.rules.apply(logits, [*self.begun, *self.written] if self.goes_on else self.written, self.timestamps)
             token, logprob = self._sample(logits)
             self.written.append(token)
         return TokenLogprob(token, b"", logprob)
 
     def note_silence(self, logits: Logits) -> None:
-        """Set `no_speech`, by the logits of the first step."""
-        if self.no_speech is None and self.rules.silence is not None:
+        """Set `no_speech`, by the logits of the first step. Where the prefix was read before, there is none."""
+        if self.no_speech is None and self.rules.silence is not None and not self.begun and not self.written:
             self.no_speech = float(np.exp(log_softmax(logits)[self.rules.silence]))
 
     @property

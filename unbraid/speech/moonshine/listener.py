@@ -38,6 +38,7 @@ class MoonshineEngine:
 
     parallel = 2
     """One chunk is decoded at a time; a second one waits, so that the thread is never idle."""
+    goes_on_from_words = True
 
     def __init__(
         self,

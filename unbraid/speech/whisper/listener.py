@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from ...engines.base import Load, Piece, PromptTooLong, Unsupported
+from ...engines.base import Load, Piece, PromptTooLong, TokenLogprob, Unsupported
 from ..decoding.beams import BeamDecoding
 from ..decoding.sampling import SamplingDecoding
 from ..decoding.worker import ListeningWorker, ListenJob
@@ -35,6 +36,7 @@ class WhisperEngine:
 
     max_beams = 8
     """Each beam has a copy of the keys and values of the audio: 37 MB with whisper-base, 0.5 GB with the largest."""
+    goes_on_from_words = True
 
     def __init__(
         self,
@@ -88,7 +90,14 @@ class WhisperEngine:
             raise Unsupported(f"a Whisper has 1 to {self.max_beams} beams here, not {request.beams}")
         if request.beams > 1 and request.temperature > 0:
             raise Unsupported("beam search needs temperature 0: leave out the beams or the temperature")
-        async with aclosing(self._worker.listen(request, self._decoding(request, room))) as outputs:
+        decoding = self._decoding(request, room)
+        known = request.prefix.forced(()) if request.goes_on else []
+        if len(known) == len(request.prefix.sets) and isinstance(decoding, SamplingDecoding):
+            # There is nothing to choose, so the model reads it with the prompt, in one step.
+            request = replace(request, prompt=(*request.prompt, *known))
+            decoding.begun += known
+            yield Piece(tuple(known), logprobs=tuple(TokenLogprob(token, b"", 0.0) for token in known))
+        async with aclosing(self._worker.listen(request, decoding)) as outputs:
             async for output in outputs:
                 yield output
 
@@ -136,5 +145,7 @@ class WhisperEngine:
     def _decoding(self, request: ListenRequest, room: int) -> SamplingDecoding | BeamDecoding:
         limit = room if request.max_tokens is None else min(room, request.max_tokens)
         rng = np.random.default_rng(request.seed or 0)  # so that a recording always gives the same transcript
-        sampling = SamplingDecoding(self._rules, request.prefix, request.timestamps, request.temperature, limit, rng)
+        sampling = SamplingDecoding(
+            self._rules, request.prefix, request.timestamps, request.temperature, limit, rng, request.goes_on
+        )
         return sampling if request.beams == 1 else BeamDecoding(sampling, request.beams)

@@ -51,6 +51,8 @@ class _Operation:
     streams: bool = False
     public: bool = False
     """Whether it needs no API key."""
+    socket: bool = False
+    """Whether it is a WebSocket."""
     query: Mapping[str, Any] = field(default_factory=dict)
     """The schemas of what may stand behind `?`."""
 
@@ -111,6 +113,12 @@ _OPERATIONS: dict[tuple[str, str], _Operation] = {
     ),
     ("post", "/v1/audio/speech"): _Operation("Speak a text", None, SpeechRequest, sound=True, streams=True),
     ("get", "/v1/audio/voices"): _Operation("The voices that texts are spoken with", replies.Voices),
+    ("get", "/v1/realtime"): _Operation(
+        "Transcribe or converse live, over a WebSocket with the events of OpenAI's realtime API, or vLLM's",
+        None,
+        socket=True,
+        query={"model": _TEXT, "intent": {"enum": ["transcription"]}},
+    ),
     ("post", "/v1/parse"): _Operation("Take a model's raw output apart", replies.Parsed, ParseRequest),
     ("post", "/v1/tokenize"): _Operation("The tokens of a prompt or a conversation", replies.Tokens, TokenizeRequest),
     ("get", "/v1/models"): _Operation("The models that are served", replies.ModelCards, other=replies.AnthropicModels),
@@ -208,7 +216,9 @@ def _responses(path: str, operation: _Operation, schemas: Mapping[Any, Any]) -> 
     error = schemas[replies.AnthropicError if anthropic else token_replies.VllmError if of_tokens else replies.Error]
     if operation.other is not None:
         error = {"anyOf": [error, schemas[replies.AnthropicError]]}
-    found = {"200": done}
+    found: dict[str, Any] = {"101": {"description": "A WebSocket"}} if operation.socket else {"200": done}
+    if operation.socket:
+        found["426"] = {"description": "The request asks for no WebSocket", "content": _json(error)}
     has_body = operation.body is not None or operation.form
     for status, why in _REFUSALS.items():
         if status in _OF_BODIES and not has_body:
