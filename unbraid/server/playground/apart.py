@@ -25,7 +25,7 @@ from ...core.events import (
     ToolCallStart,
 )
 from ...core.message import Fold, Message
-from .asked import Asked
+from .asked import Question
 
 STRANDS: dict[type[Event], str] = {
     Content: "content",
@@ -43,7 +43,7 @@ STRANDS: dict[type[Event], str] = {
 """What the page calls, and colours, the strand of an event."""
 
 
-def taken_apart(asked: Asked) -> dict[str, Any]:
+def taken_apart(asked: Question) -> dict[str, Any]:
     """All about an output in chunks: the events, each with the chunk that brought it, and the message."""
     pieces = asked.pieces
     steps = list(asked.steps(pieces, markup=True))
@@ -66,7 +66,7 @@ def taken_apart(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _is_same(asked: Asked, events: Iterable[Event], message: Message) -> dict[str, bool]:
+def _is_same(asked: Question, events: Iterable[Event], message: Message) -> dict[str, bool]:
     """Whether the same comes of the whole text at once, and of single characters: the message, its diagnostics, and the
     strand of every character."""
     text = asked.text("text")

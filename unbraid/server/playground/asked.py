@@ -19,7 +19,7 @@ MOST_TEXT = 50_000
 """Characters of an output that the page shows. The parser itself has no such limit."""
 
 
-class Asked:
+class Question:
     """A request to a view. `format` is the name of one, or `template` holds a chat template or a tokenizer's
     configuration, of which it is detected. `tools` is a list, or JSON text as somebody types it."""
 

@@ -13,14 +13,14 @@ from ..api.responses.tools import ShownTools
 from ..api.responses.writer import ResponseWriter
 from ..storage.seal import Seal
 from ..turns.updates import Outgoing, Update, Usage
-from .asked import Asked
+from .asked import Question
 
 Writer = ChatChunks | ResponseWriter | MessageEvents
 _DONE = {"openai": b"data: [DONE]\n\n"}
 """What comes after all else."""
 
 
-def written(asked: Asked) -> dict[str, Any]:
+def written(asked: Question) -> dict[str, Any]:
     """The frames of one dialect, step by step. Those that come before all else stand with the first step."""
     dialect = asked.text("dialect")
     writer = _writer(dialect, asked.format.name, asked.tools or Tools([]))

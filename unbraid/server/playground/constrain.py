@@ -12,7 +12,7 @@ from ...constraints.constraint import Dialect
 from ...errors import OverBudget, UnbraidError
 from ...metering import spend
 from ...schema.regular import EVERY, Ranges, without
-from .asked import Asked
+from .asked import Question
 
 _MOST_TYPED = 5_000
 _MOST_GRAMMAR = 200_000
@@ -21,7 +21,7 @@ _MOST_SHOWN = 24
 _NAMES = {" ": "space", "\n": "line break", "\t": "tab", "\r": "carriage return", "\u00a0": "no-break space"}
 
 
-def grammars(asked: Asked) -> dict[str, Any]:
+def grammars(asked: Question) -> dict[str, Any]:
     """What the request allows, in every dialect that can say it."""
     made = _constraint(asked)
     return {"format": asked.format.name, "dialects": [_dialect(made, dialect) for dialect in get_args(Dialect)]}
@@ -40,7 +40,7 @@ def _dialect(made: Constraint, dialect: Dialect) -> dict[str, Any]:
     return {"name": dialect, "grammar": shown, "unenforced": [[each.where, each.what] for each in lost]}
 
 
-def walked(asked: Asked) -> dict[str, Any]:
+def walked(asked: Question) -> dict[str, Any]:
     """What may come at each character of a text, up to the first that may not come."""
     text = asked.text("text", _MOST_TYPED)
     walk = _constraint(asked).walk()
@@ -65,7 +65,7 @@ def walked(asked: Asked) -> dict[str, Any]:
     return {"places": places, "labels": [list(label) for label in labels], "refused": refused}
 
 
-def _constraint(asked: Asked) -> Constraint:
+def _constraint(asked: Question) -> Constraint:
     return constraint(
         asked.format,
         tools=asked.tools or [],

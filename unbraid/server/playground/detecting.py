@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
 
 from ...errors import UnbraidError
 from ...templates.detection import Detection, detect
-from .asked import Asked
-
-
-def detected(asked: Asked) -> dict[str, Any]:
-    template = asked.text("template", 1_000_000)
-    if not template.strip():
-        raise UnbraidError("paste a chat template or a tokenizer_config.json", field="template")
-    return detection_of(template).to_json()
 
 
 @lru_cache(maxsize=8)

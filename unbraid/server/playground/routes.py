@@ -98,7 +98,7 @@ def _file(request: Request, path: str) -> Response:
     if found is None:
         raise ApiError(404, f"the playground has no file {path[:128]!r}")
     data, tag = found
-    # Asked for anew each time, and sent where it has changed: a new version is a new page.
+    # Question for anew each time, and sent where it has changed: a new version is a new page.
     headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

@@ -18,7 +18,7 @@ from ...core.message import Message, Part, Speech, Tag, Text, ToolCall
 from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import all_formats
-from .asked import Asked
+from .asked import Question
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -55,13 +55,23 @@ _NOTE = ToolCall("write_note", '{"title": "Paris", "lines": ["Rain.", "Take an <
 _OTHER = ToolCall("launch", '{"target": "moon"}', id="call_0")
 
 
-def listed(asked: Asked) -> dict[str, Any]:
+def listed(asked: Question) -> dict[str, Any]:
     """Every format, with what it can say."""
     formats = [{"name": one.name, "aliases": names, "strands": _strands(one)} for one, names in all_formats().items()]
     return {"formats": sorted(formats, key=lambda one: str(one["name"])), "tools": TOOLS}
 
 
-def samples(asked: Asked) -> dict[str, Any]:
+def detected(asked: Question) -> dict[str, Any]:
+    """The format of a template that was pasted, with the reasons."""
+    from .detecting import detection_of  # loads Jinja
+
+    template = asked.text("template", 1_000_000)
+    if not template.strip():
+        raise UnbraidError("paste a chat template or a tokenizer_config.json", field="template")
+    return detection_of(template).to_json()
+
+
+def samples(asked: Question) -> dict[str, Any]:
     """Outputs of one format."""
     format = asked.format
     tools = TOOLS if format.tools is not None else None

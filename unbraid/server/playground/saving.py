@@ -7,10 +7,10 @@ from typing import Any
 from ...errors import UnbraidError
 from ...speech.outputs import as_srt, as_vtt
 from ...speech.transcript import Segment, Transcript
-from .asked import Asked
+from .asked import Question
 
 
-def saved(asked: Asked) -> dict[str, Any]:
+def saved(asked: Question) -> dict[str, Any]:
     """Segments as SRT or WebVTT, as the API itself writes them."""
     writers = {"srt": as_srt, "vtt": as_vtt}
     writer = writers.get(asked.text("kind"))

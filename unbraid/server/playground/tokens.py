@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
-from .asked import Asked
+from .asked import Question
 
 if TYPE_CHECKING:  # it comes with the server's packages; in a browser there are no models
     from ..model import Model
@@ -17,7 +17,7 @@ _PIECES = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{2,30}\]| ?[^\W\d_]{1,6}| ?\d{1
 """A marker; a word or a part of one, with the space before it; a few digits or signs; whitespace."""
 
 
-def cut(asked: Asked, models: Mapping[str, Model]) -> dict[str, Any]:
+def cut(asked: Question, models: Mapping[str, Model]) -> dict[str, Any]:
     """Where the tokens of a text end, in characters, and whose tokens they are."""
     text = asked.text("text")
     model = models.get(asked.text("model"))
@@ -28,7 +28,7 @@ def cut(asked: Asked, models: Mapping[str, Model]) -> dict[str, Any]:
     return {"cuts": [found.end() for found in _PIECES.finditer(text)][:-1], "by": None}
 
 
-def spelled(asked: Asked, models: Mapping[str, Model]) -> dict[str, Any]:
+def spelled(asked: Question, models: Mapping[str, Model]) -> dict[str, Any]:
     """The text of each token that a model has written, and the text of all."""
     name = asked.text("model")
     model = models.get(name)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SchemaWarning, UnbraidError
-from .asked import Asked
+from .asked import Question
 
 if TYPE_CHECKING:
     from ..model import Model
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _VIEWS = {
     "formats": "samples.listed",
     "samples": "samples.samples",
-    "detect": "detecting.detected",
+    "detect": "samples.detected",
     "apart": "apart.taken_apart",
     "chunks": "chunks.written",
     "grammars": "constrain.grammars",
@@ -47,7 +47,7 @@ def answer(models: Mapping[str, Model], name: str, body: bytes | str) -> str:
     view: Callable[..., dict[str, Any]] = getattr(import_module(f"{__package__}.{module}"), function)
     with warnings.catch_warnings(record=True, category=SchemaWarning) as told:
         warnings.simplefilter("always", SchemaWarning)
-        found = view(Asked(fields), models) if name in _OF_MODELS else view(Asked(fields))
+        found = view(Question(fields), models) if name in _OF_MODELS else view(Question(fields))
     if told:
         found["warnings"] = [str(each.message) for each in told]
     return json.dumps(found, ensure_ascii=True, separators=(",", ":"))
