@@ -159,7 +159,8 @@ def _floats(graph: Any, name: str) -> NDArray[np.float32]:
     values, scale, zero = (graph.array(one) for one in (name, f"{of}_scale", f"{of}_zero_point"))
     along = (-1, *[1] * (values.ndim - 1)) if values.ndim > 2 else (-1,)  # a convolution's output channels come first
     found: NDArray[np.float32] = values.astype(np.float32) - zero.astype(np.float32).reshape(along)
-    return found * scale.astype(np.float32).reshape(along)
+    found *= scale.astype(np.float32).reshape(along)
+    return found
 
 
 def _named(name: str) -> str:

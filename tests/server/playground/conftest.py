@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from ...formats.conformance.cases import FOLDER
 from ...support.browser import chromium
 from ...support.npm_packages import npm_packages
+from . import write_scoreboard
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    if FOLDER.exists():
+        write_scoreboard.write()
     with chromium() as found:
         yield found
 

@@ -17,11 +17,10 @@ from unbraid.metering import Meter, metered
 from unbraid.server.playground.samples import TOOLS
 from unbraid.server.playground.views import answer, answer_in_browser
 
-from ...formats.conformance.cases import FOLDER
 from ...formats.vendors.templates import QWEN3
 from ...support.places import SHARED, absent
 from ...support.running_server import folded
-from . import write_recorded, write_scoreboard
+from . import write_recorded
 
 FORMATS = list(all_formats())
 HELLO = "<think>\nHm.\n</think>\n\nHello.\n<tool_call>\n"
@@ -224,12 +223,6 @@ def test_a_parser_says_the_same_as_the_view() -> None:
 
 
 # Data that other tests write
-
-
-@pytest.mark.skipif(not FOLDER.exists(), reason=absent(FOLDER))
-def test_the_scoreboard_is_up_to_date() -> None:
-    told = "run python -m tests.server.playground.write_scoreboard"
-    assert write_scoreboard.DOCUMENT.read_text(encoding="utf-8") == write_scoreboard.document(), told
 
 
 @pytest.mark.skipif(not (SHARED / "templates").exists(), reason=absent(SHARED / "templates"))

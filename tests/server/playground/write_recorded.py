@@ -23,6 +23,9 @@ EXAMPLES = ("hermes", "qwen3", "mistral", "step-audio-2", "glm-4-voice")
 _RICHEST = ("reasoning, content and calls", "lines of content and calls", "several calls", "a call", "content")
 """The turns that say most, in this order: of each template the first that it can be given."""
 
+_END = 40
+"""Characters of the prompt that are kept: its end says where the output begins."""
+
 
 def document() -> str:
     found: dict[str, list[dict[str, Any]]] = {}
@@ -47,7 +50,7 @@ def _rendered(template: Template) -> list[tuple[str, dict[str, Any]]]:
         return []
     prompt, text = written(template, TURNS[name], can[name])
     sample = {"title": f"{template.file}: {name}", "source": "template", "text": text, "tools": PLAIN_TOOLS}
-    return [(find(format).name, {**sample, "prompt": prompt[-200:]}) for format in template.formats]
+    return [(find(format).name, {**sample, "prompt": prompt[-_END:]}) for format in template.formats]
 
 
 if __name__ == "__main__":

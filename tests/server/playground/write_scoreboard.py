@@ -1,22 +1,21 @@
-"""Writes the playground's scoreboard: what the engines and unbraid make of the recorded cases.
+"""Builds the playground's scoreboard: what the engines and unbraid make of the recorded cases.
 
-The engines' answers are those that NVIDIA's Dynamo project recorded (Apache-2.0); see docs/conformance.md.
+The cases are those that NVIDIA's Dynamo project recorded (Apache-2.0); see docs/conformance.md. They are not part of
+this repository, and neither is the scoreboard: where the cases are, this puts it beside the page.
 
-python -m tests.server.playground.write_scoreboard           write it
-python -m tests.server.playground.write_scoreboard --check   only say whether it is up to date
+python -m tests.server.playground.write_scoreboard
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 from typing import Any
 
 from unbraid import Message
 
 from ...formats.conformance.answers import EMITTED
 from ...formats.conformance.cases import ENGINES, FAMILIES, Case, Said, before_calls, cases, read
-from ...support.generated import main
 from ...support.places import ROOT
 
 DOCUMENT = ROOT / "unbraid" / "server" / "playground" / "page" / "scoreboard.json"
@@ -29,9 +28,7 @@ def document() -> str:
         for family, format in FAMILIES.items()
         if (found := cases(family))
     ]
-    source = (
-        "Texts and the engines' answers: NVIDIA Dynamo, Apache-2.0. Written by tests.server.playground; do not edit."
-    )
+    source = "Texts and the engines' answers: NVIDIA Dynamo, Apache-2.0."
     scoreboard = {"source": source, "engines": ENGINES, "tools": tools, "families": families}
     return json.dumps(scoreboard, ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -62,5 +59,12 @@ def _ours(message: Message) -> dict[str, Any]:
     return {"calls": calls, "text": before_calls(message), "after": after, "reasoning": message.reasoning}
 
 
+def write() -> None:
+    """Build it. Whoever reads it meanwhile sees the old one, or the new one."""
+    new = DOCUMENT.with_name(f".{os.getpid()}.json")
+    new.write_text(document(), encoding="utf-8")
+    new.replace(DOCUMENT)
+
+
 if __name__ == "__main__":
-    sys.exit(main(__doc__, DOCUMENT, document, sys.argv[1:]))
+    write()

@@ -33,6 +33,7 @@ class Tones:
     """A vocoder: each code is 40 ms of a level of its own, at 24 kHz."""
 
     rate = 24_000
+    format = "pcm16"
 
     def voice(self) -> Tones:
         return Tones()

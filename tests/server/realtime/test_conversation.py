@@ -166,6 +166,7 @@ class Held:
     """A vocoder that stops after some codes until the test goes on."""
 
     rate = 24_000
+    format = "pcm16"
 
     def __init__(self, after: int) -> None:
         self.go_on = threading.Event()

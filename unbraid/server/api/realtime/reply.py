@@ -23,7 +23,8 @@ from ....core.events import Event, SpeechAudio
 from ....speech.live.sound import Resampler, Samples, SoundFormat, write_sound
 from ...errors import ApiError, api_error_of
 from ...turns.blocks import Block, Blocks
-from ...turns.turn import Turn, Update, Usage
+from ...turns.turn import Turn
+from ...turns.updates import Update, Usage
 from ..fields import Object
 from .conversation import SpokenText, VoiceConversation
 from .outgoing import Outgoing, new_id

@@ -24,7 +24,7 @@ from ...model import Model, Served
 from ...service import Service
 from ...turns.plan import Plan, plan_chat
 from ...turns.task import ChatTask
-from ...turns.turn import Usage
+from ...turns.updates import Usage
 from ..fields import Object, template_kwargs
 from .conversation import VoiceConversation, read_base64, read_item
 from .input_audio import InputAudio, Utterance
@@ -32,8 +32,8 @@ from .options import OptionsReader, SessionOptions, reply_options
 from .outgoing import Outgoing, new_id
 from .reply import Reply
 
-_VOCODER_RATE = 24_000
-"""Samples a second of a vocoder that does not say."""
+_RATE = 24_000
+"""Samples a second where there is no sound."""
 
 
 class ClientGone(Exception):
@@ -256,8 +256,7 @@ class Session:
         if meter is not None:
             meter.ask()
         served = self._served
-        speaks = served.vocoder is not None and served.model.format.speech is not None
-        options = replace(self.options, **reply_options(_renamed(given), "response", speaks))
+        options = replace(self.options, **reply_options(_renamed(given), "response", _speaks(served)))
         kept = given.get("conversation") != "none"
         items = self.conversation.items
         if given.get("input") is not None:
@@ -274,7 +273,7 @@ class Session:
             "metadata": given.get("metadata"),
             "audio": {"output": {"format": self._described_output(), "voice": options.voice or "default"}},
         }
-        rate = int(getattr(served.vocoder, "rate", _VOCODER_RATE))
+        rate = _RATE if served.vocoder is None else served.vocoder.rate
         reply = Reply(self._out, self.conversation, usage, described, options.output_format, rate, kept=kept)
         (turn,) = plan.turns(self._service, served, usage, arrived, keep_message=False)
         self.reply = reply
@@ -322,13 +321,19 @@ def _plan(model: Model, task: ChatTask) -> Plan:
     return plan_chat(model, task)
 
 
+def _speaks(served: Served) -> bool:
+    """Whether replies can have sound: clients want samples, which not every vocoder gives."""
+    vocoder = served.vocoder
+    return vocoder is not None and vocoder.format == "pcm16" and served.model.format.speech is not None
+
+
 def reader_for(service: Service, served: Served | None) -> OptionsReader:
     """What reads the options of a session with this model."""
     transcriber = service.transcriber
     return OptionsReader(
         detects=transcriber is not None and transcriber.detector is not None,
         transcribes=transcriber is not None,
-        speaks=served is not None and served.vocoder is not None and served.model.format.speech is not None,
+        speaks=served is not None and _speaks(served),
         names=service.listener_names or ("",),
     )
 
