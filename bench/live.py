@@ -35,7 +35,7 @@ from tests.speech.whisper.whisper_models import files
 from tests.speech.word_errors import word_errors, words
 from tests.support.real_speech import RATE, Recording, recording
 from unbraid.speech.live.hearing import Hearing
-from unbraid.speech.live.turns import Quiet, Spoken, Stopped, TurnOptions, Turns
+from unbraid.speech.live.turns import Quiet, SpokenSound, Stopped, TurnDetector, TurnOptions
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
@@ -83,7 +83,7 @@ async def ends_of_words(transcriber: Transcriber, spoken: Recording) -> list[tup
 async def ours(transcriber: Transcriber, spoken: Recording, told: list[Told]) -> tuple[str, int]:
     """As the server does where the client says when it is done: one utterance, without the silence in it."""
     loop = asyncio.get_running_loop()
-    turns = Turns(detector().listen(), TurnOptions())
+    turns = TurnDetector(detector().listen(), TurnOptions())
     hearing = Hearing(transcriber, TranscriptionOptions())
 
     async def hear() -> None:
@@ -93,7 +93,7 @@ async def ours(transcriber: Transcriber, spoken: Recording, told: list[Told]) ->
     task = asyncio.create_task(hear())
     async for samples in paced(spoken):
         for event in turns.feed(samples):
-            if isinstance(event, Spoken):
+            if isinstance(event, SpokenSound):
                 hearing.add(event.samples, silent=event.silent)
             elif isinstance(event, Quiet | Stopped):
                 hearing.pause()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.live.turns import Quiet, Spoken, Started, Stopped, TurnEvent, TurnOptions, Turns
+from unbraid.speech.live.turns import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
 
 from .talking import LevelVoice, say, silence
 
@@ -22,15 +22,15 @@ def told(events: list[TurnEvent]) -> list[Any]:
     """The events, with the sound between two others joined."""
     found: list[Any] = []
     for event in events:
-        if isinstance(event, Spoken) and found and isinstance(found[-1], np.ndarray):
+        if isinstance(event, SpokenSound) and found and isinstance(found[-1], np.ndarray):
             found[-1] = np.concatenate([found[-1], event.samples])
         else:
-            found.append(event.samples if isinstance(event, Spoken) else event)
+            found.append(event.samples if isinstance(event, SpokenSound) else event)
     return [one.tobytes() if isinstance(one, np.ndarray) else one for one in found]
 
 
-def turns(options: TurnOptions | None = None) -> Turns:
-    return Turns(LevelVoice(), options or TurnOptions())  # type: ignore[arg-type]
+def turns(options: TurnOptions | None = None) -> TurnDetector:
+    return TurnDetector(LevelVoice(), options or TurnOptions())  # type: ignore[arg-type]
 
 
 @given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=10))
@@ -43,13 +43,13 @@ def test_how_the_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
 
 def test_an_utterance_has_what_was_said_and_a_little_before() -> None:
     events = list(turns().feed(STREAM))
-    kinds = [type(event) for event in events if not isinstance(event, Spoken)]
+    kinds = [type(event) for event in events if not isinstance(event, SpokenSound)]
     assert kinds == [Started, Quiet, Quiet, Stopped, Started]
     started = [event.seconds for event in events if isinstance(event, Started)]
     (stopped,) = [event.seconds for event in events if isinstance(event, Stopped)]
     assert started[0] == pytest.approx(0.7, abs=0.1)
     assert stopped == pytest.approx(1.0 + 0.8 + 0.3 + 0.4 + 0.5, abs=0.1)
-    first = [event.samples for event in events[: kinds.index(Stopped) + 3] if isinstance(event, Spoken)]
+    first = [event.samples for event in events[: kinds.index(Stopped) + 3] if isinstance(event, SpokenSound)]
     assert np.concatenate(first).any()
 
 
@@ -71,4 +71,4 @@ def test_minutes_of_silence_hold_nothing() -> None:
 def test_every_pause_is_told_once_before_the_end(silence_duration: float) -> None:
     stream = np.concatenate([say(["one"]), silence(3.0)])
     kinds = [type(one) for one in turns(TurnOptions(silence=silence_duration)).feed(stream)]
-    assert [kind for kind in kinds if kind is not Spoken] == [Started, Quiet, Stopped]
+    assert [kind for kind in kinds if kind is not SpokenSound] == [Started, Quiet, Stopped]

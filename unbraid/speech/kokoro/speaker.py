@@ -12,7 +12,7 @@ import numpy as np
 from ...engines.base import Load
 from ..synthesis.sentences import sentences
 from ..synthesis.speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
-from ..synthesis.turns import Turns
+from ..synthesis.turns import SentenceTurns
 from .files import DEFAULT_KOKORO, KokoroFiles, resolve_kokoro
 from .model import FRAME, RATE, KokoroModel
 from .notation import LANGUAGES, phonetic, tokens
@@ -37,7 +37,7 @@ class KokoroSpeaker:
         self.files = model if isinstance(model, KokoroFiles) else resolve_kokoro(model)
         self.voices = tuple(self.files.voices)
         self._model = KokoroModel(self.files, threads=threads)
-        self._turns = Turns(self.model, queue_size)
+        self._turns = SentenceTurns(self.model, queue_size)
         short: dict[str, list[str]] = {}
         for name in self.voices:
             short.setdefault(name.partition("_")[2], []).append(name)

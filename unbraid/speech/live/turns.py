@@ -1,11 +1,11 @@
 """Who speaks when: the beginnings and ends of utterances in a stream, by the voice activity detector.
 
-    turns = Turns(detector.listen(), TurnOptions())
+    turns = TurnDetector(detector.listen(), TurnOptions())
     for event in turns.feed(samples):
-        ...  # Started, Spoken, Quiet, Stopped
+        ...  # Started, SpokenSound, Quiet, Stopped
 
 Sound that belongs to no utterance is not kept, but for as much as may be put before the next one (`padding`): an hour
-of silence holds nothing. An utterance is all samples from its `Started` to its `Stopped`, in the `Spoken` events
+of silence holds nothing. An utterance is all samples from its `Started` to its `Stopped`, in the `SpokenSound` events
 between them, with the pause that ended it.
 """
 
@@ -46,7 +46,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spoken:
+class SpokenSound:
     """Sound of the utterance."""
 
     samples: Samples
@@ -67,10 +67,10 @@ class Stopped:
     """Of the stream: where it ends."""
 
 
-TurnEvent = Started | Spoken | Quiet | Stopped
+TurnEvent = Started | SpokenSound | Quiet | Stopped
 
 
-class Turns:
+class TurnDetector:
     """One stream."""
 
     def __init__(self, voice: Voice, options: TurnOptions) -> None:
@@ -131,7 +131,7 @@ class Turns:
             last = max(1, round(self.options.silence * RATE / FRAME))
             ends = self._run >= last
             if self._run == min(last, _QUIET) or ends:
-                yield Spoken(np.concatenate(spoken), silent)
+                yield SpokenSound(np.concatenate(spoken), silent)
                 spoken, silent = [], True
             if self._run == min(last, _QUIET):
                 yield Quiet()
@@ -139,7 +139,7 @@ class Turns:
                 self.end()
                 yield Stopped(self._read / RATE)
         if spoken:
-            yield Spoken(np.concatenate(spoken), silent)
+            yield SpokenSound(np.concatenate(spoken), silent)
 
     def flush(self) -> Samples:
         """What is left of an utterance that ends now: less than a frame."""

@@ -18,7 +18,7 @@ from ...engines.base import EngineBusy, EngineDown, Load
 T = TypeVar("T")
 
 
-class Turns:
+class SentenceTurns:
     """The thread of one model.
 
     model: its name, for messages.

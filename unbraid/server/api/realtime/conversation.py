@@ -19,7 +19,7 @@ from ...errors import ApiError
 from ..fields import Object
 from ..responses.items import ItemReader
 from ..responses.tools import ShownTools
-from .outgoing import new_id
+from .event_writer import new_id
 
 MOST_ITEMS = 2_000
 _ROLES = {

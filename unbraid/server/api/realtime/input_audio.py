@@ -18,11 +18,11 @@ from typing import Protocol
 from ....speech.audio.decode import RATE
 from ....speech.live.hearing import Hearing
 from ....speech.live.sound import Samples, SoundFormat, SoundReader, pcm_bytes
-from ....speech.live.turns import Quiet, Spoken, Started, Stopped, TurnEvent, TurnOptions, Turns
+from ....speech.live.turns import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
 from ....speech.transcriber import Transcriber
 from ...errors import ApiError, api_error_of
+from .event_writer import new_id
 from .options import SessionOptions
-from .outgoing import new_id
 
 _SLICE = 32_000
 """Bytes of sound that are worked on at a time."""
@@ -92,11 +92,11 @@ class InputAudio:
         self.unfinished: set[asyncio.Task[None]] = set()
         """The utterances that are being heard."""
 
-    def _new_turns(self) -> Turns | None:
+    def _new_turns(self) -> TurnDetector | None:
         if self._detector is None:
             return None
         detection = self._options.turn_detection
-        return Turns(self._detector.listen(), TurnOptions() if detection is None else detection.turns)
+        return TurnDetector(self._detector.listen(), TurnOptions() if detection is None else detection.turns)
 
     @property
     def format(self) -> SoundFormat:
@@ -169,7 +169,7 @@ class InputAudio:
             utterance = self.open = self._begin(released=True)
             await self._told.started(utterance, event.seconds)
         elif self.open is not None:
-            if isinstance(event, Spoken):
+            if isinstance(event, SpokenSound):
                 self._add(self.open, event.samples, silent=event.silent)
                 if self._keep and self.open.seconds > _LONGEST and self._turns is not None:
                     self._turns.end()
@@ -196,7 +196,7 @@ class InputAudio:
         for event in await self._events(samples):
             if utterance.hearing is None:
                 continue
-            if isinstance(event, Spoken):
+            if isinstance(event, SpokenSound):
                 utterance.hearing.add(event.samples, silent=event.silent)
             elif isinstance(event, Quiet | Stopped):
                 utterance.hearing.pause()

@@ -27,7 +27,7 @@ from ...turns.turn import Turn
 from ...turns.updates import Update, Usage
 from ..fields import Object
 from .conversation import SpokenText, VoiceConversation
-from .outgoing import Outgoing, new_id
+from .event_writer import EventWriter, new_id
 
 Stop = Literal["client_cancelled", "turn_detected"]
 _EVENT = {"text": "response.output_text", "speech": "response.output_audio_transcript"}
@@ -74,7 +74,7 @@ class Reply:
 
     def __init__(
         self,
-        out: Outgoing,
+        out: EventWriter,
         conversation: VoiceConversation,
         usage: Usage,
         described: dict[str, Any],

@@ -38,7 +38,7 @@ async def upgrade_required(service: Service, request: Request) -> Response:
 async def converse(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
     """One connection. Raises `ApiError` before it is accepted."""
     try:
-        from .outgoing import Outgoing
+        from .event_writer import EventWriter
         from .session import Session, reader_for
     except ModuleNotFoundError as error:
         message = f"/v1/realtime needs the packages of speech ({error.name} is missing): pip install 'unbraid[speech]'"
@@ -55,7 +55,7 @@ async def converse(service: Service, scope: Scope, receive: Receive, send: Send)
         options = reader.first("realtime", query.get("model") or served.names[0])
     await receive()  # websocket.connect
     await send({"type": "websocket.accept", "subprotocol": _SUBPROTOCOL if _SUBPROTOCOL in offered else None})
-    out = Outgoing(send, beta=beta)
+    out = EventWriter(send, beta=beta)
     session = Session(service, served, options, out)
     connection = _Connection(service, session, out, receive, scope[LEAVING])
     try:

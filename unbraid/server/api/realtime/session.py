@@ -27,9 +27,9 @@ from ...turns.task import ChatTask
 from ...turns.updates import Usage
 from ..fields import Object, template_kwargs
 from .conversation import VoiceConversation, read_base64, read_item
+from .event_writer import EventWriter, new_id
 from .input_audio import InputAudio, Utterance
 from .options import OptionsReader, SessionOptions, reply_options
-from .outgoing import Outgoing, new_id
 from .reply import Reply
 
 _RATE = 24_000
@@ -60,7 +60,7 @@ async def next_message(receive: Receive) -> dict[str, Any]:
 class Session:
     """One session of OpenAI's dialect. `served` is None where it only transcribes."""
 
-    def __init__(self, service: Service, served: Served | None, options: SessionOptions, out: Outgoing) -> None:
+    def __init__(self, service: Service, served: Served | None, options: SessionOptions, out: EventWriter) -> None:
         self._service = service
         self._served = served
         self._out = out

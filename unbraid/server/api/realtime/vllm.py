@@ -15,9 +15,9 @@ from ....speech.options import TranscriptionOptions
 from ...errors import ApiError, api_error_of
 from ...service import Service
 from .conversation import read_base64
+from .event_writer import EventWriter
 from .input_audio import InputAudio, Utterance
 from .options import SessionOptions, Transcribed
-from .outgoing import Outgoing
 
 _RATE = 16_000
 
@@ -30,7 +30,7 @@ def is_vllm(event: Mapping[str, Any]) -> bool:
 class VllmSession:
     """One session."""
 
-    def __init__(self, service: Service, out: Outgoing) -> None:
+    def __init__(self, service: Service, out: EventWriter) -> None:
         if service.transcriber is None:
             raise ApiError(400, "this server does not transcribe: start it with --transcription-model")
         self._service = service

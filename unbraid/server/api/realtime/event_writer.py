@@ -32,7 +32,7 @@ def new_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(12)}"
 
 
-class Outgoing:
+class EventWriter:
     """Sends events over one connection."""
 
     def __init__(self, send: Send, *, beta: bool = False) -> None:
