@@ -29,7 +29,7 @@ from ..support.waiting import PATIENCE, wait_for
 # The embedded model
 
 
-def test_the_default_is_a_small_model_and_one_line_says_that_it_is_ready() -> None:
+def test_the_default_is_a_small_model_and_two_lines_say_that_it_is_ready_and_where_the_page_is() -> None:
     cache = smollm2().gguf.parents[1]
     with serve(UNBRAID_CACHE=str(cache)) as process:
         ready = r"unbraid \S+: smollm2-135m-instruct \(hermes\) is ready at http://127\.0\.0\.1:\d+/v1\n"
@@ -44,7 +44,8 @@ def test_the_default_is_a_small_model_and_one_line_says_that_it_is_ready() -> No
         process.popen.send_signal(signal.SIGTERM)
         assert process.popen.wait(PATIENCE) == 0
         assert process.popen.stdout is not None
-        assert process.popen.stdout.read() == "", "nothing but one line"
+        page = process.url.removesuffix("v1")
+        assert process.popen.stdout.read() == f"Open {page} for the playground.\n", "and nothing else"
 
 
 # Recordings
