@@ -9,7 +9,7 @@ its CPU time, so that other work on the machine makes no difference. A word ends
 at once with times of words, has it; its text is there when it was sent as final. Words that a method gets wrong are
 counted (`wrong`), and have no latency. `passes` is how often a second of speech was listened to.
 
-`whisper_streaming` is no package that can be installed; its method is written here after its paper
+`whisper_streaming` is not on PyPI; its method is written here after its paper
 (`live_local_agreement`), with its defaults: a pass each second, a buffer of 15 s, the language given. We detect it.
 """
 

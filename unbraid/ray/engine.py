@@ -146,6 +146,8 @@ class RayListener:
         self.parallel = described.parallel
         self.max_beams = described.max_beams
         self.supports_word_times = described.supports_word_times
+        self.goes_on_from_words = described.goes_on_from_words
+        self.family = described.family
         self._handle = handle
         self._timeouts = timeouts
         self._retries = retries

@@ -32,6 +32,8 @@ class Described:
     parallel: int = 1
     max_beams: int = 1
     supports_word_times: bool = False
+    goes_on_from_words: bool = False
+    family: str | None = None
     vocabulary: Vocabulary | None = None
     """Of a speech model. That of others is known to the API."""
 
@@ -75,13 +77,19 @@ class ListenerReplica:
     """A speech model in a process of its own."""
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
-        from ..speech.listening import max_beams, supports_word_times
+        from ..speech.listening import family_of, goes_on_from_words, max_beams, supports_word_times
         from ..speech.loading import load_listener
 
         self._stack = log_as(settings)
         found = self._listener = await load_listener(listener_settings(settings))
         self._described = Described(
-            found.model, None, found.parallel, max_beams(found), supports_word_times(found), found.vocabulary
+            found.model,
+            parallel=found.parallel,
+            max_beams=max_beams(found),
+            supports_word_times=supports_word_times(found),
+            goes_on_from_words=goes_on_from_words(found),
+            family=family_of(found),
+            vocabulary=found.vocabulary,
         )
 
     async def describe(self) -> Described:
