@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
+from ...engines.base import Audio, Finish, Generation, Piece, Sampling, Unsupported
 from ...engines.reader import Reader, finish_reason
-from ...engines.routing import Replica, Routing
+from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers
 from ..audio.wav import as_wav
 from ..listening import ListenEnd, ListenRequest
+from .remote import RemoteListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,10 @@ class _Chat(Generation):
     begins: str = ""
 
 
-class ChatListener:
+class ChatListener(RemoteListener):
     """One or more servers with the same model.
 
     family: the family of the model, whose adapter makes the requests.
-    parallel: how many chunks of a recording are asked for at once.
     """
 
     vocabulary: Vocabulary | None = None
@@ -59,22 +59,8 @@ class ChatListener:
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
+        super().__init__(Servers(urls, lambda url: _ChatServer(url, **options), routing), parallel)
         self.family = family
-        self.parallel = parallel
-        self._servers = Servers(urls, lambda url: _ChatServer(url, **options), routing)
-
-    @property
-    def model(self) -> str:
-        return self._servers.model
-
-    @property
-    def load(self) -> Load:
-        return self._servers.load
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The servers, and how they are."""
-        return self._servers.replicas
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
@@ -89,21 +75,9 @@ class ChatListener:
         )
         if request.begins:
             yield Piece(text=request.begins)
-        async with aclosing(self._servers.generate(chat)) as outputs:
+        async with aclosing(self._heard(chat)) as outputs:
             async for output in outputs:
-                if isinstance(output, Piece):
-                    yield output
-                elif output.reason == "abort":
-                    raise EngineFailed("the server aborted the output")
-                else:
-                    yield ListenEnd(output.reason, output.prompt_tokens, output.completion_tokens)
-
-    async def check(self) -> None:
-        """Return if the servers can take requests now; raise `EngineDown` if not."""
-        await self._servers.check()
-
-    async def close(self) -> None:
-        await self._servers.close()
+                yield output
 
 
 class _ChatServer(Server):

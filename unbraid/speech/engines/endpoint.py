@@ -14,23 +14,21 @@ from dataclasses import replace
 from typing import Unpack
 
 from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, EngineError, EngineFailed, Load, Piece, Sampling, Unsupported
-from ...engines.routing import Replica, Routing
+from ...engines.base import Audio, EngineError, Piece, Sampling, Unsupported
+from ...engines.routing import Routing
 from ...engines.server import ServerOptions
 from ..audio.wav import as_wav
 from ..listening import ListenEnd, ListenRequest
 from .endpoint_adapter import EndpointRequest
 from .endpoint_server import TranscriptionServers, TranscriptionUpload
+from .remote import RemoteListener
 
 _log = logging.getLogger(__name__)
 _REFUSED = (400, 404, 422, 501)  # how servers refuse a response format
 
 
-class EndpointListener:
-    """One or more servers with OpenAI's `/v1/audio/transcriptions`; see `TranscriptionServers`.
-
-    parallel: how many chunks of a recording are asked for at once.
-    """
+class EndpointListener(RemoteListener):
+    """One or more servers with OpenAI's `/v1/audio/transcriptions`; see `TranscriptionServers`."""
 
     vocabulary: Vocabulary | None = None
 
@@ -42,23 +40,9 @@ class EndpointListener:
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        self.parallel = parallel
+        super().__init__(TranscriptionServers(urls, routing=routing, **options), parallel)
         self._timed = True
         """Whether the server gives times, as far as is known."""
-        self._servers = TranscriptionServers(urls, routing=routing, **options)
-
-    @property
-    def model(self) -> str:
-        return self._servers.model
-
-    @property
-    def load(self) -> Load:
-        return self._servers.load
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The servers, and how they are."""
-        return self._servers.replicas
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
@@ -74,7 +58,7 @@ class EndpointListener:
         )
         begun = False
         try:
-            async with aclosing(self._ask(upload)) as outputs:
+            async with aclosing(self._heard(upload)) as outputs:
                 async for output in outputs:
                     begun = True
                     yield output
@@ -84,7 +68,7 @@ class EndpointListener:
                 raise
             refused = error
         try:
-            async with aclosing(self._ask(replace(upload, timestamps=False))) as outputs:
+            async with aclosing(self._heard(replace(upload, timestamps=False))) as outputs:
                 async for output in outputs:
                     if self._timed:
                         self._timed = False
@@ -92,20 +76,3 @@ class EndpointListener:
                     yield output
         except EngineError as error:
             raise refused from error  # the times were not to blame
-
-    async def _ask(self, upload: TranscriptionUpload) -> AsyncGenerator[Piece | ListenEnd, None]:
-        async with aclosing(self._servers.generate(upload)) as outputs:
-            async for output in outputs:
-                if isinstance(output, Piece):
-                    yield output
-                elif output.reason == "abort":
-                    raise EngineFailed("the server aborted the output")
-                else:
-                    yield ListenEnd(output.reason, output.prompt_tokens, output.completion_tokens)
-
-    async def check(self) -> None:
-        """Return if the servers can take requests now; raise `EngineDown` if not."""
-        await self._servers.check()
-
-    async def close(self) -> None:
-        await self._servers.close()

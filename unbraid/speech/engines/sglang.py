@@ -19,8 +19,8 @@ from ...constraints.constraint import Constraint
 from ...constraints.dialects.token_sets import TokenSets
 from ...constraints.language import Language, Rule, TextExcept, Token, one_token
 from ...core.vocabulary import Vocabulary
-from ...engines.base import Audio, EngineFailed, Finish, Generation, Load, Piece, Sampling, Unsupported
-from ...engines.routing import Replica, Routing
+from ...engines.base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
+from ...engines.routing import Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
 from ...schema.regular import Repeat, Text, all_but, maybe, sequence
@@ -30,18 +30,18 @@ from ..listening import EndReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
 from ..whisper.tokens import WhisperTokens
 from ..whisper.vocabulary import WhisperVocabulary
+from .remote import RemoteListener
 
 _CONTEXT = 448  # tokens, in every Whisper
 _LATEST_FIRST = 1.0  # seconds: the latest first timestamp
 _NEVER = -100.0
 
 
-class SGLangWhisper:
+class SGLangWhisper(RemoteListener):
     """A Whisper on one or more SGLang servers with the default grammar backend, xgrammar.
 
     tokenizer: the model's.
     generation_config: the contents of its file of that name; it lists tokens that are never written.
-    parallel: how many chunks of a recording are asked for at once.
 
     Of Whisper's rules, a grammar and a logit bias enforce these: the prefix, no other special tokens, timestamps in
     pairs, and the tokens that are never written. That timestamps never go back is left to the model. The probability
@@ -58,29 +58,15 @@ class SGLangWhisper:
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        self.parallel = parallel
         self._vocabulary = WhisperVocabulary(tokenizer)
         self._rules = WhisperRules.of(self._vocabulary, {}, generation_config or {})
         options = {**options, "vocabulary": self._vocabulary, "context": _CONTEXT}
-        self._servers = Servers(urls, lambda url: _WhisperServer(url, "ebnf", **options), routing)
+        super().__init__(Servers(urls, lambda url: _WhisperServer(url, "ebnf", **options), routing), parallel)
         self._biases = dict.fromkeys((token for token in self._rules.suppressed if token < self._rules.end), _NEVER)
-
-    @property
-    def model(self) -> str:
-        return self._servers.model
 
     @property
     def vocabulary(self) -> Vocabulary:
         return self._vocabulary
-
-    @property
-    def load(self) -> Load:
-        return self._servers.load
-
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        """The servers, and how they are."""
-        return self._servers.replicas
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output, piece by piece; see `Listener`."""
@@ -109,13 +95,6 @@ class SGLangWhisper:
                 if output.looping:
                     break
         yield ListenEnd(reason, len(request.prompt), len(output.all), None, output.choice)
-
-    async def check(self) -> None:
-        """Return if the servers can take requests now; raise `EngineDown` if not."""
-        await self._servers.check()
-
-    async def close(self) -> None:
-        await self._servers.close()
 
 
 def _reason(finish: Finish) -> EndReason:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,7 +22,7 @@ import numpy as np
 from ....core.events import Event, SpeechAudio
 from ....speech.live.sound import Resampler, Samples, SoundFormat, write_sound
 from ...errors import ApiError, api_error_of
-from ...turns.blocks import Block, Blocks
+from ...turns.blocks import Block, Blocks, Step
 from ...turns.turn import Turn
 from ...turns.updates import Update, Usage
 from ..fields import Object
@@ -161,17 +161,20 @@ class Reply:
 
     async def _feed(self, events: Sequence[Event]) -> None:
         for event in events:
-            for kind, block, text in self._blocks.feed((event,)):
-                if block.kind == "reasoning":
-                    continue
-                if kind == "open":
-                    await self._open(block)
-                elif kind == "delta":
-                    await self._delta(self._items[-1], text)
-                else:
-                    await self._close(self._items[-1])
+            await self._tell(self._blocks.feed((event,)))
             if isinstance(event, SpeechAudio) and self._speech is not None and self._speech.spoken is not None:
                 self._speech.spoken.codes += len(event.codes)
+
+    async def _tell(self, steps: Iterable[Step]) -> None:
+        for kind, block, text in steps:
+            if block.kind == "reasoning":
+                continue
+            if kind == "open":
+                await self._open(block)
+            elif kind == "delta":
+                await self._delta(self._items[-1], text)
+            else:
+                await self._close(self._items[-1])
 
     # Items
 
@@ -252,15 +255,7 @@ class Reply:
             await self._out.event("conversation.item.done", previous_item_id=None, item=item)
 
     async def _close_all(self, *, cut_off: bool) -> None:
-        for kind, block, text in self._blocks.finish(cut_off):
-            if block.kind == "reasoning":
-                continue
-            if kind == "open":
-                await self._open(block)
-            elif kind == "delta":
-                await self._delta(self._items[-1], text)
-            else:
-                await self._close(self._items[-1])
+        await self._tell(self._blocks.finish(cut_off))
         if self._speech is not None:
             await self._end(self._speech)
 
