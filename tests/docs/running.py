@@ -110,6 +110,7 @@ class Server:
             self.stop()
             raise AssertionError(f"`unbraid serve {shlex.join(flags)}` did not start:\n{''.join(self._log)}")
         self.address = found[0]
+        line += self._process.stdout.readline()  # where the playground is
         self.ready = line.replace(self.address, PRINTED)
 
     def stop(self) -> None:
