@@ -289,7 +289,7 @@ def test_lists() -> None:
         ("modles = 'x'", "a setting 'modles', and there is none"),
         ("vllm_local = 'maybe'", "must be true or false"),
         ("unknown_tools = 'drop'", "must be one of text, emit"),
-        ("model =", "cannot be read"),
+        ("model =", "is no TOML"),
     ],
 )
 def test_files_that_are_wrong(tmp_path: Path, text: str, said: str) -> None:
