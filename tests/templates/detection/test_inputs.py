@@ -118,7 +118,7 @@ def test_the_command_where_nothing_is_verified(capsys: pytest.CaptureFixture[str
     assert (code, out) == (2, "")
     assert "no format was found" in err
     assert "Nearest are" in err
-    assert "Adding a format" in err
+    assert "Add a format" in err
     code, out, err = command(capsys, "--json", str(path))
     assert (code, json.loads(out)["format"]) == (2, None)
 
