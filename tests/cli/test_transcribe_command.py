@@ -218,7 +218,7 @@ def test_the_line_that_says_how_far_it_is(weasels: Path) -> None:
     os.close(ours)
     assert done.returncode == 0
     assert b"phone system" in done.stdout
-    assert f"\r{weasels.name} [en] 0:02 of 0:02 [####################] 100%, 0:00 left" in shown
+    assert f"\r{weasels.name} [en] 0:02 of 0:02 [##############################] 100%, 0:00 left" in shown
     assert shown.endswith("\r\x1b[K")
 
 

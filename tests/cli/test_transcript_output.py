@@ -84,7 +84,7 @@ def test_how_far_it_is_and_how_long_it_will_take() -> None:
     line = ProgressLine("talk.mp3", lambda: total[0], lambda: now[0])
     assert line.line(0.0) == "talk.mp3 0:00"
     total[0] = 4000.0  # type: ignore[call-overload]
-    assert line.line(0.0) == "talk.mp3 0:00 of 1:06:40 [....................] 0%"
+    assert line.line(0.0) == "talk.mp3 0:00 of 1:06:40 [..............................] 0%"
     now[0], line.language = 130.0, "en"
-    assert line.line(1000.0) == "talk.mp3 [en] 16:40 of 1:06:40 [#####...............] 25%, 1:30 left"
+    assert line.line(1000.0) == "talk.mp3 [en] 16:40 of 1:06:40 [#######.......................] 25%, 1:30 left"
     assert line.line(9000.0).endswith("100%, 0:00 left")

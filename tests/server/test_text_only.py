@@ -77,6 +77,7 @@ def test_what_is_missing_is_said_at_the_start(blocked: dict[str, str], flags: tu
 
 
 def test_transcribe_says_what_is_missing(blocked: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "talk.wav").touch()
     done = subprocess.run(
         [sys.executable, "-m", "unbraid", "transcribe", str(tmp_path / "talk.wav")],
         env={**os.environ, **blocked},

@@ -10,7 +10,7 @@ import socket
 import threading
 import wave
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
@@ -18,6 +18,7 @@ import pytest
 from openai import APIStatusError, BadRequestError, NotFoundError, OpenAI
 
 from unbraid.engines import EngineBusy, EngineFailed, Load
+from unbraid.server.api.audio.speech_request import SoundName
 from unbraid.server.service import Service
 from unbraid.speech.synthesis.formats import MEDIA_TYPES, SOUND_FORMATS, SoundFormat
 from unbraid.speech.synthesis.speaker import CannotSpeak, SpeakRequest, Spoken
@@ -241,3 +242,7 @@ def test_metrics(running: RunningServer, speaker: ScriptedSpeaker) -> None:
     assert 'unbraid_engine_running{model="speaker"} 1.0' in text
     assert 'unbraid_engine_waiting{model="speaker"} 2.0' in text
     assert f'unbraid_requests_total{{route="{ROUTE}",status="200"}}' in text
+
+
+def test_the_formats_of_a_request_are_those_that_can_be_written() -> None:
+    assert get_args(SoundName) == SOUND_FORMATS

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from ....speech.synthesis.formats import SoundFormat
 from ...errors import ApiError
 from ..fields import Object
+
+SoundName = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+"""The names of `speech.synthesis.formats`, which a server without speech does not import."""
 
 
 class SpeechRequest(Struct, kw_only=True):
@@ -18,7 +20,7 @@ class SpeechRequest(Struct, kw_only=True):
     model: str | None = None
     voice: str | Object | None = None
     """A name, or an object with it as `id`. The first voice of the model, where there is none."""
-    response_format: SoundFormat | None = None
+    response_format: SoundName | None = None
     speed: Annotated[float, Meta(ge=0.25, le=4.0)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
     instructions: str | None = None
