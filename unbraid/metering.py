@@ -20,6 +20,8 @@ from contextvars import ContextVar
 
 from .errors import OverBudget
 
+cpu_time = getattr(time, "thread_time", time.process_time)
+"""Seconds of CPU time of this thread. Python in a browser has one thread, and no clock for it."""
 _STEPS = 200
 """How many steps pass between two looks at the clock."""
 
@@ -56,7 +58,7 @@ class Meter:
         """Raises `OverBudget` where the time is used up, and `Cancelled` where nobody waits for the rest."""
         if self._cancelled:
             raise Cancelled
-        now = time.thread_time()
+        now: float = cpu_time()
         if self._last is None:
             self._last, self._end = now, now + self._seconds
         self._costs[self.place] += int(1e9 * (now - self._last))

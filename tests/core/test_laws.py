@@ -85,9 +85,11 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
             before = held[:-size]
             going_on = literals if before.isspace() else [rest for _, rest in unfinished(literals, before)]
             rests += [code + rest for rest in going_on]
+        # Whitespace before it waits along, whatever it is.
+        place = emitted + len(held) - len(held.lstrip() or held)
         fates = set()
         for rest in ["x", ">", *(rest + body for rest in rests for body in after)]:
-            fates.add(fate(run(format, [text[:count] + rest], **options)[1], emitted))
+            fates.add(fate(run(format, [text[:count] + rest], **options)[1], place))
             if len(fates) > 1:
                 break
         assert len(fates) > 1, f"{held!r} is held back for nothing"

@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
     "models": "errors tokens",
-    "templates": "errors schema core tokens formats parsing models",
+    "templates": "errors metering schema core tokens formats parsing models",
     "rollouts": "errors core formats parsing templates",
     "datasets": "errors version core formats parsing",
     "engines": "errors schema core tokens constraints models templates",

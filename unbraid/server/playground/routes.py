@@ -72,7 +72,16 @@ async def models(service: Service, request: Request) -> Response:
         }
         for served in service.models
     ]
-    return json_response({"models": found, "listeners": list(service.listener_names[:1])})
+    return json_response({"models": found, "listeners": _listeners(service)})
+
+
+def _listeners(service: Service) -> list[dict[str, object]]:
+    """The model that transcribes, if there is one, and whether it can say when words are spoken."""
+    if service.transcriber is None:
+        return []
+    from ...speech.listening import supports_word_times
+
+    return [{"name": service.listener_names[0], "words": supports_word_times(service.transcriber.listener)}]
 
 
 async def view(service: Service, request: Request) -> Response:

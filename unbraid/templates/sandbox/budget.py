@@ -8,13 +8,13 @@ the counting misses is bound by CPU time of the thread, so that a busy machine d
 
 from __future__ import annotations
 
-import time
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from ...metering import cpu_time
 from ..errors import TemplateTooMuch
 from ..traced_text import joined
 
@@ -55,7 +55,7 @@ class Budget:
         self.limits = limits
         self._steps = limits.steps
         self._work = limits.work
-        self._deadline = time.thread_time() + limits.seconds
+        self._deadline = cpu_time() + limits.seconds
         self._look_at = max(0, limits.steps - _STEPS)
         self._most = min(limits.output, _MADE)
 
@@ -81,7 +81,7 @@ class Budget:
         if self._work < 0:
             raise TemplateTooMuch(f"it makes more than {self.limits.work:,} characters or items")
         self._look_at = max(0, self._steps - _STEPS)
-        if time.thread_time() > self._deadline:
+        if cpu_time() > self._deadline:
             raise TemplateTooMuch(f"it runs for longer than {self.limits.seconds:g} seconds")
 
     def count(self, items: int) -> None:

@@ -11,7 +11,7 @@ export class Trouble extends Error {}
 export let config = { server: true };
 /** @type {ServedModel[]} */
 export let models = [];
-/** @type {string[]} */
+/** @type {{name: string, words: boolean}[]} */
 export let listeners = [];
 /** @type {Worker | null} */
 let worker = null;

@@ -106,7 +106,8 @@ export function show(place) {
     fill(list);
     const form = new FormData();
     form.append("file", sound, called);
-    for (const [key, value] of [["stream", "true"], ["response_format", "verbose_json"], ["timestamp_granularities[]", "word"]]) form.append(key, value);
+    for (const [key, value] of [["stream", "true"], ["response_format", "verbose_json"]]) form.append(key, value);
+    if (listeners[0].words) form.append("timestamp_granularities[]", "word");
     if (my.language) form.append("language", my.language);
     try {
       const reply = await request("v1/audio/transcriptions", { method: "POST", body: form, signal: mine.signal });
