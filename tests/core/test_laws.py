@@ -66,6 +66,7 @@ def test_4_promptness(format: Format, data: st.DataObject) -> None:
         opening = [format.tools.open.strip(), *(text.strip() for text in strategies.strings_in(format.tools))]
         after += dict.fromkeys(call.partition(text)[2] for text in opening if text)
         after += [call, '[{"name": "f"}', '{"name": "f"}', "f", "{]"]
+    after += format.headers.closes if format.headers is not None else ()
     parser = unbraid.parser(format, seed=7, markup=True, **options)  # type: ignore[arg-type]
     emitted = 0
     looked_at = data.draw(st.sets(st.integers(1, max(1, len(text))), max_size=len(text) if LONG else 12))
