@@ -89,7 +89,9 @@ def test_what_needs_a_server_says_so(page: Page) -> None:
     page.locator("#view-apart").click()
 
 
-def test_it_works_offline_once_it_was_open(page: Page) -> None:
+def test_it_works_offline_once_it_was_open(page: Page, site: str) -> None:
+    page.goto(site)
+    expect(page.locator(".badge.good")).to_be_visible()
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     page.context.set_offline(True)
     try:
@@ -97,6 +99,24 @@ def test_it_works_offline_once_it_was_open(page: Page) -> None:
         expect(page.locator(".badge.good")).to_be_visible()
     finally:
         page.context.set_offline(False)
+
+
+def test_every_format_goes_on_from_the_memory(page: Page) -> None:
+    """Modules that were not imported when the memory was kept are found."""
+    page.evaluate("import('/playground/api.js').then(api => { window.api = api; })")
+    page.wait_for_function("() => 'api' in window")
+    ask = "([view, body]) => window.api.ask(view, body)"
+    for listed in page.evaluate(ask, ["formats", {}])["formats"]:
+        sample = page.evaluate(ask, ["samples", {"format": listed["name"]}])["samples"][0]
+        body = {"format": listed["name"], "text": sample["text"], "tools": sample["tools"], "cuts": []}
+        assert page.evaluate(ask, ["apart", body]) == json.loads(answer_in_browser("apart", json.dumps(body)))
+
+
+def test_without_node_the_build_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: str) -> None:
+    monkeypatch.setenv("UNBRAID_CACHE", str(CACHE))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnbraidError, match="needs Node"):
+        build(tmp_path / "site")
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:

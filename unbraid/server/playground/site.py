@@ -2,21 +2,25 @@
 
     python -m unbraid.server.playground.site build/site
 
-The folder has the page, Pyodide (CPython compiled for browsers, from npm) and two archives of Python modules: what the
-first answer needs, and what only some views need (templates with Jinja, chunks with msgspec, constraints). Nothing
-comes from elsewhere while the page runs, and a service worker keeps all of it, so that it works offline once it was
-open.
+The folder has the page, Pyodide (CPython compiled for browsers, from npm), an archive of Python modules that are
+imported from it as it is, one of msgspec, which is compiled and so has to be unpacked, and the memory of a Python that
+has started and answered (`snapshot.mjs`, run here by Node). To start Python and import the library takes a browser
+seconds; to go on from its memory does not. Nothing comes from elsewhere while the page runs, and a service worker keeps
+all of it, so that it works offline once it was open.
 
 A version of Pyodide goes with a version of Python, and compiled packages with that: change `PYODIDE` and `MSGSPEC`
-together.
+together. Pyodide calls its snapshots experimental: they are for exactly the version that made them.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.resources import as_file, files
@@ -58,9 +62,6 @@ MSGSPEC_FILES = {  # in its folder `msgspec`
 }
 _LEFT_OUT = ("cli", "plugins", "rollouts", "speech")
 """Packages that no view of the site needs."""
-_FIRST = ("core", "formats", "schema", "tokens", "server/playground")
-"""Packages that the first answer needs, beside the modules at the top. The rest comes when it is asked for."""
-_ALSO_FIRST = (Path("server/__init__.py"),)
 
 
 def build(out: Path) -> None:
@@ -75,8 +76,9 @@ def build(out: Path) -> None:
     shutil.move(page / "offline.js", out / "offline.js")  # a service worker is for the folder that it lies in
     (page / "config.json").write_text(json.dumps({"server": False, "version": __version__}), encoding="utf-8")
     shutil.copytree(_kept(PYODIDE, "package", PYODIDE_FILES), page / "pyodide")
-    _archive(page / "library.zip", _library(first=True))
-    _archive(page / "extras.zip", [*_library(first=False), *_extras()])
+    _archive(page / "library.zip", [*_library(), *_templates()])
+    _archive(page / "msgspec.zip", _msgspec())
+    (page / "snapshot.bin").write_bytes(gzip.compress(_snapshot(page), mtime=0))
     _list_files(out)
 
 
@@ -91,28 +93,43 @@ def _kept(package: PinnedPackage, folder: str, pinned: dict[str, str]) -> Path:
     return keep(cache_folder() / "playground" / f"{name}-{package.package.partition(':')[2]}", make)
 
 
-def _library(*, first: bool) -> Iterator[tuple[str, Path]]:
-    """The modules of unbraid and the data of the views: those that the first answer needs, or the others. The page
-    itself is not among them."""
+def _library() -> Iterator[tuple[str, Path]]:
+    """The modules of unbraid and the data of the views. The page itself is not among them."""
     package = Path(__file__).parents[2]
     for path in sorted(package.rglob("*")):
         place = path.relative_to(package)
         wanted = path.suffix in (".py", ".jinja") or path.name == "recorded.json"
-        if not wanted or place.parts[0] in _LEFT_OUT or "page" in place.parts:
-            continue
-        if first is (len(place.parts) == 1 or place.parent.as_posix().startswith(_FIRST) or place in _ALSO_FIRST):
+        if wanted and place.parts[0] not in _LEFT_OUT and "page" not in place.parts:
             yield f"unbraid/{place.as_posix()}", path
 
 
-def _extras() -> Iterator[tuple[str, Path]]:
-    for path in sorted(_kept(MSGSPEC, "msgspec", MSGSPEC_FILES).iterdir()):
-        yield f"msgspec/{path.name}", path
-    for name in ("jinja2", "markupsafe"):  # as they are installed here; without what was compiled for this machine
+def _templates() -> Iterator[tuple[str, Path]]:
+    """Jinja as it is installed here, without what was compiled for this machine."""
+    for name in ("jinja2", "markupsafe"):
         spec = find_spec(name)
         if spec is None or spec.origin is None:
             raise UnbraidError(f"the site needs {name}: pip install 'unbraid[templates]'")
         for path in sorted(Path(spec.origin).parent.rglob("*.py")):
             yield f"{name}/{path.relative_to(Path(spec.origin).parent).as_posix()}", path
+
+
+def _msgspec() -> Iterator[tuple[str, Path]]:
+    for path in sorted(_kept(MSGSPEC, "msgspec", MSGSPEC_FILES).iterdir()):
+        yield f"msgspec/{path.name}", path
+
+
+def _snapshot(page: Path) -> bytes:
+    """The memory of Python in the page, once it has answered."""
+    node = shutil.which("node")
+    if node is None:
+        raise UnbraidError("the site needs Node, which comes with npm, and there is no `node` on the PATH")
+    with tempfile.TemporaryDirectory() as folder, as_file(files(__package__).joinpath("snapshot.mjs")) as script:
+        made = Path(folder) / "snapshot"
+        command = [node, str(script), str(page.resolve()), str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode:
+            raise UnbraidError(f"Python did not start in Node ({node}): {done.stderr.strip()[-1000:]}")
+        return made.read_bytes()
 
 
 def _archive(target: Path, members: Iterable[tuple[str, Path]]) -> None:

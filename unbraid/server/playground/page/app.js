@@ -69,10 +69,10 @@ async function begin() {
     trouble(error);
     return;
   }
+  await show();
   if (!config.server && "serviceWorker" in navigator) {
     navigator.serviceWorker.register("offline.js").catch(() => {}); // without it the site works, only not offline
   }
-  await show();
   window.addEventListener("hashchange", async () => {
     if (await read()) {
       showTabs();

@@ -2,52 +2,57 @@
 /**
  * The views in the browser: a worker in which Pyodide runs the library.
  *
- * The same Python answers as on the server (`views.py`). The first answer is wanted soon, so only what it needs is
- * loaded before it; the rest comes when a view needs it, or after the first answer.
+ * The same Python answers as on the server (`views.py`). It does not start here: it goes on from the memory of one that
+ * has started and answered (`snapshot.bin`, which `make site` made).
  */
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const HOME = new URL("./", import.meta.url);
-const PLACE = "/lib/unbraid";
-const NEED_EXTRAS = new Set(["detect", "chunks", "grammars", "walk"]);
+/** Views that need msgspec, which is compiled, and so cannot be part of the memory. */
+const NEED_MSGSPEC = new Set(["chunks"]);
 
 /** @param {string} name */
 async function fetched(name) {
   const reply = await fetch(new URL(name, HOME));
   if (!reply.ok) throw new Error(`${name}: ${reply.status} ${reply.statusText}`);
-  return reply.arrayBuffer();
+  return reply;
 }
 
-const library = fetched("library.zip");
+/** @param {string} name */
+async function inflated(name) {
+  const { body } = await fetched(name);
+  const whole = /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(whole).arrayBuffer());
+}
+
+const library = fetched("library.zip").then((reply) => reply.arrayBuffer());
 const python = start();
 /** @type {Promise<void> | null} */
-let extras = null;
+let msgspec = null;
 
 async function start() {
-  const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", HOME).href });
-  pyodide.unpackArchive(await library, "zip", { extractDir: PLACE });
-  pyodide.runPython(`import sys; sys.path.insert(0, "${PLACE}")`);
-  const views = pyodide.pyimport("unbraid.server.playground.views");
-  return { pyodide, answer: views.answer_in_browser };
+  const _loadSnapshot = await inflated("snapshot.bin");
+  const pyodide = await loadPyodide({ indexURL: new URL("pyodide/", HOME).href, _loadSnapshot });
+  pyodide.FS.writeFile("/lib/library.zip", new Uint8Array(await library)); // memory holds no files
+  return { pyodide, answer: pyodide.globals.get("answer_in_browser") };
 }
 
-function loadExtras() {
-  extras ??= (async () => {
-    const archive = await fetched("extras.zip");
+function loadMsgspec() {
+  msgspec ??= (async () => {
+    const archive = await (await fetched("msgspec.zip")).arrayBuffer();
     const { pyodide } = await python;
-    pyodide.unpackArchive(archive, "zip", { extractDir: PLACE });
+    pyodide.unpackArchive(archive, "zip", { extractDir: "/lib/compiled" });
     pyodide.runPython("import importlib; importlib.invalidate_caches()");
   })();
-  return extras;
+  return msgspec;
 }
 
 self.onmessage = async (/** @type {MessageEvent<{id: number, view: string, body: string}>} */ event) => {
   const { id, view, body } = event.data;
   try {
     const { answer } = await python;
-    if (NEED_EXTRAS.has(view) || JSON.parse(body).template) await loadExtras();
+    if (NEED_MSGSPEC.has(view)) await loadMsgspec();
     self.postMessage({ id, text: answer(view, body) });
-    setTimeout(loadExtras, 2000);
   } catch (error) {
     self.postMessage({ id, text: JSON.stringify({ error: String(error) }) });
   }
