@@ -57,8 +57,16 @@ class IdSource:
         self._seed_text = f"{seed:x}"
         return seed
 
+    def seed(self) -> int | None:
+        """The seed. After `load` it is read when it is needed: most pieces of a stream need no id."""
+        if self._seed is None and self._seed_text is not None:
+            self._seed = int(self._seed_text, 16)
+        return self._seed
+
     def _make(self) -> str:
-        seed = self._sow(int.from_bytes(os.urandom(24), "big")) if self._seed is None else self._seed
+        seed = self.seed()
+        if seed is None:
+            seed = self._sow(int.from_bytes(os.urandom(24), "big"))
         style = self._style
         number = (seed + self._made * _STEP) % _power(style.length)
         self._made += 1
@@ -72,7 +80,7 @@ class IdSource:
         """Which of the made ids this is, whether it has been made yet or not; infinite where it does not look so."""
         style = self._style
         digits = id[len(style.prefix) :]
-        seed = self._seed
+        seed = self.seed()
         if (
             seed is None
             or len(digits) != style.length
@@ -91,7 +99,7 @@ class IdSource:
 
     def load(self, saved: list[Any]) -> None:
         self._seed_text, self._made, given = saved
-        self._seed = None if self._seed_text is None else int(self._seed_text, 16)
+        self._seed = None
         self._given = set(given)
 
 

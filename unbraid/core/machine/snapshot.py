@@ -68,6 +68,7 @@ def load(driver: Driver, snapshot: dict[str, Any]) -> None:
         offset, ids, state = encode(snapshot.get("state"))  # a copy: the parser goes on with it
         driver.offset = offset
         driver.ids.load(ids)
+        driver.ids.seed()
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidSnapshot(f"this snapshot is damaged: {error!r}") from error
     load_state(driver, state)

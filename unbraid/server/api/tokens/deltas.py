@@ -20,10 +20,9 @@ class Deltas:
     input: what reads the free text of the custom call that is open, if one is.
     """
 
-    __slots__ = ("_reading", "called", "characters", "input", "role_sent")
+    __slots__ = ("called", "characters", "input", "role_sent")
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self) -> None:
         self.role_sent = False
         self.called = False
         """Whether a call has begun."""
@@ -38,7 +37,7 @@ class Deltas:
         self.role_sent, self.called, self.characters, input = saved
         self.input = None if input is None else CustomInput.load(input)
 
-    def delta(self, events: Iterable[Event]) -> dict[str, Any]:
+    def delta(self, events: Iterable[Event], reading: Reading) -> dict[str, Any]:
         """What is new."""
         said: dict[str, Any] = {"role": None, "content": None, "reasoning": None}
         if not self.role_sent:
@@ -49,39 +48,42 @@ class Deltas:
             if kind is Content:
                 said["content"] = (said["content"] or "") + event.text  # type: ignore[union-attr]
             elif kind is Reasoning:
-                if self._reading.include_reasoning:
+                if reading.include_reasoning:
                     said["reasoning"] = (said["reasoning"] or "") + event.text  # type: ignore[union-attr]
-            elif isinstance(event, ToolCallStart | ToolCallArguments | ToolCallEnd):
-                self._call(event, calls)
+            elif isinstance(event, ToolCallArguments):
+                if self.input is None:
+                    _add(calls, event.index, "function", "arguments", event.fragment)
+                else:
+                    _add(calls, event.index, "custom", "input", self.input.feed(event.fragment))
+            elif isinstance(event, ToolCallStart):
+                self._begin(event, calls, event.name in reading.custom)
+            elif isinstance(event, ToolCallEnd):
+                if self.input is not None:
+                    _add(calls, event.index, "custom", "input", self.input.finish())
+                    self.input = None
             else:
                 _add_speech(said, event.to_openai())
         if calls:
             said["tool_calls"] = list(calls.values())
         return said
 
-    def _call(self, event: ToolCallStart | ToolCallArguments | ToolCallEnd, calls: dict[int, dict[str, Any]]) -> None:
-        if isinstance(event, ToolCallStart):
-            self.called = True
-            custom = event.name in self._reading.custom
-            self.input = CustomInput() if custom else None
-            what = {"name": event.name, "input" if custom else "arguments": ""}
-            type = "custom" if custom else "function"
-            calls[event.index] = {"id": event.id, "type": type, "index": event.index, type: what}
-            return
-        if self.input is not None:
-            ended = isinstance(event, ToolCallEnd)
-            text = self.input.finish() if isinstance(event, ToolCallEnd) else self.input.feed(event.fragment)
-            self.input = None if ended else self.input
-            self._add(calls, event.index, "custom", "input", text)
-        elif isinstance(event, ToolCallArguments):
-            self._add(calls, event.index, "function", "arguments", event.fragment)
+    def _begin(self, event: ToolCallStart, calls: dict[int, dict[str, Any]], custom: bool) -> None:
+        self.called = True
+        self.input = CustomInput() if custom else None
+        what = {"name": event.name, "input" if custom else "arguments": ""}
+        type = "custom" if custom else "function"
+        calls[event.index] = {"id": event.id, "type": type, "index": event.index, type: what}
 
-    def _add(self, calls: dict[int, dict[str, Any]], index: int, type: str, key: str, text: str) -> None:
-        if not text:
-            return
-        if index not in calls:
-            calls[index] = {"id": None, "type": None, "index": index, type: {"name": None, key: ""}}
-        calls[index][type][key] += text
+
+def _add(calls: dict[int, dict[str, Any]], index: int, type: str, key: str, text: str) -> None:
+    """Text that belongs to a call."""
+    if not text:
+        return
+    call = calls.get(index)
+    if call is None:
+        calls[index] = {"id": None, "type": None, "index": index, type: {"name": None, key: text}}
+    else:
+        call[type][key] += text
 
 
 def _add_speech(said: dict[str, Any], more: dict[str, Any] | None) -> None:

@@ -27,7 +27,18 @@ from ..parse import parts
 from .logprobs import chat_logprobs
 from .readings import Reading, Readings
 from .streams import Streams, seed_of, told_state
-from .wire import Choice, DerenderChatRequest, DerenderFields, GenerateChunk, Id, TokenCounts, given
+from .wire import (
+    Choice,
+    DerenderChatRequest,
+    DerenderFields,
+    GenerateChunk,
+    Id,
+    TokenCounts,
+    ToldChatChoice,
+    ToldChatChunk,
+    ToldChunk,
+    given,
+)
 
 Asked = TypeVar("Asked", bound=DerenderFields)
 _decode = msgspec.json.Decoder(DerenderChatRequest).decode
@@ -106,36 +117,21 @@ def _chunk(service: Service, streams: Streams, asked: DerenderChatRequest, clien
     else:
         stream = streams.begin(reading, _prompt(asked, chunk), id, 0 if choice is None else choice.index)
     deltas = stream.deltas
-    choices = []
+    choices: tuple[ToldChatChoice, ...] = ()
     if choice is not None:
         ids, reason = choice.token_ids or [], choice.finish_reason
-        choices.append(
-            {
-                "index": choice.index,
-                "delta": deltas.delta(stream.feed(ids, reason)),
-                "logprobs": None if choice.logprobs is None else _shown_logprobs(choice, reading),
-                "finish_reason": None if reason is None else _finish(reason, reading, called=deltas.called),
-                "stop_reason": choice.stop_reason,
-                "token_ids": ids if reading.token_ids and reading.include_reasoning else None,
-            }
+        told = ToldChatChoice(
+            choice.index,
+            deltas.delta(stream.feed(ids, reason), reading),
+            None if choice.logprobs is None else _shown_logprobs(choice, reading),
+            None if reason is None else _finish(reason, reading, called=deltas.called),
+            choice.stop_reason,
+            ids if reading.token_ids and reading.include_reasoning else None,
         )
-    return _encode(
-        {
-            "chunk": {
-                "id": id,
-                "object": "chat.completion.chunk",
-                "created": int(time.time()),
-                "model": name,
-                "choices": choices,
-                "usage": None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens),
-                "system_fingerprint": None,
-                "prompt_token_ids": None,
-                "prompt_text": None,
-                "metrics": chunk.metrics,
-            },
-            "stream_state": told_state(streams.seal(stream, client), deltas),
-        }
-    )
+        choices = (told,)
+    usage = None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens)
+    said = ToldChatChunk(id, int(time.time()), name, choices, usage, chunk.metrics)
+    return _encode(ToldChunk(said, told_state(streams.seal(stream, client), deltas)))
 
 
 def chunk_reply(service: Service, streams: Streams, body: bytes, client: str) -> bytes:

@@ -24,7 +24,7 @@ from .derender import answer_chunk, chunk_usage, decoded, only_choice, read_dere
 from .logprobs import text_logprobs
 from .readings import Reading, Readings
 from .streams import Streams, told_state
-from .wire import Choice, DerenderCompletionRequest, given
+from .wire import Choice, DerenderCompletionRequest, ToldChunk, given
 
 _decode = msgspec.json.Decoder(DerenderCompletionRequest).decode
 _encode = msgspec.json.encode
@@ -77,7 +77,7 @@ def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest,
         "system_fingerprint": None,
         "metrics": chunk.metrics,
     }
-    return _encode({"chunk": said, "stream_state": told_state(streams.seal(stream, client), deltas)})
+    return _encode(ToldChunk(said, told_state(streams.seal(stream, client), deltas)))
 
 
 def _derender(models: Mapping[str, Model], body: bytes) -> bytes:

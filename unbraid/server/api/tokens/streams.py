@@ -24,6 +24,7 @@ from ...service import Service
 from ...storage.stream_states import StreamStates, pack, unpack
 from .deltas import Deltas
 from .readings import Reading, Readings
+from .wire import ToldState
 
 _AT_HAND = 1024
 _RESTING = 64
@@ -32,19 +33,16 @@ _RESTING = 64
 class TokenStream:
     """A stream between two chunks, as far as this process has it."""
 
-    __slots__ = ("_ids", "_moves", "_state", "deltas", "parser", "reading")
+    __slots__ = ("_ids", "_moves", "_state", "deltas", "machine", "parser", "reading")
 
-    def __init__(self, reading: Reading, parser: Parser, deltas: Deltas) -> None:
+    def __init__(self, reading: Reading, parser: Parser) -> None:
         self.reading = reading
         self.parser = parser
-        self.deltas = deltas
+        self.machine = parser.machine
+        self.deltas = Deltas()
         self._moves = -1
         self._state = b""
         self._ids: list[Any] = []
-
-    def known(self, state: bytes, ids: list[Any]) -> None:
-        """The parser has been put into this state."""
-        self._moves, self._state, self._ids = self.parser.machine.moves, state, ids
 
     def feed(self, ids: Sequence[int], finish_reason: str | None) -> list[Event]:
         """What comes of the next ids; and of the end, where they are the last."""
@@ -53,16 +51,25 @@ class TokenStream:
             events += self.parser.finish(end_of_turn=finish_reason == "stop")
         return events
 
-    def rest(self) -> tuple[bytes, list[Any]]:
-        """The parser's state, packed, and what it knows of the ids of calls."""
-        machine = self.parser.machine
-        if self._moves != machine.moves:
-            self.known(pack(state_of(machine)), machine.ids.save())
-        return self._state, self._ids
+    def state(self) -> bytes:
+        """The parser's state, packed."""
+        if self._moves != self.machine.moves:
+            self._moves, self._ids = self.machine.moves, self.machine.ids.save()
+            self._state = pack(state_of(self.machine))
+        return self._state
 
     def save(self) -> tuple[Any, ...]:
-        state, ids = self.rest()
-        return self.reading.digest, self.deltas.save(), self.parser.machine.offset, ids, state
+        state = self.state()
+        return self.reading.digest, self.deltas.save(), self.machine.offset, self._ids, state
+
+    def load(self, reading: Reading, told: list[Any], offset: int, ids: list[Any], state: bytes) -> None:
+        """Go on from what `save` returned. The parser is in that state already."""
+        machine = self.machine
+        machine.offset = offset
+        machine.ids.load(ids)
+        self.reading = reading
+        self.deltas.load(told)
+        self._moves, self._state, self._ids = machine.moves, state, ids
 
 
 class Streams:
@@ -71,8 +78,8 @@ class Streams:
     def __init__(self, service: Service, at_hand: int = _AT_HAND) -> None:
         self._states: StreamStates[TokenStream] = StreamStates(service.seal, at_hand)
         self._readings: dict[str, Readings] = {}
-        self._resting: OrderedDict[tuple[bytes, bytes], Parser] = OrderedDict()
-        """Parsers that have nothing to do, by reading and state."""
+        self._resting: OrderedDict[tuple[bytes, bytes], TokenStream] = OrderedDict()
+        """Those that nobody has to go on with here, by reading and state: their parsers serve others."""
 
     def readings(self, served: Served) -> Readings:
         found = self._readings.get(served.names[0])
@@ -86,7 +93,7 @@ class Streams:
 
     def begin(self, reading: Reading, prompt: Sequence[int] | None, request_id: str, index: int) -> TokenStream:
         """A stream before its first chunk."""
-        return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)), Deltas(reading))
+        return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)))
 
     def resume(self, reading: Reading, sealed: str, client: str) -> TokenStream:
         """A stream as it was when its state was sealed. Raises `ApiError` for a state that is not ours, or of another
@@ -101,33 +108,29 @@ class Streams:
         digest, told, offset, ids, state = saved
         if digest != reading.digest:
             raise _refused("it belongs to another model, version of the server, or `chat_request`: send the same one")
-        parser = self._resting.pop((digest, state), None)
-        if parser is None:
-            parser = self._idle(reading)
-            load_state(parser.machine, unpack(state))
-        parser.machine.offset = offset
-        parser.machine.ids.load(ids)
-        stream = TokenStream(reading, parser, Deltas(reading))
-        stream.deltas.load(told)
-        stream.known(state, ids)
+        stream = self._resting.pop((digest, state), None)
+        if stream is None:
+            stream = self._idle(reading)
+            load_state(stream.machine, unpack(state))
+        stream.load(reading, told, offset, ids, state)
         return stream
 
     def seal(self, stream: TokenStream, client: str) -> str:
         """The state of a stream, for the next chunk."""
         sealed = self._states.close(stream.save(), client)
-        over = stream if stream.parser.machine.finished else self._states.keep(sealed, client, stream)
+        over = stream if stream.machine.finished else self._states.keep(sealed, client, stream)
         if over is not None:
-            self._resting[over.reading.digest, over.rest()[0]] = over.parser
+            self._resting[over.reading.digest, over.state()] = over
             if len(self._resting) > _RESTING:
                 self._resting.popitem(last=False)
         return sealed
 
-    def _idle(self, reading: Reading) -> Parser:
+    def _idle(self, reading: Reading) -> TokenStream:
         """A parser for this reading, in whatever state: to make one takes longer than to load a state into one."""
         for key in reversed(self._resting):
             if key[0] == reading.digest:
                 return self._resting.pop(key)
-        return reading.parser(None, 0)
+        return TokenStream(reading, reading.parser(None, 0))
 
 
 def seed_of(request_id: str, index: int, prompt: Sequence[int] | None) -> int:
@@ -141,17 +144,5 @@ def _refused(why: str) -> ApiError:
     return ApiError(400, f"stream_state: {why}", param="stream_state", code="invalid_stream_state")
 
 
-def told_state(sealed: str, deltas: Deltas) -> dict[str, Any]:
-    """A state with the fields of vLLM's."""
-    return {
-        "prev_tokens": [sealed],
-        "prefix_offset": 0,
-        "read_offset": 0,
-        "role_sent": deltas.role_sent,
-        "logprob_context_token_ids": [],
-        "logprob_text_offset": deltas.characters,
-        "output_token_ids": [],
-        "output_chunk_lens": [],
-        "tools_streamed": deltas.called,
-        "last_tool_call_ids": [],
-    }
+def told_state(sealed: str, deltas: Deltas) -> ToldState:
+    return ToldState((sealed,), deltas.role_sent, deltas.characters, deltas.called)

@@ -126,6 +126,54 @@ class DerenderCompletionRequest(DerenderFields, kw_only=True):
     completion_request: Raw = field(default_factory=lambda: _NULL)
 
 
+class ToldState(Struct, gc=False):
+    """A `StreamState` as it is told, with all of vLLM's fields."""
+
+    prev_tokens: tuple[str]
+    role_sent: bool
+    logprob_text_offset: int
+    tools_streamed: bool
+    prefix_offset: int = 0
+    read_offset: int = 0
+    logprob_context_token_ids: tuple[()] = ()
+    output_token_ids: tuple[()] = ()
+    output_chunk_lens: tuple[()] = ()
+    last_tool_call_ids: tuple[()] = ()
+
+
+class ToldChatChoice(Struct, gc=False):
+    """What is new in a stream of chat."""
+
+    index: int
+    delta: dict[str, Any]
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+    stop_reason: int | str | None
+    token_ids: list[int] | None
+
+
+class ToldChatChunk(Struct, gc=False):
+    """A chunk of OpenAI's chat dialect, with vLLM's fields."""
+
+    id: str
+    created: int
+    model: str
+    choices: tuple[ToldChatChoice, ...]
+    usage: dict[str, Any] | None
+    metrics: dict[str, Any] | None
+    object: str = "chat.completion.chunk"
+    system_fingerprint: None = None
+    prompt_token_ids: None = None
+    prompt_text: None = None
+
+
+class ToldChunk(Struct, gc=False):
+    """The reply to a chunk. Structs are quicker to make and to write than dicts, and one is made for every token."""
+
+    chunk: ToldChatChunk | dict[str, Any]
+    stream_state: ToldState
+
+
 def given(raw: Raw) -> bytes | None:
     """A field that was not read yet; None where it is not given."""
     found = bytes(raw)
