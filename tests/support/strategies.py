@@ -1,12 +1,15 @@
 """Random messages, random grammatical texts and hostile texts for any format, made from its grammar alone.
 
 A format that is registered is tested by these; there is nothing to write for it.
+
+To make a strategy takes longer than to draw from it, so each is made once for a format.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -55,6 +58,7 @@ def markers_of(format: Format) -> list[str]:
     return [marker for marker in dict.fromkeys(text.strip() for text in found) if marker]
 
 
+@cache
 def literals_of(format: Format) -> list[str]:
     """All that could be markup somewhere: markers, and the literals inside calls and speech."""
     nodes = (format.reasoning, format.answer, format.tools, format.other_tools, format.speech)
@@ -84,6 +88,7 @@ def tags_of(transcript: grammar.TranscriptMarkup) -> list[str]:
 # --- JSON ----------------------------------------------------------------------------------------------------------
 
 
+@cache
 def json_values(format: Format) -> st.SearchStrategy[Any]:
     hostile = st.sampled_from(["", *literals_of(format), '"', "\\", "\n", "é", "天气", "😀", "\x7f", "</", "<|"])
     text = st.lists(hostile | st.text(max_size=4), max_size=4).map("".join)
@@ -93,26 +98,36 @@ def json_values(format: Format) -> st.SearchStrategy[Any]:
     )
 
 
-@st.composite
-def arguments(draw: st.DrawFn, format: Format) -> str:
-    """A JSON object. Written in one of the ways that JSON can be written; but where the model does not write JSON, in
-    the way that `json.dumps` does, and only what the notation can say without a schema."""
+@cache
+def objects(format: Format) -> st.SearchStrategy[dict[str, Any]]:
+    """What a call's arguments may be; where the model does not write JSON, only what its notation can say without a
+    schema."""
     key = st.sampled_from(["name", "arguments", "parameters", "id", "é", *TYPES, *HARD_KEYS]) | st.text(max_size=3)
     value, notation = json_values(format), notation_of(format)
     if notation is not None:
         ends = notation.ends(format)
         key = key.filter(notation.node.can_name)
         value = value.filter(lambda value: notation.can_say(value, ends))
-        return json.dumps(draw(st.dictionaries(key, value, max_size=3)), ensure_ascii=False)
+    return st.dictionaries(key, value, max_size=3)
+
+
+@cache
+@st.composite
+def arguments(draw: st.DrawFn, format: Format) -> str:
+    """A JSON object. Written in one of the ways that JSON can be written; but where the model does not write JSON, in
+    the way that `json.dumps` does."""
+    if notation_of(format) is not None:
+        return json.dumps(draw(objects(format)), ensure_ascii=False)
     separators = draw(st.sampled_from([(", ", ": "), (",", ":"), (" ,\n", " :\t")]))
     indent = draw(st.sampled_from([None, None, 2]))
-    made = draw(st.dictionaries(key, value, max_size=3))
+    made = draw(objects(format))
     return json.dumps(made, ensure_ascii=draw(st.booleans()), separators=separators, indent=indent)
 
 
 # --- Messages ------------------------------------------------------------------------------------------------------
 
 
+@cache
 def texts(format: Format) -> st.SearchStrategy[str]:
     """Text that holds no marker, but much that looks like one."""
     markers = literals_of(format)
@@ -148,11 +163,13 @@ def completed_by(format: Format, markers: list[str]) -> set[str]:
     }
 
 
+@cache
 def calls(format: Format) -> st.SearchStrategy[ToolCall]:
     ids = st.text("abcXYZ0189", min_size=9, max_size=9) | st.just("")
     return st.builds(ToolCall, _NAMES, arguments(format), ids)
 
 
+@cache
 @st.composite
 def messages(draw: st.DrawFn, format: Format) -> Message:
     """A message that the format can say, with everything in any order."""
@@ -197,6 +214,7 @@ def messages(draw: st.DrawFn, format: Format) -> Message:
     return Message(tuple(parts))
 
 
+@cache
 def tags(format: Format) -> st.SearchStrategy[Tag]:
     transcript = format.transcript
     assert transcript is not None
@@ -204,6 +222,7 @@ def tags(format: Format) -> st.SearchStrategy[Tag]:
     return st.sampled_from(transcript.languages).map(Tag) | times
 
 
+@cache
 @st.composite
 def speech(draw: st.DrawFn, format: Format, section: int) -> Speech:
     assert format.speech is not None
@@ -216,6 +235,7 @@ def speech(draw: st.DrawFn, format: Format, section: int) -> Speech:
 # --- Everything that the grammar accepts ---------------------------------------------------------------------------
 
 
+@cache
 @st.composite
 def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
     """A text that the grammar accepts, written in any of the ways it allows, and the calls in it."""
@@ -353,6 +373,7 @@ def grammatical(draw: st.DrawFn, format: Format) -> tuple[str, list[ToolCall]]:
 # --- Hostile texts -------------------------------------------------------------------------------------------------
 
 
+@cache
 def hostile(format: Format, damage: bool = True) -> st.SearchStrategy[str]:
     """Markers whole, cut short, doubled and inside each other; broken calls; grammatical texts, damaged if you want."""
     literals = literals_of(format)
