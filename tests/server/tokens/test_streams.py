@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid.core.tools import Tools
 from unbraid.engines.replay.replay import ReplayEngine
-from unbraid.server.api.tokens.deltas import Deltas
 from unbraid.server.api.tokens.readings import LIMITS, Reading, Readings
 from unbraid.server.api.tokens.streams import Streams, TokenStream
 from unbraid.server.errors import ApiError
@@ -97,7 +96,7 @@ def test_any_process_can_take_any_chunk(case: str, data: st.DataObject) -> None:
             reading = reading_of(serving[process], processes[process], **tools)
             stream = processes[process].resume(reading, sealed[number], "")
             reason = "length" if at == len(groups) - 1 else None
-            deltas.append(stream.deltas.delta(stream.feed(groups[at], reason)))
+            deltas.append(stream.deltas.delta(stream.feed(groups[at], reason), reading))
             sealed[number] = processes[process].seal(stream, "")
             assert len(sealed[number]) <= BOUND + 2 * held(stream)
     for ids, groups, _, deltas in running:
@@ -227,10 +226,9 @@ def test_custom_tools_are_read_across_chunks() -> None:
     stream = streams.begin(reading, [], "r", 0)
     said = ""
     for id in encode(qwen3_huggingface(), text):
-        for call in stream.deltas.delta(stream.feed([id], None)).get("tool_calls", ()):
+        for call in stream.deltas.delta(stream.feed([id], None), stream.reading).get("tool_calls", ()):
             assert call["type"] in ("custom", None)
             said += call["custom"]["input"]
         stream = streams.resume(reading, streams.seal(stream, ""), "")
     assert said == 'a\né "b"'
-    assert isinstance(stream.deltas, Deltas)
     assert stream.deltas.called
