@@ -19,14 +19,17 @@ from typing import Any
 from unbraid.engines import Load
 from unbraid.ray import app
 
+from ..clients.client_suite import essence
 from ..support.places import ROOT
+from ..support.running_server import folded
 from ..support.waiting import wait_for
 
-_QUIET = {
+QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "disabled",
     "RAY_SERVE_LOG_TO_STDERR": "0",
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
+    "RAY_worker_niceness": "0",  # as all else that the tests wait for
 }
 _NAME = "unbraid"
 PATIENT = json.dumps({"health_check_timeout_s": 600.0})
@@ -88,7 +91,7 @@ def only_ray() -> Iterator[None]:
     import ray
 
     before = dict(os.environ)
-    os.environ.update(_QUIET)
+    os.environ.update(QUIET)
     # The replicas find the classes of the tests, as the tests find them.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before.get("PYTHONPATH"))))
     # Sockets are in there, whose names must be short.
@@ -120,3 +123,9 @@ def settings_for(model: Path, **more: Any) -> Mapping[str, Any]:
         "threads": 1,
         **more,
     }
+
+
+def seen(chunks: list[dict[str, Any]]) -> Any:
+    """What a client makes of a stream: messages, and counts. Those of the cache depend on the replica."""
+    usage = {key: chunks[-1]["usage"][key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    return {index: essence(message) for index, message in folded(chunks[:-1]).items()}, usage

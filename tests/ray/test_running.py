@@ -1,0 +1,95 @@
+"""`unbraid serve --ray` as a user starts it: it says where it is, answers, and ends with a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+
+from unbraid.engines.replay.replay import script
+
+from ..support.places import ROOT
+from ..support.serve_process import record
+from ..support.waiting import wait_for
+from .cluster import LONG, QUIET, free_port
+
+pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
+
+
+@contextmanager
+def serve_on_ray(log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, whose output is in `log`. It is ended in the end, and what it started with it."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "unbraid", "serve", "--ray", "--store", "none", *flags],
+            env={**os.environ, **QUIET, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ended(process: subprocess.Popen[bytes], log: Path) -> str:
+    """What it has said. It has ended well, and nothing that it started is left."""
+    assert process.wait(LONG) == 0, log.read_text()
+    wait_for(lambda: not members(process.pid))
+    return log.read_text()
+
+
+def members(session: int) -> list[str]:
+    """The processes of a session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(stat[3]) == session and stat[0] != "Z":
+            found.append(folder.name)
+    return found
+
+
+def test_it_serves_until_a_signal(tmp_path: Path) -> None:
+    recording, log = record(tmp_path / "recording.jsonl", script("Good day.", chunks=3)), tmp_path / "log"
+    port = free_port()
+    with serve_on_ray(log, "--replay", recording, "--served-model-name", "any", "--port", str(port)) as process:
+        wait_for(lambda: "ready on Ray" in log.read_text() or process.poll() is not None, LONG)
+        assert f"ready on Ray at http://127.0.0.1:{port}/v1\n" in log.read_text()
+        with OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="any", max_retries=0, timeout=LONG) as client:
+            reply = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Go."}])
+            assert reply.choices[0].message.content == "Good day."
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does with Ctrl-C
+        assert "Traceback" not in ended(process, log)
+
+
+@pytest.mark.slow
+def test_a_signal_ends_it_while_it_loads(tmp_path: Path) -> None:
+    """A model may take an hour to load. This one is a pipe, from which nothing comes."""
+    pipe, log = tmp_path / "recording.jsonl", tmp_path / "log"
+    os.mkfifo(pipe)
+    with serve_on_ray(log, "--replay", str(pipe), "--port", str(free_port()), "--shutdown-seconds", "1") as process:
+        wait_for(lambda: is_read(pipe) or process.poll() is not None, LONG)
+        process.send_signal(signal.SIGTERM)
+        assert "ready on Ray" not in ended(process, log)
+
+
+def is_read(pipe: Path) -> bool:
+    """Whether a replica has opened a pipe. It is left open for writing then, since its end would be that of the file."""
+    try:
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    return True
