@@ -87,7 +87,7 @@ def test_a_signal_ends_it_while_it_loads(tmp_path: Path) -> None:
 
 
 def is_read(pipe: Path) -> bool:
-    """Whether a replica has opened a pipe. It is left open for writing then, since its end would be that of the file."""
+    """Whether a replica has opened a pipe. It stays open for writing then: its end would be that of the file."""
     try:
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
