@@ -19,9 +19,7 @@ from typing import Any
 from unbraid.engines import Load
 from unbraid.ray import app
 
-from ..clients.client_suite import essence
 from ..support.places import ROOT
-from ..support.running_server import folded
 from ..support.waiting import wait_for
 
 QUIET = {
@@ -123,9 +121,3 @@ def settings_for(model: Path, **more: Any) -> Mapping[str, Any]:
         "threads": 1,
         **more,
     }
-
-
-def seen(chunks: list[dict[str, Any]]) -> Any:
-    """What a client makes of a stream: messages, and counts. Those of the cache depend on the replica."""
-    usage = {key: chunks[-1]["usage"][key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    return {index: essence(message) for index, message in folded(chunks[:-1]).items()}, usage

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from openai import OpenAI
@@ -20,6 +21,7 @@ from ..support.serve_process import record
 from ..support.waiting import wait_for
 from .cluster import LONG, QUIET, free_port
 
+TEXT = "Good day to you, and to all who read this."
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 
 
@@ -62,16 +64,21 @@ def members(session: int) -> list[str]:
     return found
 
 
-def test_it_serves_until_a_signal(tmp_path: Path) -> None:
-    recording, log = record(tmp_path / "recording.jsonl", script("Good day.", chunks=3)), tmp_path / "log"
+def test_it_serves_until_a_signal_and_until_its_streams_have_ended(tmp_path: Path) -> None:
+    recording, log = record(tmp_path / "recording.jsonl", script(TEXT, chunks=8), delay=0.1), tmp_path / "log"
     port = free_port()
-    with serve_on_ray(log, "--replay", recording, "--served-model-name", "any", "--port", str(port)) as process:
+    flags = ("--replay", recording, "--served-model-name", "any", "--shutdown-seconds", str(LONG))
+    with serve_on_ray(log, "--port", str(port), *flags) as process:
         wait_for(lambda: "ready on Ray" in log.read_text() or process.poll() is not None, LONG)
         assert f"ready on Ray at http://127.0.0.1:{port}/v1\n" in log.read_text()
         with OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="any", max_retries=0, timeout=LONG) as client:
-            reply = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Go."}])
-            assert reply.choices[0].message.content == "Good day."
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does with Ctrl-C
+            stream: Any = client.chat.completions.create(
+                model="any", messages=[{"role": "user", "content": "Go."}], stream=True
+            )
+            said = [next(stream)]
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does with Ctrl-C
+            said += stream
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in said) == TEXT
         assert "Traceback" not in ended(process, log)
 
 

@@ -24,12 +24,13 @@ from ..clients.client_suite import (
     arguments_of,
     both,
     chunks_of,
+    seen,
 )
 from ..clients.client_suite_dialects import ResponsesSuite
 from ..speech.whisper.whisper_models import WORDS, files, jfk
 from ..support.embedded_model import smollm2
 from ..support.waiting import wait_for
-from .cluster import LONG, Cluster, cluster, seen, settings_for
+from .cluster import LONG, Cluster, cluster, settings_for
 from .mortal import BREAK, GIVEN_UP, ORDER, MortalReplica
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")

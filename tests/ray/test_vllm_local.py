@@ -19,10 +19,11 @@ from ..clients.client_suite import (
     arguments_of,
     both,
     chunks_of,
+    seen,
 )
 from ..engines.vllm_model import checkpoint
 from ..engines.vllm_process import ENVIRONMENT, arguments, skip_without_vllm
-from .cluster import LONG, cluster, seen, settings_for
+from .cluster import LONG, cluster, settings_for
 from .mortal import BREAK, ORDER, MortalReplica
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")

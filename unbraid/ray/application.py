@@ -77,17 +77,15 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
             "max_replicas": int(most_replicas),
             "target_ongoing_requests": max(1.0, most / 2),
         },
+        "ray_actor_options": {"num_cpus": settings.threads or 1},
     }
-    further = _read_options(settings.ray_options)
-    if "autoscaling_config" in further:
-        further["autoscaling_config"] = {**options["autoscaling_config"], **further["autoscaling_config"]}
+    further = json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
     if "num_replicas" in further:
         del options["autoscaling_config"]
+    for name in ("autoscaling_config", "ray_actor_options"):
+        own = further.get(name, {})
+        if not isinstance(own, dict):
+            raise UnbraidError(f"{name} in --ray-options must be a JSON object, not {own!r}")
+        if own:
+            further[name] = {**options.get(name, {}), **own}
     return {**options, **further}
-
-
-def _read_options(text: str | None) -> dict[str, Any]:
-    found = json_object(text, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
-    if not isinstance(found.get("autoscaling_config", {}), dict):
-        raise UnbraidError('autoscaling_config in --ray-options must be an object such as {"upscale_delay_s": 30}')
-    return found

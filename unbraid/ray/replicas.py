@@ -12,8 +12,10 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import ray
 
 from ..core.vocabulary import Vocabulary
 from ..engines import Engine, EngineDown, Load
@@ -76,7 +78,7 @@ class EngineReplica(_Replica):
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]  # Ray waits for it
         self._stack = log_as(settings)
-        self._engine, _ = await load_engine(settings)
+        self._engine, _ = await load_engine(_on_own_cores(settings))
         self._runs = self._engine
 
     async def describe(self) -> Described:
@@ -112,7 +114,7 @@ class ListenerReplica(_Replica):
         from ..speech.loading import load_listener
 
         self._stack = log_as(settings)
-        found = self._runs = self._listener = await load_listener(listener_settings(settings))
+        found = self._runs = self._listener = await load_listener(listener_settings(_on_own_cores(settings)))
         self._described = Described(
             found.model,
             parallel=found.parallel,
@@ -134,6 +136,12 @@ class ListenerReplica(_Replica):
                 return [output async for output in outputs]
         except UnbraidError as error:
             return await self._failure(error)
+
+
+def _on_own_cores(settings: Settings) -> Settings:
+    """With as many threads as Ray has given cores to this replica: there may be others beside it."""
+    cores = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+    return replace(settings, threads=settings.threads or max(1, int(cores)))
 
 
 def log_as(settings: Settings) -> ExitStack:
