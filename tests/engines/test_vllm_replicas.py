@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,17 @@ class Fleet:
             running = self._running.get(relay)
             if running is None or running.process.poll() is not None:
                 running = self._running[relay] = self._stack.enter_context(vllm_serve(CONTEXT, self._logs()))
-                relay.target, relay.kill = httpx.URL(running.url).port or 0, running.kill
+                relay.target, relay.kill = httpx.URL(running.url).port or 0, partial(self._kill, running)
         return [relay.url for relay in self.relays]
 
     def order(self, events: int | None) -> None:
         """Kill the first server that sends more than so many events of a stream."""
         for relay in self.relays:
             relay.left = events
+
+    def _kill(self, running: VLLMProcess) -> None:
+        self.order(None)
+        running.kill()
 
     @property
     def killed(self) -> int:
@@ -91,6 +96,5 @@ def test_a_stream_survives_its_server(
     undisturbed = chunks_of(client, said, **options)
     fleet.order(events)
     moved = chunks_of(client, said, **options)
-    fleet.order(None)
     assert fleet.killed == 1
     assert seen(moved) == seen(undisturbed)

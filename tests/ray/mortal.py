@@ -68,5 +68,13 @@ class MortalEngine:
             order.unlink()  # whoever does this is the one
             if what != [BREAK]:
                 os.kill(os.getpid(), signal.SIGKILL)
+            self._break()
+
+    def _break(self) -> None:
+        """vLLM's own processes can be killed. Others have none."""
+        vllm = getattr(self._engine, "_llm", None)
+        if vllm is None:
             self._down = True
             raise EngineFailed("the engine broke down, as ordered")
+        for process in vllm.engine_core.resources.engine_manager.processes:
+            os.kill(process.pid, signal.SIGKILL)

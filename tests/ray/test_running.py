@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -91,6 +92,24 @@ def test_a_signal_ends_it_while_it_loads(tmp_path: Path) -> None:
         wait_for(lambda: is_read(pipe) or process.poll() is not None, LONG)
         process.send_signal(signal.SIGTERM)
         assert "ready on Ray" not in ended(process, log)
+
+
+@pytest.mark.slow
+def test_why_it_does_not_start_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with serve_on_ray(log, "--model", "/no/model.gguf", "--port", str(free_port())) as process:
+        assert process.wait(LONG) == 2, log.read_text()
+    (told,) = (line for line in log.read_text().splitlines() if line.startswith("unbraid: Ray did not start it: "))
+    assert "there is no model '/no/model.gguf'" in told
+
+
+def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with serve_on_ray(log, "--replay", "any", "--port", str(port)) as process:
+            assert process.wait(LONG) == 2, log.read_text()
+    assert f"port {port} of 127.0.0.1 cannot be opened: address already in use" in log.read_text()
 
 
 def is_read(pipe: Path) -> bool:

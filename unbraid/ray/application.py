@@ -16,6 +16,8 @@ from ..server.settings import Settings, json_object
 from .ingress import Api, key_of
 from .replicas import EngineReplica, ListenerReplica
 
+API = "api"
+"""What its deployment is called."""
 GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 _MOST_STREAMS = 10_000
@@ -38,7 +40,7 @@ def build(settings: Settings) -> serve.Application:
     listener = _listener(settings) if listens else None
     api = serve.deployment(
         serve.ingress()(Api),
-        name="api",
+        name=API,
         num_replicas=settings.ray_api_replicas,
         max_ongoing_requests=_MOST_STREAMS,
         # It finds a place where engines have taken all cores, as Ray's proxy and controller do.

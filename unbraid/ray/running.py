@@ -6,6 +6,7 @@ The cluster is the one that `RAY_ADDRESS` names, or a new one on this machine th
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -18,9 +19,10 @@ from ray import serve
 from ..errors import UnbraidError
 from ..server.access.door import access_of
 from ..server.app import write_error
+from ..server.running.port import open_port
 from ..server.settings import Settings
 from ..version import __version__
-from .application import GRACE, build
+from .application import API, GRACE, build
 
 _log = logging.getLogger(__name__)
 _NAME = "unbraid"
@@ -31,7 +33,9 @@ def run(settings: Settings) -> int:
     if settings.port == 0:
         raise UnbraidError("on Ray, the port cannot be chosen by the system: give --port")
     application = build(settings)
-    access_of(settings, write_error)  # a certificate that is wrong is told before anything starts
+    access_of(settings, write_error)  # a certificate that is wrong is told before anything starts,
+    if "RAY_ADDRESS" not in os.environ:
+        open_port(settings.host, settings.port).close()  # and so is a port that is taken
     wait = _Until()
     ray.init(include_dashboard=False, logging_level=logging.WARNING)
     # After Ray's, which would end the process at once.
@@ -80,7 +84,10 @@ def _start(settings: Settings, application: serve.Application) -> None:
             ssl_ca_certs=settings.tls_client_ca,
         )
     )
-    serve.run(application, name=_NAME, route_prefix="/")
+    try:
+        serve.run(application, name=_NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise UnbraidError(f"Ray did not start it: {_reason() or error}") from error
     scheme = "https" if settings.tls_cert else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"unbraid {__version__}: ready on Ray at {scheme}://{host}:{settings.port}/v1", flush=True)
@@ -93,3 +100,11 @@ def _end(patience: float) -> None:
         with suppress(TimeoutError):  # after a minute, whatever the deployments may take
             serve.delete(_NAME)
             return
+
+
+def _reason() -> str:
+    """Why the application was not started: the last line of what an engine says that failed, or else the API."""
+    found = serve.status().applications[_NAME].deployments
+    failed = [name for name, each in found.items() if each.status == "DEPLOY_FAILED"]
+    lines = found[min(failed, key=lambda name: name == API)].message.split("\n") if failed else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
