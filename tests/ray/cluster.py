@@ -63,11 +63,11 @@ class Cluster:
         found: dict[int, Load] = {}
 
         def all_answered() -> bool:
-            process, load = handle.state.remote().result(timeout_s=60)
+            process, load = handle.state.remote().result(timeout_s=LONG)
             found[process] = load
             return len(found) >= self.replicas(deployment)
 
-        wait_for(all_answered)
+        wait_for(all_answered, LONG)
         return found
 
 

@@ -73,6 +73,21 @@ class _Until:
 
 
 def _start(settings: Settings, application: serve.Application) -> None:
+    has_port = bool(serve.status().proxies)  # in a cluster where Ray Serve runs already
+    if not has_port:
+        _open(settings)
+    try:
+        serve.run(application, name=_NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise UnbraidError(f"Ray did not start it: {_reason() or error}") from error
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    where = "where Ray Serve listens already" if has_port else f"at {scheme}://{host}:{settings.port}/v1"
+    print(f"unbraid {__version__}: ready on Ray {where}", flush=True)
+
+
+def _open(settings: Settings) -> None:
+    """Start Ray Serve, which has the port."""
     serve.start(
         http_options=serve.HTTPOptions(
             host=settings.host,
@@ -84,13 +99,6 @@ def _start(settings: Settings, application: serve.Application) -> None:
             ssl_ca_certs=settings.tls_client_ca,
         )
     )
-    try:
-        serve.run(application, name=_NAME, route_prefix="/")
-    except RuntimeError as error:
-        raise UnbraidError(f"Ray did not start it: {_reason() or error}") from error
-    scheme = "https" if settings.tls_cert else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"unbraid {__version__}: ready on Ray at {scheme}://{host}:{settings.port}/v1", flush=True)
 
 
 def _end(patience: float) -> None:

@@ -74,9 +74,9 @@ def _vllm_local(settings: Settings) -> tuple[Engine, TokenizerFiles]:
 
     if settings.model is None:
         raise UnbraidError("--vllm-local needs --model: a folder with the model, or ORG/REPO on the hub")
-    files = load_tokenizer(settings.tokenizer or settings.model)
     arguments: dict[str, Any] = {} if settings.context is None else {"max_model_len": settings.context}
     arguments |= json_object(settings.vllm_options, "--vllm-options", '{"tensor_parallel_size": 2}')
+    files = load_tokenizer(settings.tokenizer or settings.model)
     try:
         return VLLMLocalEngine(settings.model, vocabulary=_vocabulary(files), **arguments), files
     except (TypeError, ValueError) as error:  # an argument that vLLM does not know, or does not take
