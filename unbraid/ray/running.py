@@ -15,6 +15,7 @@ from types import FrameType
 
 import ray
 from ray import serve
+from ray.serve.exceptions import RayServeException
 
 from ..errors import UnbraidError
 from ..server.access.door import access_of
@@ -104,10 +105,11 @@ def _open(settings: Settings) -> None:
 def _end(patience: float) -> None:
     """Let streams end, and take the application out of a cluster that stays."""
     latest = time.monotonic() + patience
-    while time.monotonic() < latest:
-        with suppress(TimeoutError):  # after a minute, whatever the deployments may take
-            serve.delete(_NAME)
-            return
+    with suppress(RayServeException):  # it was not there yet
+        while time.monotonic() < latest:
+            with suppress(TimeoutError):  # after a minute, whatever the deployments may take
+                serve.delete(_NAME)
+                return
 
 
 def _reason() -> str:
