@@ -162,6 +162,11 @@ def counted(usage: dict[str, Any]) -> dict[str, int]:
     return {key: usage[key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
 
 
+def seen(chunks: list[dict[str, Any]]) -> Any:
+    """What a client makes of a stream: messages, and counts. Those of the cache depend on the replica."""
+    return {index: essence(message) for index, message in folded(chunks[:-1]).items()}, counted(chunks[-1]["usage"])
+
+
 def arguments_of(completion: ChatCompletion, name: str = "get_weather") -> Any:
     """The arguments of the one call of a reply."""
     choice = written(completion.choices[0])

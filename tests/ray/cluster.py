@@ -22,11 +22,12 @@ from unbraid.ray import app
 from ..support.places import ROOT
 from ..support.waiting import wait_for
 
-_QUIET = {
+QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "disabled",
     "RAY_SERVE_LOG_TO_STDERR": "0",
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
+    "RAY_worker_niceness": "0",  # as all else that the tests wait for
 }
 _NAME = "unbraid"
 PATIENT = json.dumps({"health_check_timeout_s": 600.0})
@@ -62,11 +63,11 @@ class Cluster:
         found: dict[int, Load] = {}
 
         def all_answered() -> bool:
-            process, load = handle.state.remote().result(timeout_s=60)
+            process, load = handle.state.remote().result(timeout_s=LONG)
             found[process] = load
             return len(found) >= self.replicas(deployment)
 
-        wait_for(all_answered)
+        wait_for(all_answered, LONG)
         return found
 
 
@@ -88,7 +89,7 @@ def only_ray() -> Iterator[None]:
     import ray
 
     before = dict(os.environ)
-    os.environ.update(_QUIET)
+    os.environ.update(QUIET)
     # The replicas find the classes of the tests, as the tests find them.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before.get("PYTHONPATH"))))
     # Sockets are in there, whose names must be short.

@@ -69,7 +69,7 @@ class Load:
 @pytest.mark.slow
 def test_one_to_four_and_back_without_a_lost_request(tmp_path: Path) -> None:
     recording = record(tmp_path / "recording.jsonl", script(TEXT, chunks=8), delay=0.05)
-    options = {"autoscaling_config": FAST, "graceful_shutdown_wait_loop_s": 0.5}
+    options = {"autoscaling_config": FAST, "graceful_shutdown_wait_loop_s": 0.5, "health_check_timeout_s": LONG}
     with cluster() as started:
         started.deploy(
             replay=recording, served_model_name="any", ray_replicas=f"1,{MOST}", ray_options=json.dumps(options)
@@ -79,11 +79,11 @@ def test_one_to_four_and_back_without_a_lost_request(tmp_path: Path) -> None:
             load.wanted = STREAMS
             wait_for(lambda: replicas(started) == MOST, LONG)
             before = load.outcomes["exact"]
-            wait_for(lambda: load.outcomes["exact"] >= before + 2 * STREAMS)
+            wait_for(lambda: load.outcomes["exact"] >= before + 2 * STREAMS, LONG)
             load.wanted = 1
             wait_for(lambda: replicas(started) == 1, LONG)
             before = load.outcomes["exact"]
-            wait_for(lambda: load.outcomes["exact"] >= before + 4)
+            wait_for(lambda: load.outcomes["exact"] >= before + 4, LONG)
         finally:
             load.end()
     assert set(load.outcomes) == {"exact"}

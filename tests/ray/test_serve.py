@@ -24,15 +24,14 @@ from ..clients.client_suite import (
     arguments_of,
     both,
     chunks_of,
-    essence,
+    seen,
 )
 from ..clients.client_suite_dialects import ResponsesSuite
 from ..speech.whisper.whisper_models import WORDS, files, jfk
 from ..support.embedded_model import smollm2
-from ..support.running_server import folded
 from ..support.waiting import wait_for
 from .cluster import LONG, Cluster, cluster, settings_for
-from .mortal import GIVEN_UP, ORDER, MortalReplica
+from .mortal import BREAK, GIVEN_UP, ORDER, MortalReplica
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 pytest.importorskip("xllamacpp")
@@ -138,10 +137,11 @@ def test_a_stream_survives_its_replica(
     assert seen(moved) == seen(undisturbed)
 
 
-def seen(chunks: list[dict[str, Any]]) -> Any:
-    """What a client makes of a stream: messages, and counts. Those of the cache depend on the replica."""
-    usage = {key: chunks[-1]["usage"][key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    return {index: essence(message) for index, message in folded(chunks[:-1]).items()}, usage
+def test_a_replica_whose_engine_breaks_down_takes_no_more_requests(client: OpenAI, order: Path) -> None:
+    """It would refuse them at once, so that Ray would send it most of them."""
+    order.write_text(f"3 {BREAK}")
+    assert [both(client, QUESTION).choices[0].message.content for _ in range(4)] == [ANSWER] * 4
+    assert not order.exists(), "no engine broke down"
 
 
 def test_a_request_that_was_not_begun_survives_its_replica(client: OpenAI, order: Path) -> None:
@@ -166,6 +166,9 @@ def test_a_call_survives_at_every_token(client: OpenAI, order: Path) -> None:
 
 @pytest.mark.slow
 class TestOpenAI(ClientSuite):
+    def test_models(self, client: OpenAI) -> None:
+        assert {model.id for model in client.models.list()} == {MODEL, "whisper-tiny", "whisper-1"}
+
     test_a_wrong_key = None  # type: ignore[assignment]
     test_a_prompt_that_is_too_long = None  # type: ignore[assignment]
     test_leaving_a_stream = None  # type: ignore[assignment]

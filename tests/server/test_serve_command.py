@@ -203,6 +203,8 @@ def hurried(one: Process, found: Iterator[str]) -> str:
         (["--format", "hermes", "--replay", "R", "--chat-template", "/nowhere"], "no file or folder /nowhere"),
         (["--format", "hermes", "--replay", "R", "--vocoder", "nothing:here"], "is named MODULE:NAME"),
         (["--format", "hermes", "--replay", "R", "--sampling", '{"heat": 1}'], "--sampling must be JSON"),
+        (["--vllm-local", "--model", "M", "--vllm-options", "{"], "--vllm-options must be JSON"),
+        (["--vllm-local", "--model", "M", "--vllm-options", "2"], "--vllm-options must be a JSON object such as"),
         (["--config", "/nowhere.toml"], "the configuration /nowhere.toml cannot be read"),
         (["--port", "many"], "--port must be a number, not 'many'"),
         (["--drain-seconds", "-1"], "--drain-seconds must be a number that is not negative, not '-1'"),

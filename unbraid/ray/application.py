@@ -5,7 +5,6 @@ Engines that are servers elsewhere (`--vllm URL`) stay as they are: the API asks
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any
@@ -13,11 +12,13 @@ from typing import Any
 from ray import serve
 
 from ..errors import UnbraidError
-from ..server.settings import Settings
+from ..server.settings import Settings, json_object
 from .ingress import Api, key_of
 from .replicas import EngineReplica, ListenerReplica
 
-_GRACE = 2.0
+API = "api"
+"""What its deployment is called."""
+GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 _MOST_STREAMS = 10_000
 """Requests at once in one process of the API. Ray would let the others wait unseen."""
@@ -39,10 +40,12 @@ def build(settings: Settings) -> serve.Application:
     listener = _listener(settings) if listens else None
     api = serve.deployment(
         serve.ingress()(Api),
-        name="api",
+        name=API,
         num_replicas=settings.ray_api_replicas,
         max_ongoing_requests=_MOST_STREAMS,
-        graceful_shutdown_timeout_s=settings.shutdown_seconds + _GRACE,
+        # It finds a place where engines have taken all cores, as Ray's proxy and controller do.
+        ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_timeout_s=settings.shutdown_seconds + GRACE,
     )
     return api.bind(settings, engines, listener, os.urandom(32))
 
@@ -70,26 +73,21 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
     options: dict[str, Any] = {
         "max_ongoing_requests": most,
         "max_queued_requests": waiting,
-        "graceful_shutdown_timeout_s": patience + _GRACE,
+        "graceful_shutdown_timeout_s": patience + GRACE,
         "autoscaling_config": {
             "min_replicas": int(least_replicas),
             "max_replicas": int(most_replicas),
             "target_ongoing_requests": max(1.0, most / 2),
         },
+        "ray_actor_options": {"num_cpus": settings.threads or 1},
     }
-    further = _read_options(settings.ray_options)
-    if "autoscaling_config" in further:
-        further["autoscaling_config"] = {**options["autoscaling_config"], **further["autoscaling_config"]}
+    further = json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
     if "num_replicas" in further:
         del options["autoscaling_config"]
+    for name in ("autoscaling_config", "ray_actor_options"):
+        own = further.get(name, {})
+        if not isinstance(own, dict):
+            raise UnbraidError(f"{name} in --ray-options must be a JSON object, not {own!r}")
+        if own:
+            further[name] = {**options.get(name, {}), **own}
     return {**options, **further}
-
-
-def _read_options(text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise UnbraidError(f"--ray-options must be JSON: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("autoscaling_config", {}), dict):
-        raise UnbraidError('--ray-options must be a JSON object such as {"ray_actor_options": {"num_gpus": 1}}')
-    return found

@@ -6,19 +6,24 @@ The cluster is the one that `RAY_ADDRESS` names, or a new one on this machine th
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
+import time
+from contextlib import suppress
 from types import FrameType
 
 import ray
 from ray import serve
+from ray.serve.exceptions import RayServeException
 
 from ..errors import UnbraidError
 from ..server.access.door import access_of
 from ..server.app import write_error
+from ..server.running.port import open_port
 from ..server.settings import Settings
 from ..version import __version__
-from .application import build
+from .application import API, GRACE, build
 
 _log = logging.getLogger(__name__)
 _NAME = "unbraid"
@@ -29,35 +34,87 @@ def run(settings: Settings) -> int:
     if settings.port == 0:
         raise UnbraidError("on Ray, the port cannot be chosen by the system: give --port")
     application = build(settings)
-    access_of(settings, write_error)  # a certificate that is wrong is told before anything starts
-    ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
+    access_of(settings, write_error)  # a certificate that is wrong is told before anything starts,
+    if "RAY_ADDRESS" not in os.environ:
+        open_port(settings.host, settings.port).close()  # and so is a port that is taken
+    wait = _Until()
     ray.init(include_dashboard=False, logging_level=logging.WARNING)
     # After Ray's, which would end the process at once.
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, wait.end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        serve.start(
-            http_options=serve.HTTPOptions(
-                host=settings.host,
-                port=settings.port,
-                keep_alive_timeout_s=round(settings.keep_alive_seconds),
-                ssl_certfile=settings.tls_cert,
-                ssl_keyfile=settings.tls_key or settings.tls_cert,
-                ssl_keyfile_password=settings.tls_key_password,
-                ssl_ca_certs=settings.tls_client_ca,
-            )
-        )
-        serve.run(application, name=_NAME, route_prefix="/")
-        scheme = "https" if settings.tls_cert else "http"
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        print(f"unbraid {__version__}: ready on Ray at {scheme}://{host}:{settings.port}/v1", flush=True)
-        ended.wait()
-        serve.delete(_NAME)
+        with suppress(KeyboardInterrupt):
+            _start(settings, application)
+            wait.for_a_signal()
+        with suppress(KeyboardInterrupt):
+            _end(settings.shutdown_seconds + GRACE)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         ray.shutdown()
     return 0
+
+
+class _Until:
+    """Waits for a signal. One that comes earlier breaks off what is being done, as a second one does: both may take
+    long, since models are loaded then, or streams end."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._waits = False
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        first = not self._ended.is_set()
+        self._ended.set()
+        if not (self._waits and first):
+            raise KeyboardInterrupt
+
+    def for_a_signal(self) -> None:
+        self._waits = True
+        self._ended.wait()
+
+
+def _start(settings: Settings, application: serve.Application) -> None:
+    has_port = bool(serve.status().proxies)  # in a cluster where Ray Serve runs already
+    if not has_port:
+        _open(settings)
+    try:
+        serve.run(application, name=_NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise UnbraidError(f"Ray did not start it: {_reason() or error}") from error
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    where = "where Ray Serve listens already" if has_port else f"at {scheme}://{host}:{settings.port}/v1"
+    print(f"unbraid {__version__}: ready on Ray {where}", flush=True)
+
+
+def _open(settings: Settings) -> None:
+    """Start Ray Serve, which has the port."""
+    serve.start(
+        http_options=serve.HTTPOptions(
+            host=settings.host,
+            port=settings.port,
+            keep_alive_timeout_s=round(settings.keep_alive_seconds),
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key or settings.tls_cert,
+            ssl_keyfile_password=settings.tls_key_password,
+            ssl_ca_certs=settings.tls_client_ca,
+        )
+    )
+
+
+def _end(patience: float) -> None:
+    """Let streams end, and take the application out of a cluster that stays."""
+    latest = time.monotonic() + patience
+    with suppress(RayServeException):  # it was not there yet
+        while time.monotonic() < latest:
+            with suppress(TimeoutError):  # after a minute, whatever the deployments may take
+                serve.delete(_NAME)
+                return
+
+
+def _reason() -> str:
+    """Why the application was not started: the last line of what an engine says that failed, or else the API."""
+    found = serve.status().applications[_NAME].deployments
+    failed = [name for name, each in found.items() if each.status == "DEPLOY_FAILED"]
+    lines = found[min(failed, key=lambda name: name == API)].message.split("\n") if failed else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import io
 import pickle
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, RayServeException
@@ -23,7 +23,6 @@ from ..engines.timeouts import PieceClock, Timeouts
 from ..errors import UnbraidError
 from ..server.planning.shared import packed_error, raised
 
-T = TypeVar("T")
 _OWN = "vocabulary"
 
 
@@ -109,14 +108,6 @@ async def answer(response: Any, name: str, seconds: float) -> Any:
         raise as_engine_error(error, name, begun=False) from error
     finally:
         response.cancel()
-
-
-async def told(work: Coroutine[Any, Any, T]) -> T | Failure:
-    """In a replica: the result of `work`, or what it raised."""
-    try:
-        return await work
-    except UnbraidError as error:
-        return Failure.of(error)
 
 
 def _checked(output: Any) -> Any:

@@ -11,6 +11,7 @@ the groups in `_OF_A_MODEL`; what it leaves open is as for all.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import tomllib
@@ -119,6 +120,11 @@ class Settings:
     llama_cpp: tuple[str, ...] = _setting("llama.cpp servers", group="engine", kind="list", metavar="URL")
     openai: tuple[str, ...] = _setting("servers with OpenAI's completions", group="engine", kind="list", metavar="URL")
     vllm_local: bool = _setting("vLLM inside this process", group="engine", default=False, kind="switch")
+    vllm_options: str | None = _setting(
+        "further arguments of vLLM's engine inside this process, as JSON: '{\"tensor_parallel_size\": 2}'",
+        group="engine",
+        metavar="JSON",
+    )
     replay: str | None = _setting("play a recording instead of a model", group="engine", metavar="FILE")
     tokens_only: bool = _setting(
         "no engine: render prompts and parse outputs for gateways, such as llm-d's",
@@ -476,6 +482,17 @@ def settings_of(given: Mapping[str, Any], environment: Mapping[str, str] = os.en
             value = [part.strip() for part in value.split(",")]
         values[name] = [value] if kinds.get(name) == "models" and isinstance(value, str) else value
     return read_settings(argparse.Namespace(**values), environment)
+
+
+def json_object(text: str | None, flag: str, example: str) -> dict[str, Any]:
+    """What a setting says as JSON; nothing, if it is not given."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise UnbraidError(f"{flag} must be JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UnbraidError(f"{flag} must be a JSON object such as {example}")
+    return found
 
 
 def check_settings(settings: Settings) -> None:

@@ -21,7 +21,7 @@ from ...errors import UnbraidError
 from ...models import DEFAULT, KNOWN, offer
 from ...templates import encoder, from_source
 from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
-from ..settings import Settings
+from ..settings import Settings, json_object
 from .no_engine import NoEngine
 
 _log = logging.getLogger(__name__)
@@ -42,13 +42,7 @@ async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         return _replay(settings)
     if named[0] == "tokens_only":
         return await asyncio.to_thread(_tokens_only, settings)
-    from ...engines.vllm.local import VLLMLocalEngine
-
-    if settings.model is None:
-        raise UnbraidError("--vllm-local needs --model: a folder with the model, or ORG/REPO on the hub")
-    files = load_tokenizer(settings.tokenizer or settings.model)
-    arguments: dict[str, Any] = {} if settings.context is None else {"max_model_len": settings.context}
-    return VLLMLocalEngine(settings.model, vocabulary=_vocabulary(files), **arguments), files
+    return await asyncio.to_thread(_vllm_local, settings)
 
 
 def _embedded(settings: Settings) -> tuple[Engine, TokenizerFiles]:
@@ -73,6 +67,20 @@ def _embedded(settings: Settings) -> tuple[Engine, TokenizerFiles]:
     source = engine.chat_template
     templates = {} if source is None else {"default": from_source(source, tokens, f"the template of {engine.model}")}
     return engine, TokenizerFiles(vocabulary, templates, vocabulary.bos, ends)
+
+
+def _vllm_local(settings: Settings) -> tuple[Engine, TokenizerFiles]:
+    from ...engines.vllm.local import VLLMLocalEngine
+
+    if settings.model is None:
+        raise UnbraidError("--vllm-local needs --model: a folder with the model, or ORG/REPO on the hub")
+    arguments: dict[str, Any] = {} if settings.context is None else {"max_model_len": settings.context}
+    arguments |= json_object(settings.vllm_options, "--vllm-options", '{"tensor_parallel_size": 2}')
+    files = load_tokenizer(settings.tokenizer or settings.model)
+    try:
+        return VLLMLocalEngine(settings.model, vocabulary=_vocabulary(files), **arguments), files
+    except (TypeError, ValueError) as error:  # an argument that vLLM does not know, or does not take
+        raise UnbraidError(f"vLLM does not start so: {error}") from error
 
 
 async def _remote(kind: str, urls: Sequence[str], settings: Settings) -> tuple[Engine, TokenizerFiles]:
