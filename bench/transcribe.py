@@ -3,6 +3,7 @@
     python bench/transcribe.py                      # all, with the peers in environments of their own (made once)
     python bench/transcribe.py --quick              # some recordings, tiny alone
     python bench/transcribe.py --only heard --model whisper-base
+    python bench/transcribe.py --only heard --groups joints --apart   # what beams do, and the text before
     python bench/transcribe.py --only heard --cached   # the others' answers of the last run, where there are any
     python bench/transcribe.py --only first language   # what detection costs, and the first request of a process
 
@@ -45,7 +46,7 @@ import transcribe_language
 from peers import PeerMissing
 from transcribe_language import Compared, Row
 from transcribe_score import COLUMNS, Heard, Score
-from transcribe_sounds import JOINTS, NOTHING, SENTENCES, Sound, sounds
+from transcribe_sounds import GROUPS, JOINTS, NOTHING, SENTENCES, Sound, sounds
 from transcribe_systems import TINY, Answers, System, Worker, systems
 
 from tests.speech.whisper.whisper_models import files
@@ -63,13 +64,14 @@ FUSED = 1.02
 class Field:
     """All systems with one model, each in a process of its own that is started when it is first needed."""
 
-    def __init__(
-        self, model: str, wanted: Sequence[str], threads: int, stack: ExitStack, answers: Answers, *, cached: bool
-    ) -> None:
-        self.scores = {one: Score(one.name) for one in systems(model) if any(part in one.name for part in wanted)}
+    def __init__(self, model: str, options: argparse.Namespace, stack: ExitStack, answers: Answers) -> None:
+        wanted = options.systems
+        known = systems(model, apart=options.apart)
+        self.scores = {one: Score(one.name) for one in known if any(part in one.name for part in wanted)}
         self.versions: dict[str, str] = {}
         self._workers: dict[System, Worker] = {}
-        self._model, self._threads, self._stack, self._answers, self._cached = model, threads, stack, answers, cached
+        self._model, self._threads, self._cached = model, options.threads, options.cached
+        self._stack, self._answers = stack, answers
 
     def hear(self, sound: Sound, turn: int) -> None:
         """The systems take turns, each sound beginning with another one."""
@@ -104,8 +106,8 @@ class Field:
 def heard(model: str, options: argparse.Namespace) -> list[Score]:
     answers = Answers(peers.ROOT / "answers")
     with ExitStack() as stack:
-        field = Field(model, options.systems, options.threads, stack, answers, cached=options.cached)
-        for turn, sound in enumerate(sounds(peers.ROOT / "sounds", quick=options.quick)):
+        field = Field(model, options, stack, answers)
+        for turn, sound in enumerate(sounds(peers.ROOT / "sounds", quick=options.quick, groups=options.groups)):
             field.hear(sound, turn)
     print(f"{model}; {', '.join(f'{name} {version}' for name, version in field.versions.items())}; {load()}\n")
     scores = list(field.scores.values())
@@ -247,6 +249,8 @@ def main() -> None:
     arguments.add_argument("--model", choices=MODELS, help="this model only")
     arguments.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="measure this only")
     arguments.add_argument("--systems", nargs="+", default=("",), help="only those with one of these in their name")
+    arguments.add_argument("--groups", choices=GROUPS, nargs="+", default=GROUPS, help="only these recordings")
+    arguments.add_argument("--apart", action="store_true", help="also beams and the text before, each by itself")
     arguments.add_argument("--cached", action="store_true", help="take the others' answers from the last run")
     arguments.add_argument("--threads", type=int, default=2, help="how many threads each system computes with")
     arguments.add_argument("--json", type=Path, help="also write the numbers and the answers to this file")

@@ -163,7 +163,7 @@ class Bench:
 
         async def run(variant: str) -> tuple[object, ...]:
             language = whole.language if variant == FIXED else await self._detect(first) if variant == TWICE else None
-            options = TranscriptionOptions(language=language, temperature=0.0)
+            options = TranscriptionOptions(language=language, temperature=0.0, beams=1)
             found = await self._transcriber.transcribe([samples], options)
             return tuple((segment.text, segment.tokens) for segment in found.segments)
 
@@ -181,7 +181,7 @@ class Bench:
         return language
 
     def _request(self, samples: Samples, language: str | None) -> ListenRequest:
-        return self._transcriber.adapter.request(samples, TranscriptionOptions(language=language), 0.0)
+        return self._transcriber.adapter.request(samples.copy(), TranscriptionOptions(language=language), 0.0)
 
     async def _listen(self, request: ListenRequest) -> tuple[int, ...]:
         tokens: list[int] = []

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from transcribe_sounds import JOINTS, NOTHING, PAUSES, SENTENCES, Sound
+from transcribe_sounds import ABROAD, JOINTS, NOTHING, PAUSES, SENTENCES, Sound
 
 from tests.speech.word_errors import words
 
 _ASIDE = re.compile(r"\[[^\]]*\]|\([^)]*\)|\*[^*]*\*|♪")
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NONE = "–"
 _NEAR = 3  # words: how far from a word its double may stand
 FAR = 0.5
 """Seconds: a word with a larger error is in the wrong place."""
@@ -141,30 +142,34 @@ class Score:
         found = [(sound.seconds, len(plain(heard.text))) for sound, heard, _ in self._of(NOTHING)]
         return sum(count for _, count in found) / sum(seconds for seconds, _ in found) * 60
 
-    @property
-    def sentence(self) -> float:
-        """Seconds that a sentence takes, at the median."""
-        return median(heard.seconds for _, heard, _ in self._of(SENTENCES))
+    def cpu(self, *groups: str) -> float:
+        """Seconds of CPU time that a recording takes, at the median."""
+        return median(heard.cpu for _, heard, _ in self._of(*groups))
 
     def speed(self, *groups: str) -> float:
         """Seconds of audio in a second."""
         taken = list(self._of(*groups))
         return sum(sound.seconds for sound, _, _ in taken) / sum(heard.seconds for _, heard, _ in taken)
 
+    def _has(self, *groups: str) -> bool:
+        return any(True for _ in self._of(*groups))
+
     def cells(self) -> Iterator[str]:
-        """A row of the table; `COLUMNS` has the head."""
-        errors = sorted(self.time_errors)
-        lost, doubled = self.lost_doubled
+        """A row of the table; `COLUMNS` has the head. Groups that were not heard have a dash."""
         yield self.name
-        for groups in ((SENTENCES,), (PAUSES,), (JOINTS,)):
-            text, timed = self.text_errors(*groups), self.timed_errors(*groups)
-            yield f"{text:.1%}" if groups == (SENTENCES,) else f"{text:.1%} / {timed:.1%}"
-        yield f"{lost} / {doubled}"
-        yield f"{median(errors):.2f} / {errors[round(0.9 * (len(errors) - 1))]:.2f} s" if errors else "–"
-        yield f"{sum(error > FAR for error in errors) + self.edges - len(errors)} of {self.edges}"
-        yield f"{self.false_words:.1f}"
-        yield f"{self.sentence * 1e3:,.0f} ms"
-        yield f"{self.speed(PAUSES):.1f} / {self.speed(JOINTS):.1f} / {self.speed(NOTHING):.1f}"
+        for group in (SENTENCES, PAUSES, JOINTS, ABROAD):
+            text, timed = self.text_errors(group), self.timed_errors(group)
+            cell = f"{text:.1%}" if group == SENTENCES else f"{text:.1%} / {timed:.1%}"
+            yield cell if self._has(group) else _NONE
+        yield "{} / {}".format(*self.lost_doubled) if self._has(JOINTS) else _NONE
+        errors = sorted(self.time_errors)
+        yield f"{median(errors):.2f} / {errors[round(0.9 * (len(errors) - 1))]:.2f} s" if errors else _NONE
+        far = sum(error > FAR for error in errors) + self.edges - len(errors)
+        yield f"{far} of {self.edges}" if self.edges else _NONE
+        yield f"{self.false_words:.1f}" if self._has(NOTHING) else _NONE
+        yield " / ".join(f"{self.cpu(group):.1f}" if self._has(group) else _NONE for group in (SENTENCES, JOINTS))
+        groups = (PAUSES, JOINTS, NOTHING)
+        yield " / ".join(f"{self.speed(group):.1f}" if self._has(group) else _NONE for group in groups)
 
 
 COLUMNS = (
@@ -172,18 +177,19 @@ COLUMNS = (
     "word errors: sentences",
     "with pauses: text / timed",
     "over joints: text / timed",
+    "joints in es, fr, it",
     "lost / doubled at joints",
     "word times: median / 90%",
     f"> {FAR} s off, or not heard",
     "false words a minute",
-    "a sentence",
+    "CPU s: a sentence / joints",
     "audio s / s: pauses / joints / nothing",
 )
 
 
 def _rate(found: Iterable[Aligned]) -> float:
     all_of_them = list(found)
-    return sum(one.errors for one in all_of_them) / sum(len(one.said) for one in all_of_them)
+    return sum(one.errors for one in all_of_them) / max(1, sum(len(one.said) for one in all_of_them))
 
 
 def _timed_words(timed: Heard) -> list[str]:

@@ -6,6 +6,7 @@ together here, when.
   each phrase begins and ends is known to the sample.
 - joints: more than a model takes at once, without pauses, so that it is cut in or near sentences; the same speech after
   something else is cut at other places.
+- abroad: the same in Spanish, French and Italian.
 - nothing: silence, noise and music in which nobody says a word.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from tests.speech.noises import Said, collage, noise
 from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, music, phrase, recording
 from unbraid.speech.audio.decode import Samples
 
-SENTENCES, PAUSES, JOINTS, NOTHING = "sentences", "pauses", "joints", "nothing"
-GROUPS = (SENTENCES, PAUSES, JOINTS, NOTHING)
+SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING = "sentences", "pauses", "joints", "abroad", "nothing"
+GROUPS = (SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING)
 
 _UNDER = ("silence", "hiss", "hum", "music", TUNES[0])
 _PAUSES = (1.0, 9.0, 0.5, 14.0, 3.0, 2.0)  # seconds before each phrase, and after the last
 _JOINED = (("demo-nogo", "demo-instruct"), ("demo-thanks", "demo-congrats", "demo-abouttotry"))
+_ABROAD = ("es", "fr", "it")
+_JOINED_ABROAD = ("demo-nogo", "demo-congrats", "demo-instruct")
 _BETWEEN = 0.3  # seconds
 _NOTHING = 20.0  # seconds
 
@@ -55,8 +58,12 @@ class Sound:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
 
-def sounds(folder: Path, *, quick: bool = False) -> Iterator[Sound]:
-    """All of them; files that are made here go into `folder`. quick: some of each group."""
+def sounds(folder: Path, *, quick: bool = False, groups: Collection[str] = GROUPS) -> Iterator[Sound]:
+    """Those of some groups; files that are made here go into `folder`. quick: some of each group."""
+    return (sound for sound in _sounds(folder, quick=quick) if sound.group in groups)
+
+
+def _sounds(folder: Path, *, quick: bool) -> Iterator[Sound]:
     some = slice(None, 2 if quick else None)
     folder.mkdir(parents=True, exist_ok=True)
     for one in [recording("en", "jfk"), *(recording(language, "demo-nogo") for language in ASTERISK)][some]:
@@ -65,7 +72,9 @@ def sounds(folder: Path, *, quick: bool = False) -> Iterator[Sound]:
     for number, under in list(enumerate(_UNDER))[some]:
         yield _with_pauses(folder, under, [phrase(name) for name in PHRASES[number :: len(_UNDER)]])
     for names in _JOINED[some]:
-        yield _joined(folder, [recording("en", name) for name in names])
+        yield _joined(folder, JOINTS, [recording("en", name) for name in names])
+    for language in _ABROAD[some]:
+        yield _joined(folder, ABROAD, [recording(language, name) for name in _JOINED_ABROAD])
     for name, samples in list(_nobody())[some]:
         yield _made(folder, NOTHING, name, samples, "en", "")
 
@@ -79,11 +88,12 @@ def _with_pauses(folder: Path, under: str, phrases: Sequence[Recording]) -> Soun
     return _made(folder, PAUSES, under, samples, "en", made.text, made.sentences)
 
 
-def _joined(folder: Path, parts: Sequence[Recording]) -> Sound:
+def _joined(folder: Path, group: str, parts: Sequence[Recording]) -> Sound:
     pause = np.zeros(round(_BETWEEN * RATE), np.float32)
     samples = np.concatenate([piece for part in parts for piece in (part.samples, pause)])
     name, text = " ".join(part.path.stem for part in parts), " ".join(part.transcript or "" for part in parts)
-    return _made(folder, JOINTS, name, samples, "en", text)
+    language = parts[0].language
+    return _made(folder, group, name if group == JOINTS else f"{language} {name}", samples, language, text)
 
 
 def _nobody() -> Iterator[tuple[str, Samples]]:

@@ -220,20 +220,30 @@ _EQUAL_CPP = {"greedy": {"best_of": 1}, "n_max_text_ctx": 0, "suppress_nst": Tru
 _EQUAL_FASTER = {"beam_size": 1, "best_of": 1, "condition_on_previous_text": False}
 
 
-def systems(model: str) -> tuple[System, ...]:
-    """All of them with one model; ours are the first of the defaults and of the equal ones."""
+def systems(model: str, *, apart: bool = False) -> tuple[System, ...]:
+    """All of them with one model; ours are the first of the defaults and of the equal ones.
+
+    apart: also defaults with one thing changed, to see what it does.
+    """
 
     def of(name: str, make: Callable[[str], Path], asked: dict[str, Any] | None = None, **more: Any) -> System:
         kind = name.partition(",")[0]
         peer = {"whisper.cpp": _WHISPER_CPP, "faster-whisper": _FASTER_WHISPER}.get(kind)
         return System(name, kind, lambda: make(model), asked or {}, peer, **more)
 
+    changed = (
+        of("unbraid, greedy", _ours, {"beams": 1}, vad=_vad),
+        of("faster-whisper, greedy", _ctranslate2, {"beam_size": 1, "best_of": 1}),
+        of("faster-whisper, without the text before", _ctranslate2, {"condition_on_previous_text": False}),
+        of("faster-whisper, greedy, without the text before", _ctranslate2, _EQUAL_FASTER),
+    )
     return (
         of("unbraid, defaults", _ours, vad=_vad),
         of("faster-whisper, defaults", _ctranslate2),
         of("faster-whisper, defaults and its VAD", _ctranslate2, {"vad_filter": True}),
         of("whisper.cpp, defaults", _ggml, _BEAM),
-        of("unbraid, equal", _ours),
+        of("unbraid, equal", _ours, {"beams": 1}),
         of("faster-whisper, equal", _ctranslate2, _EQUAL_FASTER, compute="int8"),
         of("whisper.cpp, equal", _ggml_q8, _EQUAL_CPP),
+        *(changed if apart else ()),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from unbraid.speech.whisper.listener import WhisperEngine
 from ..support.in_loop import collect, collect_until_error
 from ..support.real_speech import recording
 from .test_transcription_words import check_words
+from .vad.detectors import detector
 from .whisper.whisper_models import WORDS, files, tokenizer
 
 TINY = "whisper-tiny"
@@ -291,6 +292,35 @@ def test_higher_temperatures_have_no_beams(engine: WhisperEngine) -> None:
         for temperature in (0.0, 0.2)
     ]
     assert found == [5, 1]
+
+
+def test_beams_by_default_where_a_voice_was_detected(engine: WhisperEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a detector, noise is decoded too, and beams would find words in it."""
+    asked_for: list[int] = []
+    listen = engine.listen
+
+    def noted(request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
+        asked_for.append(request.beams)
+        return listen(request)
+
+    monkeypatch.setattr(engine, "listen", noted)
+    heeding, greedy = Transcriber(engine, detector=detector()), Transcriber(engine)
+    plain = TranscriptionOptions()
+
+    async def run() -> None:
+        samples = recording("en", "jfk").samples
+        for transcriber, options in (
+            (heeding, plain),
+            (heeding, replace(plain, vad=None)),
+            (heeding, replace(plain, beams=1)),
+            (heeding, replace(plain, temperature=0.1)),
+            (greedy, plain),
+            (greedy, replace(plain, beams=2)),
+        ):
+            assert "country" in (await transcriber.transcribe([samples], options)).text
+
+    asyncio.run(run())
+    assert asked_for == [5, 1, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize("more", [{"beams": 0}, {"beams": 9}, {"beams": 2, "temperature": 0.5}])

@@ -42,8 +42,8 @@ class TranscriptionOptions:
     temperature: float | None = None
     """None or 0 for the fallback sequence: 0 first, then higher temperatures for chunks that fail the thresholds. Any
     other is the only one."""
-    beams: int = 1
-    """The width of the beam search at temperature 0; 1 for greedy decoding."""
+    beams: int | None = None
+    """The width of the beam search at temperature 0; 1 for greedy decoding. None leaves it to the transcriber."""
     seed: int | None = None
     logprobs: bool = False
     """Whether the tokens of the text are wanted, with their logprobs."""

@@ -36,6 +36,7 @@ from .vad.detector import VoiceDetector
 from .vad.speech import Speech
 
 _DEFAULT_THRESHOLDS = Thresholds()
+_BEAMS = 5  # where none are given, the listener has a beam search and a voice was detected
 _LEAST_HEARD = 0.2  # seconds of a chunk that an output must have got further for the rest to be decoded
 _MOST_PARTS = 12  # in which a chunk is decoded: a bound for models that stop again and again
 _SLACK = 0.3  # seconds by which the end of the last word may be wrong
@@ -71,6 +72,8 @@ class Transcriber:
             raise UnsupportedOption("this model cannot time words; ask for segments", "words")
         if options.logprobs and self.listener.vocabulary is None:
             raise UnsupportedOption("the server that transcribes gives text and no tokens; leave it out", "logprobs")
+        if options.beams is None:
+            return
         most = max_beams(self.listener)
         if not 1 <= options.beams <= most:
             known = f"takes 1 to {most} beams" if most > 1 else "has no beam search: it takes 1 beam"
@@ -125,7 +128,18 @@ class Transcriber:
     def _decoding(self, options: TranscriptionOptions) -> TranscriptionOptions:
         """What the model is asked: always for timestamps, if it can write them, and for the times of tokens, if the
         listener can tell. With timestamps a model says how far it has listened, so what it leaves out can be found."""
-        return replace(options, timestamps=self.adapter.supports_timestamps, words=supports_word_times(self.listener))
+        return replace(
+            options,
+            timestamps=self.adapter.supports_timestamps,
+            words=supports_word_times(self.listener),
+            beams=self._beams(options) if options.beams is None else options.beams,
+        )
+
+    def _beams(self, options: TranscriptionOptions) -> int:
+        """The width of the beam search where none is given. Beams find likelier words, in noise too: so they need a
+        detector that says that somebody speaks."""
+        heeded = self.detector is not None and options.vad is not None
+        return min(_BEAMS, max_beams(self.listener)) if heeded else 1
 
     async def transcribe_chunk(
         self, chunk: Chunk, options: TranscriptionOptions, stream: bool, recording: object = None

@@ -61,7 +61,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("--translate", action="store_true", help="to English")
     command.add_argument("--prompt", default="", metavar="TEXT", help="names and spellings that may come up")
     command.add_argument("--temperature", type=float, metavar="T", help="0 to 1; 0, then higher where that fails")
-    command.add_argument("--beam-size", type=int, default=1, metavar="N", help="outputs followed at once (default: 1)")
+    command.add_argument("--beam-size", type=int, metavar="N", help="outputs followed at once (default: 5)")
     command.add_argument("--format", choices=tuple(ENDINGS), default="text", help="what is written (default: text)")
     command.add_argument("--word-timestamps", action="store_true", help="times of words, in verbose_json")
     command.add_argument(

@@ -14,11 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.base import Load, Piece, PromptTooLong, TokenLogprob, Unsupported
+from ..audio.decode import Samples
 from ..decoding.beams import BeamDecoding
 from ..decoding.sampling import SamplingDecoding
 from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from ..onnx import Device
+from ..onnx.runtime import Floats
+from .encodings import Encodings
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from .model import WhisperModel
@@ -55,6 +58,7 @@ class WhisperEngine:
         self._rules = WhisperRules.of(self._vocabulary, self.files.config, self.files.generation_config)
         self.tokens = self._rules.tokens
         self._model = WhisperModel(self.files, threads=threads, device=device)
+        self._encodings = Encodings(self._encode)
         self._worker = ListeningWorker(
             self.model,
             self._decode,
@@ -106,11 +110,14 @@ class WhisperEngine:
 
     # In the worker's thread
 
+    def _encode(self, samples: Samples) -> Floats:
+        [mel] = log_mels([samples], self.files.bins)
+        return self._model.hidden(mel)
+
     def _decode(self, jobs: list[ListenJob]) -> Iterator[None]:
         hidden = []
         for job in jobs:
-            [mel] = log_mels([job.request.samples], self.files.bins)
-            hidden.append(self._model.hidden(mel))
+            hidden.append(self._encodings.of(job.request.samples))
             yield
         prompts = np.array([job.request.prompt for job in jobs], np.int64)
         attentive = any(job.request.words for job in jobs)

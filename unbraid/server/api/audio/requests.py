@@ -126,7 +126,7 @@ def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber
         timestamps=format in TIMED_FORMATS,
         words=_words(fields, format),
         temperature=fields.number("temperature", 0.0, 1.0),
-        beams=fields.integer("beam_size", 1) or 1,
+        beams=fields.integer("beam_size", 1),
         seed=fields.integer("seed", 0),
         logprobs=_logprobs(fields, format),
         vad=read_vad(fields, transcriber.detector is not None),
