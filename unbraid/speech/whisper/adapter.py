@@ -65,7 +65,7 @@ class WhisperAdapter:
             seed=options.seed,
             max_tokens=_most_tokens(len(samples) / RATE),
             words=options.words,
-            beams=options.beams or 1 if temperature == 0 else 1,
+            beams=(options.beams or 1) if temperature == 0 else 1,
         )
 
     def language_of(self, token: int) -> str | None:
