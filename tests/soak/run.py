@@ -26,6 +26,9 @@ REPLICAS = 4
 _MESSAGES = 500
 """How many messages a second all replicas send together; with many streams each is slower."""
 _LOOK = 1.0
+_TREND = 60
+"""Looks that a third of the time must have for a trend. A server that has just begun grows by what it uses for the
+first time."""
 _HOSTILE = 8
 """How many hostile clients there are, one request after the other."""
 
@@ -51,7 +54,7 @@ class Figures:
             if self.after[name] > self.before[name] + more
         ]
         third = len(self.under_load) // 3
-        if third >= 10:  # a trend takes some looks
+        if third >= _TREND:
             for name, share, more in (("memory", 1.1, 16e6), ("sockets", 1.25, 50), ("tasks", 1.25, 50)):
                 middle = mean(look[name] for look in self.under_load[third : 2 * third])
                 last = mean(look[name] for look in self.under_load[2 * third :])
