@@ -3,9 +3,9 @@
 python bench/derender.py [URL]
 
 A chunk is one token: a body of JSON in, a body of JSON out, with everything in between but HTTP. "at hand" is a chunk
-that comes to the process that had the one before; "elsewhere" is one that comes to another, which has to read the
-state. URL is that of a `vllm launch render` with Qwen3's tokenizer (`--reasoning-parser qwen3 --tool-call-parser hermes
---enable-auto-tool-choice`): it is asked the same over HTTP.
+that comes to the process that had the one before; "elsewhere" is one that comes to the other of two, which has to read
+the state. URL is that of a `vllm launch render` with Qwen3's tokenizer (`--reasoning-parser qwen3 --tool-call-parser
+hermes --enable-auto-tool-choice`): it is asked the same over HTTP.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,13 +80,13 @@ def ours() -> tuple[Any, Answer, Answer]:
 
     server = Scripted()
     service = server.service
-    near, far = service.own(Streams), Streams(service, at_hand=0)
+    near, far = service.own(Streams), cycle([Streams(service), Streams(service)])
 
     def at_hand(asked: bytes) -> bytes:
         return chunk_reply(service, near, asked, "")
 
     def elsewhere(asked: bytes) -> bytes:
-        return chunk_reply(service, far, asked, "")
+        return chunk_reply(service, next(far), asked, "")
 
     return server, at_hand, elsewhere
 

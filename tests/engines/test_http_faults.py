@@ -21,7 +21,7 @@ from unbraid.engines import (
     Sampling,
     Unsupported,
 )
-from unbraid.engines.http import _message
+from unbraid.engines.http.address import _message
 from unbraid.engines.refusals import refusal, too_long_field
 from unbraid.engines.timeouts import Timeouts
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,3 +77,34 @@ def test_a_server_that_takes_only_messages() -> None:
             assert not stream.put(b"a")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_client_that_leaves_holds_up_nobody(run: Callable[[Any], None]) -> None:
+    """Its connection is closed between the moment that a part is ready and the end of the turn."""
+
+    async def leave() -> None:
+        loop = asyncio.get_running_loop()
+        ends = [socket.socketpair() for _ in range(2)]
+        transports = [(await loop.create_connection(asyncio.Protocol, sock=ours))[0] for ours, _ in ends]
+        cycles = [
+            SimpleNamespace(
+                flow=SimpleNamespace(write_paused=False),
+                transport=transport,
+                disconnected=False,
+                response_complete=False,
+                chunked_encoding=True,
+            )
+            for transport in transports
+        ]
+        streams = [stream_of({PARTS: Parts(cast(Any, cycle))}).__enter__() for cycle in cycles]
+        assert all(stream.put(b"hello") for stream in streams)
+        transports[0].abort()
+        stays = ends[1][1]
+        stays.setblocking(False)
+        assert await asyncio.wait_for(loop.sock_recv(stays, 100), 60) == b"5\r\nhello\r\n"
+        for transport, (_, theirs) in zip(transports, ends, strict=True):
+            transport.abort()
+            theirs.close()
+
+    run(leave())

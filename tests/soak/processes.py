@@ -60,8 +60,8 @@ class ServerProcess(Child):
         super().__init__("tests.soak.server", *urls)
         self.port = int(self.line())
 
-    def held(self) -> dict[str, Any]:
+    def held(self, *, collect: bool = False) -> dict[str, Any]:
         """What it holds now."""
-        self.tell("")
+        self.tell("collect" if collect else "")
         found: dict[str, Any] = json.loads(self.line())
         return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart, UnbraidError
 from ..engines.base import EngineFailed
-from ..engines.http import Address
+from ..engines.http.address import Address
 from ..engines.timeouts import PieceClock
 
 _REASONING = ("reasoning_content", "reasoning")

@@ -7,13 +7,14 @@ users see. Nothing below this package imports it, so that parsing alone does not
 from __future__ import annotations
 
 from ..errors import InvalidSchema
-from .constraint import Constraint, constraint, forced_prefix
+from .constraint import AllPrinted, Constraint, constraint, forced_prefix
 from .determinize.written import NotContinued
 from .dialects.regex import NotRegular
 from .dialects.token_sets import NotTokens, TokenSets
 from .language import Unenforced
 
 __all__ = [
+    "AllPrinted",
     "Constraint",
     "InvalidSchema",
     "NotContinued",

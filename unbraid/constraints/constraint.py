@@ -83,6 +83,10 @@ class LlamaCppGrammar:
         return {**fields, "grammar_lazy": True, "preserved_tokens": [self.trigger], "grammar_triggers": triggers}
 
 
+AllPrinted = tuple[dict[Dialect, Printed[Any]], LlamaCppGrammar | None]
+"""A constraint in the dialects that it was printed in."""
+
+
 class Constraint:
     """What one response may be. Each method says it in the dialect of one kind of engine, and does its work once."""
 
@@ -107,8 +111,21 @@ class Constraint:
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
         """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
-        state = {name: vars(self)[name] for name in ("_printed", "llama_cpp") if name in vars(self)}
-        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, state)
+        found = self._printed, vars(self).get("llama_cpp")
+        return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, found)
+
+    def printed_like(self, other: Constraint) -> AllPrinted:
+        """It, in all dialects that another was printed in, as far as they can say it."""
+        dialects = [dialect for dialect in other._printed if dialect in _REST_PRINTERS or not self._written]
+        printed = {dialect: self.printed(dialect) for dialect in dialects}
+        return printed, self.llama_cpp if "llama_cpp" in vars(other) else None
+
+    def add(self, found: AllPrinted) -> None:
+        """It was printed in another process."""
+        printed, llama_cpp = found
+        self._printed |= printed
+        if llama_cpp is not None:
+            self.llama_cpp = llama_cpp
 
     @property
     def language(self) -> Language:
@@ -273,20 +290,20 @@ def constraint(
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
     language = build(program, request, opened, header)
     lazy = partial(_lazy, format, vocabulary, request)
-    made = Constraint(language, vocabulary, program.ends, lazy, (format, asked))
-    _keep(program, asked, made)
-    return made
+    return _keep(program, asked, Constraint(language, vocabulary, program.ends, lazy, (format, asked)))
 
 
 def _lazy(format: Format, vocabulary: Vocabulary | None, request: Request) -> LazyLanguage | None:
     return build_lazy(compile_format(format, vocabulary), request)
 
 
-def _keep(program: Program, asked: str, made: Constraint) -> None:
+def _keep(program: Program, asked: str, made: Constraint) -> Constraint:
+    """The constraint, or the one that is kept already."""
     with _lock:
-        _made[program, asked] = made
+        made = _made.setdefault((program, asked), made)
         if len(_made) > _MOST_MADE:
             _made.popitem(last=False)
+    return made
 
 
 def _read(
@@ -296,13 +313,14 @@ def _read(
     lazy: Callable[[], LazyLanguage | None] | None,
     asked: tuple[Format, str] | None,
     written: tuple[Written, ...],
-    state: dict[str, Any],
+    found: AllPrinted,
 ) -> Constraint:
-    """A constraint that comes from another process."""
+    """A constraint that comes from another process. Where the same was asked for before, it is that one: requests that
+    ask for the same share what is found out about it."""
     made = Constraint(language, vocabulary, ends, lazy, asked, written)
-    vars(made).update(state)
     if asked is not None:
-        _keep(compile_format(asked[0], vocabulary), asked[1], made)
+        made = _keep(compile_format(asked[0], vocabulary), asked[1], made)
+    made.add(found)
     return made
 
 

@@ -11,10 +11,11 @@ one that blocks a thread, from `engines.jobs`; both read what the engine says wi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ..constraints import Constraint
 from ..core.vocabulary import Vocabulary
@@ -23,6 +24,10 @@ from ..errors import UnbraidError
 outgoing_headers: ContextVar[Callable[[str], Mapping[str, str]]] = ContextVar("unbraid.headers", default=lambda _: {})
 """Gives further headers for a request to the server with this URL, such as the id of what it is part of. Whoever calls
 an engine sets it, in the task that calls. Engines that are no servers have no use for it."""
+
+costly_work: ContextVar[Callable[..., Awaitable[Any]]] = ContextVar("unbraid.work", default=asyncio.to_thread)
+"""Runs a function of a module with its arguments where it holds up nobody, since it may take long. Whoever calls an
+engine sets it, in the task that calls, to bound what that costs; `OverBudget` says that it was too much."""
 
 FinishReason = Literal["stop", "length", "abort"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UnbraidError
 from ..templates import TokenizerFiles, load_tokenizer
 from . import EngineError
-from .http import Address
+from .http.address import Address
 
 _ABOUT = {"sglang": "/model_info", "vllm": "/v1/models", "llama_cpp": "/props"}
 _PATIENCE = 10.0

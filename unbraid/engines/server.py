@@ -28,7 +28,7 @@ from .base import (
     PromptTooLong,
     refuse_audio,
 )
-from .http import Address
+from .http.address import Address
 from .reader import Reader
 from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing

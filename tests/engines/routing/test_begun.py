@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import unbraid
 from unbraid.engines import (
     EngineDown,
     EngineError,
@@ -17,10 +20,13 @@ from unbraid.engines import (
     Sampling,
     TokenLogprob,
 )
+from unbraid.engines.base import costly_work
 from unbraid.engines.refusals import refusal
 from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
 from unbraid.engines.routing import RetryRules, Routed, Routing
+from unbraid.errors import OverBudget
 
+from ...soak.truth import FORMAT, TOOL, Bytes
 from ...support.in_loop import collect, collect_until_error, in_loop
 
 IDS = tuple(range(10, 22))
@@ -236,4 +242,60 @@ async def test_it_is_told_where_it_cannot_go_on(caplog: pytest.LogCaptureFixture
     assert (
         line == "an output of 2 tokens so far moves from replica 1 to replica 2: the script breaks down after 2 pieces"
     )
+    await one.close()
+
+
+CONSTRAINED = replace(REQUEST, constraint=unbraid.constraint(FORMAT, tools=[TOOL], tokenizer=Bytes()))
+"""A constraint that an output of bytes follows."""
+
+
+@in_loop
+async def test_the_rest_of_a_constraint_is_worked_out_where_the_caller_says() -> None:
+    """It may be costly: a server bounds that, and has processes for it."""
+    assert CONSTRAINED.constraint is not None
+    CONSTRAINED.constraint.to_structural_tag()
+    ids = tuple(b"<think>\nWell")
+    whole = script(ids)
+    one, (_, well) = routed(whole.failing(after=9), whole)
+    worked: list[Any] = []
+
+    async def work(function: Any, *args: Any) -> Any:
+        worked.append(function)
+        return pickle.loads(pickle.dumps(function(*args)))
+
+    token = costly_work.set(work)
+    try:
+        assert ids_of(await collect(one.generate(CONSTRAINED))) == ids
+    finally:
+        costly_work.reset(token)
+    [function] = worked
+    assert pickle.loads(pickle.dumps(function)) is function
+    [asked] = well.requests
+    assert asked.constraint is not None
+    assert list(asked.constraint._printed) == ["structural_tag"]
+    await one.close()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@in_loop
+async def test_a_rest_that_is_too_costly(temperature: float) -> None:
+    """A greedy output is asked for again from its beginning. One that is drawn by chance is lost, with the reason."""
+    ids = tuple(b"<think>\nWell")
+    whole = script(ids)
+    one, (_, well) = routed(whole.failing(after=9), whole)
+
+    async def work(function: Any, *args: Any) -> Any:
+        raise OverBudget("tool 'f': parameters takes more than 10 seconds to work out: simplify it")
+
+    token = costly_work.set(work)
+    request = replace(CONSTRAINED, sampling=Sampling(temperature=temperature))
+    try:
+        if temperature:
+            _, error = await collect_until_error(one.generate(request))
+            assert "tool 'f': parameters takes more than 10 seconds" in str(error)
+        else:
+            assert ids_of(await collect(one.generate(request))) == ids
+            assert [asked.written for asked in well.requests] == [0]
+    finally:
+        costly_work.reset(token)
     await one.close()

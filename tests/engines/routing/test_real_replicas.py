@@ -9,7 +9,7 @@ import pytest
 
 from unbraid.engines import EngineBusy, EngineDown, EngineFailed, EngineTimeout, Generation, Piece
 from unbraid.engines import server as server_module
-from unbraid.engines.http import without_credentials
+from unbraid.engines.http.address import without_credentials
 from unbraid.engines.routing import Routing
 from unbraid.engines.timeouts import PieceClock, Timeouts
 

@@ -135,6 +135,11 @@ class States:
             if not isinstance(shape, Leaf | FreeText | InState):
                 yield item
 
+    @property
+    def size(self) -> int:
+        """How much is known of the states so far."""
+        return len(self.items.shapes) + len(self._stacks) + len(self._later)
+
     def spend(self, work: int) -> None:
         spend(work)
         self.work += work

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from threading import Lock
 
 from ...schema.regular import Chars, Text, all_but, among
 from ..determinize.items import Concat, FreeText, InState, Item, Leaf, Named, OneOf, Times, TooAmbiguous
+from ..determinize.states import State
 from ..determinize.written import NotContinued, Written
 from ..grammars.automaton import TooManyStates
 from ..grammars.restriction import restricted, unrestricted
@@ -19,17 +22,28 @@ from .items import ItemPrinter
 from .printed import Printed
 from .rules import RulePrinter, char_class, counted, quoted, text
 
+_KEPT = 16
+"""Languages of which it is kept what was found out."""
+_MOST_KNOWN = 100_000
+_MOST_GRAMMARS = 256
+
 
 def to_ebnf(language: Language, written: Sequence[Written] = ()) -> Printed[str]:
     """`written` is the beginning of the output, if that was written already: the grammar is that of the rest. Raises
     `NotContinued` where there is none."""
-    free = unrestricted(language)
-    for one in [restricted(language), *([] if free is None else [free])]:
+    for one in _ways(language):
         try:
-            return _RestPrinter(one).run(written) if written else print_ebnf(one)
+            return _rests(one).after(written) if written else print_ebnf(one)
         except (TooManyStates, TooAmbiguous):
             pass
     raise NotContinued("what was written so far leaves too many alternatives open")
+
+
+@lru_cache(maxsize=_KEPT)
+def _ways(language: Language) -> list[Language]:
+    """With the grammars of clients, and without them."""
+    free = unrestricted(language)
+    return [restricted(language), *([] if free is None else [free])]
 
 
 def print_ebnf(language: Language) -> Printed[str]:
@@ -51,18 +65,42 @@ class _Printer(RulePrinter):
 
 
 class _RestPrinter(ItemPrinter, _Printer):
-    """Prints what may come after the beginning of an output."""
+    """Prints what may come after the beginning of an output.
+
+    When an engine fails, all its outputs go on elsewhere, many of them under the same constraint. So what was found out
+    about the language is kept, and so are the grammars: most outputs are in one of a few states.
+    """
 
     def __init__(self, language: Language) -> None:
         super().__init__(language)
+        self.read(language.rules)
+        self._root = self.items.of(language.root)
+        self._grammars: dict[State, Printed[str]] = {}
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        super().begin()
         self._lines: dict[str, str] = {}
         self._todo: list[str] = []
         self._begun: dict[FreeText, str] = {}
 
-    def run(self, written: Sequence[Written]) -> Printed[str]:
-        self.read(self.language.rules)
-        start = self.states_of.begun(self.items.of(self.language.root), [written])
-        stacks = self.states_of.contents(start)
+    def after(self, written: Sequence[Written]) -> Printed[str]:
+        if not self._lock.acquire(blocking=False):  # another thread is at it, and may be for long
+            return _RestPrinter(self.language).after(written)
+        try:
+            self.states_of.work = 0
+            state = self.states_of.begun(self._root, [written])
+            if state not in self._grammars:
+                self._grammars[state] = self._print(state)
+            if self.states_of.size > _MOST_KNOWN or len(self._grammars) > _MOST_GRAMMARS:
+                _rests.cache_clear()
+            return self._grammars[state]
+        finally:
+            self._lock.release()
+
+    def _print(self, state: State) -> Printed[str]:
+        self.begin()
+        stacks = self.states_of.contents(state)
         self._lines["root"] = " | ".join(" ".join(map(self._item, items)) or '""' for items in stacks)
         while self._todo:
             name = self._todo.pop()
@@ -111,3 +149,6 @@ class _RestPrinter(ItemPrinter, _Printer):
             )
             self.rules[name] = " | ".join([*options, *(['""'] if shape.may_end else [])])
         return self._begun[shape]
+
+
+_rests = lru_cache(maxsize=_KEPT)(_RestPrinter)

@@ -31,6 +31,10 @@ class RulePrinter(ABC):
 
     def __init__(self) -> None:
         self.schemas = SchemaGrammar()
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is printed yet."""
         self.rules: dict[str, str] = {}
         self.unenforced: list[Unenforced] = []
         self._names: dict[str, str] = {}

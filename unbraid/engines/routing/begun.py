@@ -13,14 +13,14 @@ A seed is not repeated: the draws that go on are those of another seed, which fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 
-from ...constraints import NotContinued
-from ..base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
+from ...constraints import AllPrinted, Constraint, NotContinued
+from ...errors import OverBudget
+from ..base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported, costly_work
 
 
 class WentOnDifferently(EngineFailed):
@@ -69,7 +69,7 @@ class Begun:
         """What has not come yet, by another engine. Raises `Unsupported` where it cannot go on."""
         came = False
         try:
-            count, asked = await asyncio.to_thread(self._continued)
+            count, asked = await self._continued()
             async with aclosing(self._past(count, engine.generate(asked))) as outputs:
                 async for output in outputs:
                     came = True
@@ -82,19 +82,19 @@ class Begun:
             async for output in outputs:
                 yield output
 
-    def _continued(self) -> tuple[int, Generation]:
+    async def _continued(self) -> tuple[int, Generation]:
         """How many of the tokens are given to the engine, and what it is asked for then."""
         asked, ids = self._request, self._ids
         if self._texts or isinstance(asked.prompt, str):
             raise NotContinued("it came as text")
         count, constraint = len(ids), None
-        while asked.constraint is not None and constraint is None:
+        if asked.constraint is not None:
             try:
-                constraint = asked.constraint.after(ids[:count])
-            except NotContinued:  # a character that is not complete comes again
-                if not count or count < len(ids) - _LONGEST_CHARACTER:
-                    raise
-                count -= 1
+                count, printed = await costly_work.get()(_printed_rest, asked.constraint, ids)
+            except OverBudget as error:
+                raise NotContinued(f"the constraint for the rest takes too long to work out: {error}") from error
+            constraint = asked.constraint.after(ids[:count])
+            constraint.add(printed)
         return count, replace(
             asked,
             prompt=(*asked.prompt, *ids[:count]),
@@ -125,6 +125,20 @@ class Begun:
 
 _LONGEST_CHARACTER = 4
 """Bytes, and so at most as many tokens."""
+
+
+def _printed_rest(constraint: Constraint, ids: list[int]) -> tuple[int, AllPrinted]:
+    """How many of the tokens another engine can go on from, and the constraint for the rest in all dialects that the
+    whole one was printed in."""
+    count, rest = len(ids), None
+    while rest is None:
+        try:
+            rest = constraint.after(ids[:count])
+        except NotContinued:  # a character that is not complete comes again
+            if not count or count < len(ids) - _LONGEST_CHARACTER:
+                raise
+            count -= 1
+    return count, rest.printed_like(constraint)
 
 
 def _further(sampling: Sampling, count: int) -> Sampling:

@@ -61,12 +61,12 @@ PARTS = "unbraid.parts"
 class Parts:
     """Writes parts of a reply that has begun, without a message for each."""
 
-    __slots__ = ("_cycle", "_flow", "_write")
+    __slots__ = ("_cycle", "_flow", "_is_closing", "_write")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._flow = cycle.flow
-        self._write = cycle.transport.write
+        self._write, self._is_closing = cycle.transport.write, cycle.transport.is_closing
 
     def ready(self) -> bool:
         """Whether a part can be written now. If not, it is to be sent as a message."""
@@ -76,8 +76,9 @@ class Parts:
         return bool(cycle.chunked_encoding)
 
     def write(self, part: bytes) -> None:
-        """Write a part. There was nothing else written since it was `ready`."""
-        self._write(b"%x\r\n%b\r\n" % (len(part), part))
+        """Write a part. There was nothing else written since it was `ready`; but the client may have left."""
+        if not self._is_closing():
+            self._write(b"%x\r\n%b\r\n" % (len(part), part))
 
 
 class _Refused(Exception):

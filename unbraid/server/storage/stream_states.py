@@ -4,8 +4,8 @@ A gateway that has its streams parsed here sends each chunk as a request of its 
 all that the next one has to know travels with the chunk: the parser's state (`core.machine.snapshot`), signed. Only
 what we have signed for the same client is loaded into a parser: a state cannot be made up, and what is loaded is sound.
 
-The process that has sealed a state keeps the parser that stands there, for a while. If the next chunk comes here too,
-there is nothing to read and nothing to load. That is a short cut and no more: another process comes to the same.
+The process that has sealed a state remembers it for a while: if the next chunk comes here too, there is nothing to
+verify and nothing to read. That is a short cut and no more: another process comes to the same.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from ...core.machine.snapshot import encode, encode_object
 from .seal import Seal
 
-T = TypeVar("T")
 _SIGNATURE = 16
 _pack = msgspec.msgpack.Encoder(enc_hook=encode_object).encode
 _unpack = msgspec.msgpack.Decoder().decode
@@ -45,10 +43,10 @@ def unpack(packed: bytes) -> Any:
     return json.loads(packed[1:]) if packed.startswith(_AS_JSON) else _unpack(packed)
 
 
-class StreamStates(Generic[T]):
+class StreamStates:
     """Seals states and opens them again.
 
-    most: how many of what stands at a state are kept in this process.
+    most: how many are remembered in this process.
     """
 
     def __init__(self, seal: Seal, most: int) -> None:
@@ -56,32 +54,27 @@ class StreamStates(Generic[T]):
             lambda client: hashlib.blake2b(key=seal.key("stream state", client), digest_size=_SIGNATURE)
         )
         self._most = most
-        self._at_hand: OrderedDict[tuple[str, str], T] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
 
-    def close(self, state: Any, client: str) -> str:
-        """A state as a text that only we can have written."""
+    def close(self, state: Any, client: str) -> bytes:
+        """A state as bytes that only we can have written. What it consists of must not change any more."""
         packed = _pack(state)
-        return b2a_base64(self._sign(packed, client) + packed, newline=False).decode()
+        sealed = self._sign(packed, client) + packed
+        if self._most:
+            self._remembered[client, sealed] = state
+            if len(self._remembered) > self._most:
+                self._remembered.popitem(last=False)
+        return sealed
 
-    def open(self, sealed: str, client: str) -> Any:
+    def open(self, sealed: bytes, client: str) -> Any:
         """The state of `close`; None where it is not ours, or of another client."""
-        try:
-            data = a2b_base64(sealed)
-        except ValueError:
-            return None
-        packed = data[_SIGNATURE:]
-        if not hmac.compare_digest(data[:_SIGNATURE], self._sign(packed, client)):
+        state = self._remembered.pop((client, sealed), None)
+        if state is not None:
+            return state
+        packed = sealed[_SIGNATURE:]
+        if not hmac.compare_digest(sealed[:_SIGNATURE], self._sign(packed, client)):
             return None
         return _unpack(packed)
-
-    def take(self, sealed: str, client: str) -> T | None:
-        """What stands at this state, if this process has it. It is nobody else's then."""
-        return self._at_hand.pop((client, sealed), None)
-
-    def keep(self, sealed: str, client: str, what: T) -> T | None:
-        """Keep what stands at this state. What has to make room for it is returned."""
-        self._at_hand[client, sealed] = what
-        return self._at_hand.popitem(last=False)[1] if len(self._at_hand) > self._most else None
 
     def _sign(self, packed: bytes, client: str) -> bytes:
         signer = self._signer(client).copy()

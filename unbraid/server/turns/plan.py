@@ -5,10 +5,10 @@ All that a request means is decided here, once: the prompt, the sampling, the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from .thinking import Budget, RawPrompt
 from .turn import Turn
 from .updates import Usage
 
+T = TypeVar("T")
 SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "seed"),
@@ -84,6 +85,7 @@ class Plan:
                 self._budget(service, served.model),
                 self.task.needs_ids,
                 partial(self.parser, served.model, choice, False),
+                partial(_work, service, served.model),
             )
             for choice, generation in enumerate(self.generations)
         ]
@@ -116,6 +118,16 @@ class Plan:
             keep_message=keep_message,
             count_tokens=True,
         )
+
+
+async def _work(service: Service, model: Model, work: Callable[..., T], *args: Any) -> T:
+    """Do work about a model within the time that a request may take."""
+    return await service.planned(_call, model, work, args)
+
+
+def _call(model: Model, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+    """The model says where this may run: not all can be sent to another process."""
+    return work(*args)
 
 
 def plan_chat(model: Model, task: ChatTask) -> Plan:

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 from ...core.events import Content, Diagnostic, Event, SpeechAudio
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
+from ...engines.base import costly_work
 from ...parsing import Parser
 from ..access.metering import Meter
 from ..model import Served
@@ -78,6 +80,8 @@ class Turn:
     """The client's field that asks for token ids. Where the engine gives none, the request is refused."""
     recount: Callable[[], Parser] | None = None
     """Makes a parser like `parser`, to count the tokens of text by strand."""
+    work: Callable[..., Awaitable[Any]] | None = None
+    """Runs what the engine finds costly, within the time that a request may take."""
     _timed: bool = field(default=False, init=False)
     """Whether the time to the first piece was counted."""
     _outgoing: Outgoing = field(default_factory=Outgoing, init=False)
@@ -96,6 +100,8 @@ class Turn:
         times: list[float] = []
         """When pieces came, those that are not counted yet and the one before them."""
         take = self._take
+        if self.work is not None:
+            costly_work.set(self.work)
         try:
             async with (
                 engine_call(self.served.engine, self.generation, self.usage),

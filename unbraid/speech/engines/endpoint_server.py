@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...engines.base import Finish, Generation, Piece
-from ...engines.http import Form
+from ...engines.http.address import Form
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers

@@ -37,6 +37,7 @@ from .wire import (
     ToldChatChoice,
     ToldChatChunk,
     ToldChunk,
+    bad_state,
     given,
 )
 
@@ -92,6 +93,8 @@ def decoded(decode: Callable[[bytes], Asked], body: bytes) -> Asked:
     try:
         asked = decode(body)
     except msgspec.ValidationError as error:
+        if "base64" in str(error):  # nothing else is
+            raise bad_state("it was not made by this server") from error
         raise invalid(str(error)) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from error
@@ -131,7 +134,7 @@ def _chunk(service: Service, streams: Streams, asked: DerenderChatRequest, clien
         choices = (told,)
     usage = None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens)
     said = ToldChatChunk(id, int(time.time()), name, choices, usage, chunk.metrics)
-    return _encode(ToldChunk(said, told_state(streams.seal(stream, client), deltas)))
+    return _encode(ToldChunk(said, told_state(streams, stream, client)))
 
 
 def chunk_reply(service: Service, streams: Streams, body: bytes, client: str) -> bytes:

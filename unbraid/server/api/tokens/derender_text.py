@@ -77,7 +77,7 @@ def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest,
         "system_fingerprint": None,
         "metrics": chunk.metrics,
     }
-    return _encode(ToldChunk(said, told_state(streams.seal(stream, client), deltas)))
+    return _encode(ToldChunk(said, told_state(streams, stream, client)))
 
 
 def _derender(models: Mapping[str, Model], body: bytes) -> bytes:

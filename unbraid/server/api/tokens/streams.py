@@ -4,8 +4,8 @@ A chunk comes with the state that the reply to the last one brought (`Streams.re
 (`Streams.seal`). All about a stream is in that state: nothing of it is kept here that another process would miss.
 
 What a chunk costs does not depend on what came before it; `bench/derender.py` measures it. Most chunks are plain text,
-which changes nothing but where the parser is. So the rest of its state is packed once, and a parser that rests in the
-same state serves any stream that comes along in it.
+which changes nothing but where the parser is. So the rest of its state is packed once, and parsers are kept by their
+state: one that rests serves any stream that comes along in the same state, whichever process had it before.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from typing import Any
 from ....core.events import Event
 from ....core.machine.snapshot import load_state, state_of
 from ....parsing import Parser
-from ...errors import ApiError
 from ...model import Served
 from ...service import Service
 from ...storage.stream_states import StreamStates, pack, unpack
 from .deltas import Deltas
 from .readings import Reading, Readings
-from .wire import ToldState
+from .wire import ToldState, bad_state
 
-_AT_HAND = 1024
-_RESTING = 64
+_REMEMBERED = 1024
+_RESTING = 1024
 
 
 class TokenStream:
@@ -73,13 +72,16 @@ class TokenStream:
 
 
 class Streams:
-    """All streams of a service. `at_hand`: how many are kept in this process between two chunks."""
+    """All streams of a service.
 
-    def __init__(self, service: Service, at_hand: int = _AT_HAND) -> None:
-        self._states: StreamStates[TokenStream] = StreamStates(service.seal, at_hand)
+    remembered: how many states that were sealed here are known without being read.
+    """
+
+    def __init__(self, service: Service, remembered: int = _REMEMBERED) -> None:
+        self._states = StreamStates(service.seal, remembered)
         self._readings: dict[str, Readings] = {}
         self._resting: OrderedDict[tuple[bytes, bytes], TokenStream] = OrderedDict()
-        """Those that nobody has to go on with here, by reading and state: their parsers serve others."""
+        """Between two chunks, by reading and state. The one that has rested longest comes first."""
 
     def readings(self, served: Served) -> Readings:
         found = self._readings.get(served.names[0])
@@ -95,19 +97,15 @@ class Streams:
         """A stream before its first chunk."""
         return TokenStream(reading, reading.parser(prompt, seed_of(request_id, index, prompt)))
 
-    def resume(self, reading: Reading, sealed: str, client: str) -> TokenStream:
+    def resume(self, reading: Reading, sealed: bytes, client: str) -> TokenStream:
         """A stream as it was when its state was sealed. Raises `ApiError` for a state that is not ours, or of another
         request."""
-        stream = self._states.take(sealed, client)
-        if stream is not None and stream.reading.digest == reading.digest:
-            stream.reading = reading
-            return stream
         saved = self._states.open(sealed, client)
         if saved is None:
-            raise _refused("it was not made by this server, or for another API key; replicas must share `--secret`")
+            raise bad_state("it was not made by this server, or for another API key; replicas must share `--secret`")
         digest, told, offset, ids, state = saved
         if digest != reading.digest:
-            raise _refused("it belongs to another model, version of the server, or `chat_request`: send the same one")
+            raise bad_state("it belongs to another model, version of the server, or `chat_request`: send the same one")
         stream = self._resting.pop((digest, state), None)
         if stream is None:
             stream = self._idle(reading)
@@ -115,21 +113,21 @@ class Streams:
         stream.load(reading, told, offset, ids, state)
         return stream
 
-    def seal(self, stream: TokenStream, client: str) -> str:
-        """The state of a stream, for the next chunk."""
+    def seal(self, stream: TokenStream, client: str) -> bytes:
+        """The state of a stream, for the next chunk. The stream itself serves others from here on."""
         sealed = self._states.close(stream.save(), client)
-        over = stream if stream.machine.finished else self._states.keep(sealed, client, stream)
-        if over is not None:
-            self._resting[over.reading.digest, over.state()] = over
-            if len(self._resting) > _RESTING:
-                self._resting.popitem(last=False)
+        self._resting[stream.reading.digest, stream.state()] = stream
+        if len(self._resting) > _RESTING:
+            self._resting.popitem(last=False)
         return sealed
 
     def _idle(self, reading: Reading) -> TokenStream:
-        """A parser for this reading, in whatever state: to make one takes longer than to load a state into one."""
-        for key in reversed(self._resting):
-            if key[0] == reading.digest:
-                return self._resting.pop(key)
+        """A parser for this reading, in whatever state. Where there are many, the one that has rested longest: to make
+        one takes longer than to load a state into one."""
+        if len(self._resting) == _RESTING:
+            for key in list(self._resting):  # other threads take some away
+                if key[0] == reading.digest and (found := self._resting.pop(key, None)) is not None:
+                    return found
         return TokenStream(reading, reading.parser(None, 0))
 
 
@@ -140,9 +138,8 @@ def seed_of(request_id: str, index: int, prompt: Sequence[int] | None) -> int:
     return int.from_bytes(hashlib.sha256(told.encode()).digest()[:24], "big")
 
 
-def _refused(why: str) -> ApiError:
-    return ApiError(400, f"stream_state: {why}", param="stream_state", code="invalid_stream_state")
-
-
-def told_state(sealed: str, deltas: Deltas) -> ToldState:
-    return ToldState((sealed,), deltas.role_sent, deltas.characters, deltas.called)
+def told_state(streams: Streams, stream: TokenStream, client: str) -> ToldState:
+    """The state of a stream, as the reply to a chunk tells it."""
+    deltas = stream.deltas
+    told = deltas.role_sent, deltas.characters, deltas.called  # the next stream may overwrite them
+    return ToldState((streams.seal(stream, client),), *told)

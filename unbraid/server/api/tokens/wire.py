@@ -80,21 +80,20 @@ class GenerateResponse(Generated, kw_only=True):
 
 class StreamState(Struct):
     """What goes back and forth between the chunks of a stream. The fields are vLLM's, so that clients which know them
-    by name carry it. `prev_tokens` holds the sealed state; the others are told, and not read."""
+    by name carry it. `prev_tokens` holds the sealed state, in base64; the others are told, and not read."""
 
-    prev_tokens: list[str] = []
+    prev_tokens: list[bytes] = []
     role_sent: bool = False
     output_token_ids: Raw = field(default_factory=lambda: _NULL)
 
     @property
-    def sealed(self) -> str | None:
+    def sealed(self) -> bytes | None:
         """The sealed state; None where a stream begins. Raises `ApiError` for a state of vLLM's own: what that server
         has made of the stream so far is not known here."""
         if self.prev_tokens:
             return self.prev_tokens[0]
         if self.role_sent or bytes(self.output_token_ids) not in (b"null", b"[]"):
-            message = "stream_state: it is another kind of server's; a stream goes on where it began"
-            raise ApiError(400, message, param="stream_state", code="invalid_stream_state")
+            raise bad_state("it is another kind of server's; a stream goes on where it began")
         return None
 
 
@@ -129,7 +128,7 @@ class DerenderCompletionRequest(DerenderFields, kw_only=True):
 class ToldState(Struct, gc=False):
     """A `StreamState` as it is told, with all of vLLM's fields."""
 
-    prev_tokens: tuple[str]
+    prev_tokens: tuple[bytes]
     role_sent: bool
     logprob_text_offset: int
     tools_streamed: bool
@@ -172,6 +171,10 @@ class ToldChunk(Struct, gc=False):
 
     chunk: ToldChatChunk | dict[str, Any]
     stream_state: ToldState
+
+
+def bad_state(why: str) -> ApiError:
+    return ApiError(400, f"stream_state: {why}", param="stream_state", code="invalid_stream_state")
 
 
 def given(raw: Raw) -> bytes | None:

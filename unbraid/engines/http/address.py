@@ -1,9 +1,8 @@
 """HTTP client for one server: requests, streamed answers, and errors as those of `engines.base`.
 
-`Address` is the only place that knows httpx. It sends a request again, once, where the server drops a kept connection
-in the moment of its use, and turns every failure into an `EngineError` that says what to do. How long it waits for a
-server is in `engines.timeouts`; httpx itself only bounds how long connecting and sending take, since it would count
-any byte as a sign of life.
+`Address` turns every failure into an `EngineError` that says what to do. How long it waits for a server is in
+`engines.timeouts`; httpx itself only bounds how long connecting and sending take, since it would count any byte as a
+sign of life.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
 
-from .base import EngineDown, EngineError, EngineFailed, EngineTimeout, outgoing_headers
-from .refusals import error_text, refusal
+from ..base import EngineDown, EngineError, EngineFailed, EngineTimeout, outgoing_headers
+from ..refusals import error_text, refusal
+from ..timeouts import PieceClock, Timeouts
+from .connections import Connections
 from .sse import EventReader
-from .timeouts import PieceClock, Timeouts
 
 _TIMEOUTS = Timeouts()
 _log = logging.getLogger(__name__)
@@ -57,13 +58,16 @@ class Address:
         """The URL as messages and logs show it."""
         self.timeouts = timeouts
         keys = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._client = httpx.AsyncClient(
+        make = partial(
+            httpx.AsyncClient,
             base_url=base,
             headers={**keys, **(headers or {})},
             timeout=httpx.Timeout(None, connect=timeouts.connect, write=timeouts.first),
-            # As many requests as there are. Servers drop idle connections after some five seconds: be earlier.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=2.0),
+            # Servers drop idle connections after some five seconds: be earlier.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0),
+            verify=httpx.create_ssl_context(),
         )
+        self._connections = Connections(make)
 
     async def get(self, path: str, timeout: float | None = None) -> Any:
         """The JSON at `path`, None where there is none."""
@@ -81,9 +85,9 @@ class Address:
         self, method: str, path: str, body: Mapping[str, Any] | None, timeout: float | None
     ) -> httpx.Response:
         seconds = self.timeouts.first if timeout is None else timeout
-        with self._errors():
+        with self._errors(), self._connections.pool() as client:
             try:
-                async with asyncio.timeout(seconds), aclosing(await self._send(method, path, body)) as response:
+                async with asyncio.timeout(seconds), aclosing(await self._send(client, method, path, body)) as response:
                     await response.aread()
             except TimeoutError as error:
                 raise self._silent(seconds) from error
@@ -96,9 +100,9 @@ class Address:
         """The JSON objects that answer `body`, then None once the server has said that there are no more. A server that
         does not stream sends one object. Closing the generator closes the connection. Whoever reads tells `clock` which
         of the objects brought a piece."""
-        with self._errors():
+        with self._errors(), self._connections.pool() as client:
             try:
-                response = await clock.wait(self._send("POST", path, body))
+                response = await clock.wait(self._send(client, "POST", path, body))
                 async with aclosing(response):
                     streams = not response.headers.get("content-type", "").startswith("application/json")
                     if response.status_code >= 400 or not streams:
@@ -130,10 +134,10 @@ class Address:
             finally:
                 clock.close()
 
-    async def _send(self, method: str, path: str, body: Mapping[str, Any] | Form | None) -> httpx.Response:
-        """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
-        the request is sent again, on a new one. Where the connection was new, the request itself may be what broke it,
-        and is not sent again."""
+    async def _send(
+        self, client: httpx.AsyncClient, method: str, path: str, body: Mapping[str, Any] | Form | None
+    ) -> httpx.Response:
+        """Status and headers of the answer."""
         sent: dict[str, Any] = {}
         headers = outgoing_headers.get()(self.url)
         if isinstance(body, Form):
@@ -141,25 +145,11 @@ class Address:
         elif body is not None:
             sent = {"content": await asyncio.to_thread(_json, body) if _is_large(body) else _json(body)}
             headers = {"Content-Type": "application/json", **headers}
-        request = self._client.build_request(method, path, **sent, headers=headers)
-        connected = False
-
-        async def trace(event: str, info: Mapping[str, Any]) -> None:
-            nonlocal connected
-            connected = connected or event.startswith("connection.connect_")
-
-        request.extensions["trace"] = trace
-        try:
-            return await self._client.send(request, stream=True)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            if connected:
-                raise
-            return await self._client.send(request, stream=True)
-        finally:
-            del request.extensions["trace"]  # the body is read without it
+        request = client.build_request(method, path, **sent, headers=headers)
+        return await self._connections.send(client, request, at_once=body is None)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._connections.close()
 
     def _object(self, data: str) -> dict[str, Any]:
         try:
@@ -208,6 +198,8 @@ def _is_large(value: Any) -> bool:
     """Whether it may take more than a few milliseconds to write a value as JSON."""
     if isinstance(value, str | list) and len(value) > _LARGE:
         return True
+    if isinstance(value, list) and value and isinstance(value[0], int):
+        return False  # ids
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return any(map(_is_large, inner))
 

@@ -1,0 +1,112 @@
+"""Connections to one server: how many requests share a pool, and how many connections are opened at a time.
+
+httpx looks at all connections of a pool for every request. So pools are small, and there are as many as are needed.
+
+When an engine fails, hundreds of requests turn to another one at once. To open a connection for each takes seconds of
+our own time, and those must not count as the server's. So a few are opened at a time, and the others wait for their
+turn. Where one of them cannot reach the server, those behind it do not try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+_MOST_REQUESTS = 32
+"""Of a pool."""
+_AT_A_TIME = 16
+"""Connections that are opened together."""
+
+
+@dataclass
+class _Pool:
+    client: httpx.AsyncClient
+    requests: int = 0
+
+
+class _Turn:
+    """The right to open a connection."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns = turns
+        self._has_begun = False
+
+    async def begin(self) -> None:
+        await self._turns.acquire()
+        self._has_begun = True
+
+    def end(self) -> None:
+        if self._has_begun:
+            self._has_begun = False
+            self._turns.release()
+
+
+class Connections:
+    """All connections to one server.
+
+    make: makes a pool.
+    """
+
+    def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
+        self._make = make
+        self._pools: list[_Pool] = []
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._failure: httpx.TransportError | None = None
+        """Why the server could not be reached, the last time that it could not."""
+
+    @contextmanager
+    def pool(self) -> Iterator[httpx.AsyncClient]:
+        """One that has room for a request, until that has its answer."""
+        pool = next((pool for pool in self._pools if pool.requests < _MOST_REQUESTS), None)
+        if pool is None:
+            pool = _Pool(self._make())
+            self._pools.append(pool)
+        pool.requests += 1
+        try:
+            yield pool.client
+        finally:
+            pool.requests -= 1
+
+    async def send(self, client: httpx.AsyncClient, request: httpx.Request, *, at_once: bool = False) -> httpx.Response:
+        """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
+        the request is sent again, on a new one. Where the connection was new, the request itself may be what broke it,
+        and is not sent again.
+
+        at_once: do not wait for a turn.
+        """
+        turn, connected = _Turn(self._turns), False
+
+        async def trace(event: str, info: Mapping[str, Any]) -> None:
+            nonlocal connected
+            connected = connected or event.startswith("connection.connect_")
+            if event.startswith("http11."):  # there is a connection
+                turn.end()
+
+        failure = self._failure
+        if not at_once:
+            await turn.begin()
+        request.extensions["trace"] = trace
+        try:
+            if self._failure is not None and self._failure is not failure:
+                raise self._failure.with_traceback(None)
+            try:
+                return await client.send(request, stream=True)
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                if connected:
+                    raise
+                return await client.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            self._failure = error
+            raise
+        finally:
+            turn.end()
+            del request.extensions["trace"]  # the body is read without it
+
+    async def close(self) -> None:
+        for pool in self._pools:
+            await pool.client.aclose()
