@@ -94,7 +94,7 @@ async def be_hostile(port: int, chance: Random) -> str | None:
             case "bomb":
                 body = {**plain, "temperature": 0, "tools": [tool(product())], "tool_choice": "required"}
                 status, _ = await _post(port, json.dumps(body).encode())
-                # 502: its output does not follow its own constraint here, so it cannot go on, and begins again each time
+                # 502: its output does not follow its own constraint here, so it cannot go on. It begins again each time
                 # that its replica is killed, until it has moved too often.
                 return None if status in (200, 400, 429, 502, 503) else f"{kind}: status {status}"
             case "half a request":
