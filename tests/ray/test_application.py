@@ -41,6 +41,16 @@ def test_options(given: dict[str, Any], found: dict[str, Any]) -> None:
     assert options(**given) == found
 
 
+def test_health_checks_are_those_of_the_api_too() -> None:
+    """Where the machine is busy, Ray would replace a process of the API that is only slow."""
+    from unbraid.ray import app
+
+    given = {"ray_options": '{"health_check_timeout_s": 77.0, "ray_actor_options": {"num_gpus": 1}}'}
+    api = app(given)._bound_deployment
+    assert api._deployment_config.health_check_timeout_s == 77.0
+    assert not api.ray_actor_options.get("num_gpus")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -46,6 +46,7 @@ def build(settings: Settings) -> serve.Application:
         # It finds a place where engines have taken all cores, as Ray's proxy and controller do.
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=settings.shutdown_seconds + GRACE,
+        **{name: value for name, value in _further(settings).items() if name.startswith("health_check_")},
     )
     return api.bind(settings, engines, listener, os.urandom(32))
 
@@ -81,7 +82,7 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
         },
         "ray_actor_options": {"num_cpus": settings.threads or 1},
     }
-    further = json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
+    further = _further(settings)
     if "num_replicas" in further:
         del options["autoscaling_config"]
     for name in ("autoscaling_config", "ray_actor_options"):
@@ -91,3 +92,7 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
         if own:
             further[name] = {**options.get(name, {}), **own}
     return {**options, **further}
+
+
+def _further(settings: Settings) -> dict[str, Any]:
+    return json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
