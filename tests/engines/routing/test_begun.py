@@ -245,6 +245,17 @@ async def test_it_is_told_where_it_cannot_go_on(caplog: pytest.LogCaptureFixture
     await one.close()
 
 
+@in_loop
+async def test_outputs_that_move_leave_the_retries_to_requests() -> None:
+    """All outputs of a replica that died move, and there may be hundreds. Requests without output need the budget."""
+    whole = script(IDS)
+    rules = Routing(check_interval=1e9, retries=RetryRules(minimum=0.0, share=0.0, moves=0.0))
+    one, _ = routed(whole.failing(after=3), whole, routing=rules)
+    assert ids_of(await collect(one.generate(REQUEST))) == IDS
+    assert not one._budget._retries
+    await one.close()
+
+
 CONSTRAINED = replace(REQUEST, constraint=unbraid.constraint(FORMAT, tools=[TOOL], tokenizer=Bytes()))
 """A constraint that an output of bytes follows."""
 

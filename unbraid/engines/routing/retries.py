@@ -1,6 +1,6 @@
 """The retry budget: all retries together are at most a share of the recent requests, and a few besides. When a replica
-dies, all that it had comes back at once: its outputs always move, and for requests without output there may be a share
-of what runs besides.
+dies, all that it had comes back at once: for requests without output there may be a share of what runs besides. Its
+outputs always move, and are no retries: they are work that is there already, and no more of it.
 
 Without it, replicas that fail because they have too much to do get each request several times. Requests and retries
 count less the older they are, both at the same rate, so there are no windows with edges.
@@ -28,12 +28,6 @@ class RetryBudget:
         """There is a new request."""
         self._age()
         self._requests += 1.0
-
-    def move(self) -> None:
-        """An output goes on elsewhere, as its replica has died. It counts, and is never refused: it is work that is
-        there already, and no more of it."""
-        self._age()
-        self._retries += 1.0
 
     def retry(self, running: int = 0) -> bool:
         """Whether a request may be tried again. If so, it counts as done. `running`: how many requests run, where this

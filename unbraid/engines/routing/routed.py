@@ -162,9 +162,8 @@ class Routed:
             before, problem = journey.tried[-1], journey.problems[-1]
             reason, died = one_line(problem), problem.status is None and not isinstance(problem, EngineTimeout)
             what = f"an output of {begun} so far" if begun else "a request"
-            if died and begun:
-                self._budget.move()
-            elif not self._budget.retry(self.load.running if died else 0):
+            always = died and begun
+            if not always and not self._budget.retry(self.load.running if died else 0):
                 log.warning("%s is not moved from %s, as too many were: %s", what, before.name, reason)
                 return None
             log.warning("%s moves from %s to %s: %s", what, before.name, found.name, reason)
