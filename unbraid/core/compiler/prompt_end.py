@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ...errors import UnbraidError
 from ..detokenizer import Detokenizer
@@ -73,10 +74,16 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
     if isinstance(prompt, str):
         return _opened_at_end(program, prompt, by_ids=False)[0]
     if program.headers is None:
-        end, left = _opened_at_end(program, _text(program, prompt[-_FEW_TOKENS:]), by_ids=True)
+        end, left = _opened_by_last(program, tuple(prompt[-_FEW_TOKENS:]))
         if left >= _longest_marker(program):  # more of the prompt would change nothing
             return end
     return _opened_at_end(program, _text(program, _last_tokens(program, prompt)), by_ids=True)[0]
+
+
+@lru_cache(maxsize=256)
+def _opened_by_last(program: Program, ids: tuple[int, ...]) -> tuple[PromptEnd, int]:
+    """The same for a few tokens. Nearly all prompts of a template end with the same."""
+    return _opened_at_end(program, _text(program, ids), by_ids=True)
 
 
 def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptEnd, int]:
