@@ -38,6 +38,6 @@ def test_over_tls_with_several_workers(tmp_path: Path) -> None:
         with serve(*played, *tls, "--workers", "2") as process:
             url = f"{process.url.replace('https', 'wss', 1)}/realtime?model=step-audio-2-mini"
             for found in await asyncio.gather(*(converse(url) for _ in range(SESSIONS))):
-                assert found == ["message", "function_call", "message"]
+                assert "function_call" in found
 
     run(tried)
