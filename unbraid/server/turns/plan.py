@@ -18,7 +18,7 @@ from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
-from ...errors import InvalidTools
+from ...errors import InvalidTools, OverBudget
 from ...parsing import Parser
 from ...templates import fitting
 from ..audio_input import audio_of
@@ -121,8 +121,12 @@ class Plan:
 
 
 async def _work(service: Service, model: Model, work: Callable[..., T], *args: Any) -> T:
-    """Do work about a model within the time that a request may take."""
-    return await service.planned(_call, model, work, args)
+    """Do work about a model within the time that a request may take. Raises `OverBudget` also where too much else is
+    to be done: an engine takes that for a reason to do without."""
+    try:
+        return await service.planned(_call, model, work, args)
+    except ApiError as error:
+        raise OverBudget(str(error)) from error
 
 
 def _call(model: Model, work: Callable[..., T], args: tuple[Any, ...]) -> T:
