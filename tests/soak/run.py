@@ -135,9 +135,9 @@ class _Soak:
         return self._is_over(self.figures)
 
     async def _kill(self) -> None:
-        """Kill one replica after the other, and start each again."""
+        """Kill one replica after the other, and start each again, for as long as new requests come."""
         chance = Random(0)
-        while not self._ended:
+        while not self._over():
             await asyncio.sleep(self._kill_every)
             replica = chance.choice(self._replicas)
             replica.stop()
