@@ -40,6 +40,7 @@ from unbraid.constraints.masks import Masks
 from unbraid.core import grammar, notations
 from unbraid.core.vocabulary import WholeVocabulary
 from unbraid.format_checks import NOT_ENFORCED
+from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..core.test_token_laws import CASES
 from ..support import real_tokenizers
@@ -202,7 +203,7 @@ def tokenizer_of(name: str) -> Any:
 
 
 def vocabulary(tokenizer: object) -> WholeVocabulary:
-    return cast(WholeVocabulary, unbraid.tokens.vocabulary(tokenizer))
+    return cast(WholeVocabulary, vocabulary_of(tokenizer))
 
 
 def ends(words: WholeVocabulary) -> set[int]:

@@ -16,6 +16,7 @@ import unbraid
 from unbraid import Constraint, Format
 from unbraid.constraints import NotContinued
 from unbraid.constraints.derive import Derivation
+from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..support import real_tokenizers
 from ..support.examples import LONG
@@ -93,7 +94,7 @@ def test_by_tokens() -> None:
     """Markers that are tokens are followed by their ids."""
     tokenizer = real_tokenizers.qwen3_huggingface()
     constraint = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required", tokenizer=tokenizer)
-    [marker] = [unbraid.tokens.vocabulary(tokenizer).token_id("<tool_call>")]
+    [marker] = [vocabulary_of(tokenizer).token_id("<tool_call>")]
     assert marker is not None
     ids = encode_plain(tokenizer, '\n{"name": "get_weather", "arguments": {"city": "Oslo", "days": 1')
     rest = constraint.after([marker, *ids])

@@ -19,6 +19,7 @@ import unbraid
 import unbraid.tokens
 from unbraid import Event, Message, Speech, Tag, Text, ToolCall
 from unbraid.core import diagnostics
+from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..support import real_tokenizers, strategies
 from ..support.examples import examples
@@ -94,7 +95,7 @@ def test_tokens_say_what_the_text_says(case: str, data: st.DataObject) -> None:
     tokenizer = make()
     format = format_of(name, tokenizer)
     message = data.draw(strategies.messages(format))
-    sentencepiece = unbraid.tokens.vocabulary(tokenizer).dummy_prefix
+    sentencepiece = vocabulary_of(tokenizer).dummy_prefix
     for part in message.parts:
         if isinstance(part, Tag):
             continue
@@ -238,7 +239,7 @@ def test_6_a_marker_spelled_out_is_text(case: str, data: st.DataObject) -> None:
     format = format_of(name, tokenizer)
     if format.spelled_markers:
         return
-    vocabulary = unbraid.tokens.vocabulary(tokenizer)
+    vocabulary = vocabulary_of(tokenizer)
     markers = strategies.markers_of(format) if format.transcript is None else strategies.tags_of(format.transcript)
     if format.speech is not None and format.speech.code:
         markers.append(format.speech.code.format(7))

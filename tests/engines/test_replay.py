@@ -30,6 +30,7 @@ from unbraid.engines import (
 from unbraid.engines.replay.recording import Recorder, read_recording
 from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
 from unbraid.errors import UnbraidError
+from unbraid.tokens import vocabulary as vocabulary_of
 
 from ..support.byte_vocabulary import VOCABULARY
 from ..support.in_loop import collect, collect_until_error, in_loop
@@ -226,7 +227,7 @@ async def test_files_that_are_cut_off_or_none(tmp_path: Path) -> None:
 async def test_a_spoken_turn(chunks: int | tuple[int, int]) -> None:
     turn = spoken_turn()
     tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
-    engine = ReplayEngine([script(turn.output, chunks=chunks)], vocabulary=unbraid.tokens.vocabulary(step_audio_2()))
+    engine = ReplayEngine([script(turn.output, chunks=chunks)], vocabulary=vocabulary_of(step_audio_2()))
     parser = unbraid.parser("step-audio-2", tools=tools, tokenizer=engine.vocabulary, prompt=turn.prompt)
     async for output in engine.generate(Generation(prompt=turn.prompt)):
         if isinstance(output, Piece):
@@ -239,3 +240,13 @@ async def test_a_spoken_turn(chunks: int | tuple[int, int]) -> None:
     assert (speech.text, list(speech.codes), len(turn.codes)) == (turn.said, turn.codes, 81)
     assert [(call.name, call.arguments) for call in message.tool_calls] == [(turn.tool, turn.arguments)]
     assert not message.content
+
+
+@in_loop
+async def test_the_memory_of_requests_is_bounded() -> None:
+    """A server plays a recording for as long as it runs."""
+    engine = ReplayEngine([script("a"), script("b")], repeat=True)
+    texts = [(await collect(engine.generate(Generation(prompt=str(number)))))[0].text for number in range(2501)]
+    assert texts == ["ab"[number % 2] for number in range(2501)]
+    assert 1000 <= len(engine.requests) <= 2000
+    assert engine.requests[-1].prompt == "2500"

@@ -18,6 +18,9 @@ from ..base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, 
 Ending = Finish | FinishReason | EngineError | None
 Chunks = int | tuple[int, int]
 
+_KEPT = 1000
+"""Requests that are remembered, for who wants to look at them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -104,7 +107,9 @@ class ReplayEngine:
         self.model = model
         self.context = context
         self.requests: list[Generation] = []
-        """All requests so far."""
+        """The last requests, a thousand at least."""
+        self._asked = 0
+        """How many there were."""
         self.aborted = 0
         """How many were closed before their end."""
         self.down = False
@@ -121,7 +126,10 @@ class ReplayEngine:
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         await self.check()
         self.requests.append(request)
-        chosen = self._choose(request, len(self.requests) - 1)
+        if len(self.requests) > 2 * _KEPT:
+            del self.requests[:_KEPT]
+        chosen = self._choose(request, self._asked)
+        self._asked += 1
         ended = False
         self._running += 1
         try:
