@@ -78,7 +78,7 @@ class Renderer:
         self._variables = dict(variables or {})
         self._recipe = recipe
         self._known_tools: Remembered[CheckedTools | None] = Remembered(_TOOLS_REMEMBERED)
-        self._turns: Remembered[tuple[Sequence[int], Turn] | None] = Remembered(_TURNS_REMEMBERED)
+        self._turns: Remembered[tuple[Sequence[int], CheckedTools | None, Turn] | None] = Remembered(_TURNS_REMEMBERED)
         """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
@@ -195,24 +195,29 @@ class Renderer:
         given, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
+        checked, data = self._checked(tools), array("q", sampled).tobytes()
+        # For the ids of calls: a turn that is parsed again has the same, and another turn has others.
+        seed = crc32(data, len(given or ()))
         if not isinstance(given, tuple):  # it may change
-            return self._parsed(given, sampled, tools)
-        key = id(given), tuple(sampled), key_of(tools)
+            return self._parsed(given, sampled, checked, seed)
+        key = id(given), data, id(checked)
         known = self._turns.get(key, None)
-        if known is not None and known[0] is given:
-            return known[1]
-        turn = self._parsed(given, sampled, tools)
-        self._turns.put(key, (given, turn))
+        if known is not None and known[0] is given and known[1] is checked:
+            return known[2]
+        turn = self._parsed(given, sampled, checked, seed)
+        self._turns.put(key, (given, checked, turn))
         return turn
 
-    def _parsed(self, given: Sequence[int] | None, sampled: Sequence[int], tools: Tools | None) -> Turn:
+    def _parsed(
+        self, given: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None, seed: int
+    ) -> Turn:
         parser = Parser(
             self.format,
             tokenizer=self._encoder.vocabulary,
             prompt=given,
-            tools=self._checked(tools),
+            tools=tools,
             label_tokens=True,
-            seed=_seed(given, sampled),
+            seed=seed,
         )
         parser.feed_tokens(sampled)
         parser.finish()
@@ -345,8 +350,3 @@ def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[st
 def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
     sampled, prompt, tools = given
     return renderer.parse(sampled, prompt, tools=tools)
-
-
-def _seed(prompt: Sequence[int] | None, sampled: Sequence[int]) -> int:
-    """For the ids of calls: a turn that is parsed again has the same, and another turn has others."""
-    return crc32(array("q", sampled).tobytes(), len(prompt or ()))
