@@ -103,7 +103,7 @@ def test_any_process_can_take_any_chunk(case: str, data: st.DataObject) -> None:
             reading = reading_of(serving[process], processes[process], **tools)
             stream = processes[process].resume(reading, sealed[number], "")
             reason = "length" if at == len(groups) - 1 else None
-            deltas.append(stream.deltas.delta(stream.feed(groups[at], reason), reading))
+            deltas.append(msgspec.to_builtins(stream.deltas.delta(stream.feed(groups[at], reason), reading)))
             sealed[number] = processes[process].seal(stream, "")
             assert size(sealed[number]) <= BOUND + 2 * held(stream)
     for ids, groups, _, deltas in running:
@@ -231,7 +231,8 @@ def test_custom_tools_are_read_across_chunks() -> None:
     stream = streams.begin(reading, [], "r", 0)
     said = ""
     for id in encode(qwen3_huggingface(), text):
-        for call in stream.deltas.delta(stream.feed([id], None), stream.reading).get("tool_calls", ()):
+        delta = stream.deltas.delta(stream.feed([id], None), stream.reading)
+        for call in msgspec.to_builtins(delta).get("tool_calls", ()):
             assert call["type"] in ("custom", None)
             said += call["custom"]["input"]
         stream = streams.resume(reading, streams.seal(stream, ""), "")

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
 from ....core.custom_tools.input import CustomInput
 from ....core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from .readings import Reading
+from .wire import ToldCall, ToldCustom, ToldDelta, ToldFunction
 
 
 class Deltas:
@@ -37,58 +40,66 @@ class Deltas:
         self.role_sent, self.called, self.characters, input = saved
         self.input = None if input is None else CustomInput.load(input)
 
-    def delta(self, events: Iterable[Event], reading: Reading) -> dict[str, Any]:
+    def delta(self, events: Iterable[Event], reading: Reading) -> ToldDelta:
         """What is new."""
-        said: dict[str, Any] = {"role": None, "content": None, "reasoning": None}
+        said = ToldDelta()
         if not self.role_sent:
-            self.role_sent, said["role"] = True, "assistant"
-        calls: dict[int, dict[str, Any]] = {}
+            self.role_sent, said.role = True, "assistant"
+        calls: dict[int, ToldCall] = {}
         for event in events:
             kind = type(event)
             if kind is Content:
-                said["content"] = (said["content"] or "") + event.text  # type: ignore[union-attr]
+                said.content = (said.content or "") + event.text  # type: ignore[union-attr]
             elif kind is Reasoning:
                 if reading.include_reasoning:
-                    said["reasoning"] = (said["reasoning"] or "") + event.text  # type: ignore[union-attr]
-            elif isinstance(event, ToolCallArguments):
+                    said.reasoning = (said.reasoning or "") + event.text  # type: ignore[union-attr]
+            elif kind is ToolCallArguments:
                 if self.input is None:
-                    _add(calls, event.index, "function", "arguments", event.fragment)
+                    _add_arguments(calls, event.index, event.fragment)  # type: ignore[union-attr]
                 else:
-                    _add(calls, event.index, "custom", "input", self.input.feed(event.fragment))
+                    _add_input(calls, event.index, self.input.feed(event.fragment))  # type: ignore[union-attr]
             elif isinstance(event, ToolCallStart):
                 self._begin(event, calls, event.name in reading.custom)
             elif isinstance(event, ToolCallEnd):
                 if self.input is not None:
-                    _add(calls, event.index, "custom", "input", self.input.finish())
+                    _add_input(calls, event.index, self.input.finish())
                     self.input = None
             else:
                 _add_speech(said, event.to_openai())
         if calls:
-            said["tool_calls"] = list(calls.values())
+            said.tool_calls = list(calls.values())
         return said
 
-    def _begin(self, event: ToolCallStart, calls: dict[int, dict[str, Any]], custom: bool) -> None:
+    def _begin(self, event: ToolCallStart, calls: dict[int, ToldCall], custom: bool) -> None:
         self.called = True
-        self.input = CustomInput() if custom else None
-        what = {"name": event.name, "input" if custom else "arguments": ""}
-        type = "custom" if custom else "function"
-        calls[event.index] = {"id": event.id, "type": type, "index": event.index, type: what}
+        call = calls[event.index] = ToldCall(event.id, "custom" if custom else "function", event.index)
+        if custom:
+            self.input, call.custom = CustomInput(), ToldCustom(event.name, "")
+        else:
+            self.input, call.function = None, ToldFunction(event.name, "")
 
 
-def _add(calls: dict[int, dict[str, Any]], index: int, type: str, key: str, text: str) -> None:
-    """Text that belongs to a call."""
-    if not text:
-        return
+def _add_arguments(calls: dict[int, ToldCall], index: int, text: str) -> None:
     call = calls.get(index)
     if call is None:
-        calls[index] = {"id": None, "type": None, "index": index, type: {"name": None, key: text}}
-    else:
-        call[type][key] += text
+        if text:
+            calls[index] = ToldCall(None, None, index, ToldFunction(None, text))
+    elif call.function is not UNSET:
+        call.function.arguments += text
 
 
-def _add_speech(said: dict[str, Any], more: dict[str, Any] | None) -> None:
-    """Speech, which OpenAI has no field for: its text and its codes, each in the order in which they came."""
-    for name, fields in (more or {}).items():
-        before = said.setdefault(name, {})
-        for key, text in fields.items():
-            before[key] = before.get(key, "") + text
+def _add_input(calls: dict[int, ToldCall], index: int, text: str) -> None:
+    call = calls.get(index)
+    if call is None:
+        if text:
+            calls[index] = ToldCall(None, None, index, custom=ToldCustom(None, text))
+    elif call.custom is not UNSET:
+        call.custom.input += text
+
+
+def _add_speech(said: ToldDelta, more: dict[str, Any] | None) -> None:
+    """Speech: its text and its codes, each in the order in which they came."""
+    for key, text in (more or {}).get("tts_content", {}).items():
+        if said.tts_content is UNSET:
+            said.tts_content = {}
+        said.tts_content[key] = said.tts_content.get(key, "") + text

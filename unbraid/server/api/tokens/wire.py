@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from ...errors import ApiError
 
@@ -140,11 +140,46 @@ class ToldState(Struct, gc=False):
     last_tool_call_ids: tuple[()] = ()
 
 
+class ToldFunction(Struct, gc=False):
+    """What is new of a call: its arguments, and with the first of them its name."""
+
+    name: str | None
+    arguments: str
+
+
+class ToldCustom(Struct, gc=False):
+    """The same of a call of a custom tool, whose input is free text."""
+
+    name: str | None
+    input: str
+
+
+class ToldCall(Struct, gc=False):
+    """A call, of which there is something new."""
+
+    id: str | None
+    type: str | None
+    index: int
+    function: ToldFunction | UnsetType = UNSET
+    custom: ToldCustom | UnsetType = UNSET
+
+
+class ToldDelta(Struct, gc=False):
+    """What is new in a message."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToldCall] | UnsetType = UNSET
+    tts_content: dict[str, str] | UnsetType = UNSET
+    """Speech, which OpenAI has no field for."""
+
+
 class ToldChatChoice(Struct, gc=False):
     """What is new in a stream of chat."""
 
     index: int
-    delta: dict[str, Any]
+    delta: ToldDelta
     logprobs: dict[str, Any] | None
     finish_reason: str | None
     stop_reason: int | str | None
