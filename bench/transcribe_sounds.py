@@ -4,8 +4,7 @@ together here, when.
 - sentences: short recordings in five languages.
 - pauses: phrases with long and short pauses; silence, hiss, hum, and music (made here, and real) under all of it. When
   each phrase begins and ends is known to the sample.
-- joints: more than a model takes at once, without pauses, so that it is cut in or near sentences; the same speech after
-  something else is cut at other places.
+- joints: more than a model takes at once, without pauses, so that it is cut in or near sentences.
 - abroad: the same in Spanish, French and Italian.
 - nothing: silence, noise and music in which nobody says a word.
 """
@@ -13,6 +12,7 @@ together here, when.
 from __future__ import annotations
 
 import hashlib
+import io
 import wave
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,19 @@ from pathlib import Path
 import numpy as np
 
 from tests.speech.noises import Said, collage, noise
-from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, music, phrase, recording
+from tests.support.real_speech import ASTERISK, PHRASES, RATE, TUNES, Recording, menus, music, phrase, recording
 from unbraid.speech.audio.decode import Samples
 
 SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING = "sentences", "pauses", "joints", "abroad", "nothing"
 GROUPS = (SENTENCES, PAUSES, JOINTS, ABROAD, NOTHING)
 
 _UNDER = ("silence", "hiss", "hum", "music", TUNES[0])
+_TURNS = 3  # in how many kinds of noise each phrase is heard
 _PAUSES = (1.0, 9.0, 0.5, 14.0, 3.0, 2.0)  # seconds before each phrase, and after the last
 _JOINED = (("demo-nogo", "demo-instruct"), ("demo-thanks", "demo-congrats", "demo-abouttotry"))
 _ABROAD = ("es", "fr", "it")
 _JOINED_ABROAD = ("demo-nogo", "demo-congrats", "demo-instruct")
+_MENUS = 4  # recordings that the menus are joined to
 _BETWEEN = 0.3  # seconds
 _NOTHING = 20.0  # seconds
 
@@ -69,29 +71,33 @@ def _sounds(folder: Path, *, quick: bool) -> Iterator[Sound]:
     for one in [recording("en", "jfk"), *(recording(language, "demo-nogo") for language in ASTERISK)][some]:
         name = f"{one.language} {one.path.stem}"
         yield Sound(SENTENCES, name, one.path, one.seconds, one.language, one.transcript or "")
-    for number, under in list(enumerate(_UNDER))[some]:
-        yield _with_pauses(folder, under, [phrase(name) for name in PHRASES[number :: len(_UNDER)]])
-    for names in _JOINED[some]:
-        yield _joined(folder, JOINTS, [recording("en", name) for name in names])
+    for turn in range(_TURNS):
+        for number, under in list(enumerate(_UNDER))[some]:
+            first = (number + turn) % len(_UNDER)
+            yield _with_pauses(folder, f"{under} {turn}", under, PHRASES[first :: len(_UNDER)])
+    demos = [[recording("en", name) for name in names] for names in _JOINED]
+    for parts in [*demos, *(menus()[number::_MENUS] for number in range(_MENUS))][some]:
+        yield _joined(folder, JOINTS, parts)
     for language in _ABROAD[some]:
         yield _joined(folder, ABROAD, [recording(language, name) for name in _JOINED_ABROAD])
     for name, samples in list(_nobody())[some]:
         yield _made(folder, NOTHING, name, samples, "en", "")
 
 
-def _with_pauses(folder: Path, under: str, phrases: Sequence[Recording]) -> Sound:
+def _with_pauses(folder: Path, name: str, under: str, phrases: Sequence[str]) -> Sound:
     pauses = [*_PAUSES[: len(phrases)], _PAUSES[-1]]
-    made = collage(phrases, pauses, "silence" if under in TUNES else under)
+    made = collage([phrase(one) for one in phrases], pauses, "silence" if under in TUNES else under)
     samples = made.samples
     if under in TUNES:
         samples = np.clip(samples + 0.15 * music(under).samples[: len(samples)], -1, 1)
-    return _made(folder, PAUSES, under, samples, "en", made.text, made.sentences)
+    return _made(folder, PAUSES, name, samples, "en", made.text, made.sentences)
 
 
 def _joined(folder: Path, group: str, parts: Sequence[Recording]) -> Sound:
     pause = np.zeros(round(_BETWEEN * RATE), np.float32)
     samples = np.concatenate([piece for part in parts for piece in (part.samples, pause)])
-    name, text = " ".join(part.path.stem for part in parts), " ".join(part.transcript or "" for part in parts)
+    names = [part.path.stem for part in parts]
+    name, text = " ".join(names[:3]), " ".join(part.transcript or "" for part in parts)
     language = parts[0].language
     return _made(folder, group, name if group == JOINTS else f"{language} {name}", samples, language, text)
 
@@ -109,9 +115,12 @@ def _made(
     folder: Path, group: str, name: str, samples: Samples, language: str, text: str, phrases: Sequence[Said] = ()
 ) -> Sound:
     path = folder / f"{group} {name}.wav"
-    with wave.open(str(path), "wb") as file:
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes(np.rint(np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+    if not path.exists() or path.read_bytes() != made.getvalue():  # another run may be reading it
+        path.write_bytes(made.getvalue())
     return Sound(group, name, path, len(samples) / RATE, language, text, tuple(phrases))

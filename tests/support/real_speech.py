@@ -16,6 +16,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -38,6 +39,8 @@ _COMMANDS = {"apt-get": ["apt-get", "download"], "npm": ["npm", "pack", "--silen
 _PAUSE = 0.35  # seconds between words that are joined
 _MOST = 25.0  # seconds of joined words, or a little more
 _WORDS = 14
+_LONG = 12  # words of a menu
+_NOT_SAID = re.compile(r"[*#(@]|\.\.\.|www")  # in a text: keys, notes, beginnings and ends, addresses
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,12 @@ def phrase(name: str) -> Recording:
     return Recording(folder / f"{name}.wav", "en", (folder / f"{name}.txt").read_text("utf-8"))
 
 
+def menus() -> list[Recording]:
+    """Everything else in English that is long enough to be cut within, and whose text is what is said."""
+    folder = _kept("asterisk-menus", ASTERISK["en"], _extract_menus)
+    return [Recording(path.with_suffix(".wav"), "en", path.read_text("utf-8")) for path in sorted(folder.glob("*.txt"))]
+
+
 def music(name: str) -> Recording:
     """One of `TUNES`: music that people made, without a voice."""
     return Recording(_kept("music", (MUSIC,), _extract_music) / f"{name}.wav", "", "")
@@ -183,14 +192,25 @@ def _extract_phrases(place: Path, sounds: bytes, texts: bytes) -> None:
     _extract_named(place, sounds, texts, PHRASES)
 
 
+def _extract_menus(place: Path, sounds: bytes, texts: bytes) -> None:
+    long = [name for name, text in _texts(texts) if len(text.split()) >= _LONG and not _NOT_SAID.search(text)]
+    _extract_named(place, sounds, texts, {name for name in long if "/" not in name}.difference(NAMES, PHRASES))
+
+
 def _extract_named(place: Path, sounds: bytes, texts: bytes, names: Collection[str]) -> None:
     _extract_sounds(place, sounds, names)
-    for path, data in _deb(texts):
+    for name, text in _texts(texts):
+        if name in names:
+            (place / f"{name}.txt").write_text(text, "utf-8")
+
+
+def _texts(package: bytes) -> Iterator[tuple[str, str]]:
+    """The name of each recording, and what is said in it."""
+    for path, data in _deb(package):
         if path.name.startswith("core-sounds-"):
             for line in gzip.decompress(data).decode("utf-8-sig").splitlines():
                 name, _, text = line.partition(":")
-                if name in names:
-                    (place / f"{name}.txt").write_text(" ".join(text.split()), "utf-8")
+                yield name, " ".join(text.split())
 
 
 def _extract_sounds(place: Path, sounds: bytes, names: Collection[str]) -> None:
