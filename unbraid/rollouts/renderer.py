@@ -29,7 +29,6 @@ from ..core.tools import Tools as CheckedTools
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
-from ..templates.prompt.encoders import HuggingFaceEncoder
 from .batches import in_order
 from .bridging.bridges import Bridges, NoBridge
 from .bridging.extension import Extension
@@ -41,7 +40,6 @@ from .remembered import Remembered, key_of
 from .training import joined_steps
 from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
 
-_TEXTS_REMEMBERED = 512
 _TOOLS_REMEMBERED = 64
 _TURNS_REMEMBERED = 64
 Past = Literal["template", "sampled", "anew"]
@@ -72,8 +70,6 @@ class Renderer:
         self.builder: PromptBuilder = builder
         """What makes its prompts."""
         self._encoder = encoder
-        if isinstance(encoder, HuggingFaceEncoder):
-            encoder.remember(_TEXTS_REMEMBERED)
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe

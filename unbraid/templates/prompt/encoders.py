@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol, cast, runtime_checkable
@@ -26,7 +27,8 @@ _DROPPED_LATE = "\ufdd1"
 """Another one: it hides a token until the pre-tokenizer drops it."""
 _OF_ONE_TEXT = frozenset({"NFC", "NFD", "NFKC", "NFKD", "ByteLevel", "Split", "Digits", "Punctuation"})
 """Steps of a tokenizer that look at one text at a time, wherever it stands."""
-_LONGEST_REMEMBERED = 32_768
+_REMEMBERED, _LONGEST_REMEMBERED = 512, 32_768
+"""How many texts between control tokens are remembered, and of how many characters: 80 MB at the very most."""
 _SEPARATE = "☺"
 """A character that no token shares with its neighbours."""
 
@@ -167,8 +169,8 @@ class HuggingFaceEncoder:
     If a message spells a control token, a noncharacter is put into it. The tokenizer is then a copy that drops this
     character after it has looked for tokens, and before it splits the text.
 
-    Most tokenizers treat what stands between two control tokens as if it stood alone. With these, `remember` has the
-    ids of what was encoded before looked up.
+    Most tokenizers treat what stands between two control tokens as if it stood alone. With these, the ids of what was
+    encoded before are looked up: the tools, the system message and the turns before come again with every request.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -180,21 +182,18 @@ class HuggingFaceEncoder:
         self._normalized = {token.content for token in added.values() if token.normalized} & tokens.keys()
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._known: Callable[[str], tuple[int, ...] | None] | None = None
+        self._known = lru_cache(_REMEMBERED)(self._part)
 
     def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[Any]]:
         return HuggingFaceEncoder, (self._tokenizer,)
 
-    def remember(self, texts: int) -> None:
-        """Keep the ids of so many texts that stood between control tokens: those of the tools, of the system message
-        and of the template come again and again."""
-        if self._parts_stand_alone:
-            self._known = lru_cache(texts)(self._part)
-
     def encode(self, text: str) -> list[int]:
         segments = list(self.controls.split(text))
-        if self._known is not None and (found := self._by_parts(segments, self._known)) is not None:
+        if self._parts_stand_alone and (found := self._by_parts(segments)) is not None:
             return found
+        return self._as_a_whole(text, segments)
+
+    def _as_a_whole(self, text: str, segments: list[tuple[str, bool]]) -> list[int]:
         spelled = any(self.controls.spells(part) for part, control in segments if not control)
         whole = unmark(text)
         expected = [self.controls.ids[part] for part, control in segments if control]
@@ -206,24 +205,22 @@ class HuggingFaceEncoder:
             return self._segment_encoder.encode(text)
         return list(ids)
 
-    def _by_parts(
-        self, segments: list[tuple[str, bool]], known: Callable[[str], tuple[int, ...] | None]
-    ) -> list[int] | None:
+    def _by_parts(self, segments: list[tuple[str, bool]]) -> list[int] | None:
         ids: list[int] = []
         for part, control in segments:
             if control:
                 ids.append(self.controls.ids[part])
                 continue
-            found = known(part) if len(part) <= _LONGEST_REMEMBERED else self._part(part)
+            found = self._known(part) if len(part) <= _LONGEST_REMEMBERED else self._part(part)
             if found is None:
                 return None
             ids += found
         return ids
 
-    def _part(self, text: str) -> tuple[int, ...] | None:
+    def _part(self, text: str) -> array[int] | None:
         """The ids of a text between two control tokens; None where the tokenizer takes some of it for one."""
-        ids = tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
-        return ids if self._control_ids.isdisjoint(ids) else None
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return array("i", ids) if self._control_ids.isdisjoint(ids) else None
 
     @cached_property
     def _parts_stand_alone(self) -> bool:
