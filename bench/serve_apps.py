@@ -27,6 +27,7 @@ from tests.support.running_server import service_of
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
+from unbraid.server.running.garbage import spare_what_is_loaded
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 
@@ -150,6 +151,7 @@ async def serve(app: ASGIApp, **settings: Any) -> None:
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
+    spare_what_is_loaded()
     print(server.servers[0].sockets[0].getsockname()[1], flush=True)
     await serving
 

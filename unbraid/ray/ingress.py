@@ -6,7 +6,6 @@ connections, and calls the application in one of this deployment's processes.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ..server.access.gate import is_loopback, read_origins
 from ..server.app import create_app
 from ..server.loading.engine import load_engine, timeouts_of
 from ..server.loading.service import Loader, load
+from ..server.running.garbage import spare_what_is_loaded
 from ..server.running.run import make_tracer
 from ..server.settings import Settings
 from ..templates import encoder
@@ -52,8 +52,7 @@ class Api:
 
     async def __serve_build_asgi_app__(self) -> Any:
         settings = self._settings
-        gc.collect()
-        gc.freeze()
+        spare_what_is_loaded()
         self._service.planner.warm()
         origins = read_origins(settings.allow_origin)
         tracer = make_tracer() if settings.otel else None

@@ -151,10 +151,12 @@ def create_app(
         expose_headers=[ANY],  # `Retry-After`, rates, ids: clients in a browser read them as others do
         allow_private_network=True,  # the page is named, and the server may well be on the user's machine
     )
+    pages = PLAYGROUND if playground else ()
+    shown = {path for path, *_ in pages}  # instead of a route with the same path
     return _Application(
         routes=[
             Route(path, Endpoint(service, path, handler, public), methods=[method])
-            for path, method, handler, public in (*(PLAYGROUND if playground else ()), *_ROUTES)
+            for path, method, handler, public in (*(one for one in _ROUTES if one[0] not in shown), *pages)
         ]
         + [WebSocketRoute(path, SocketEndpoint(service, path)) for path in SOCKETS],
         middleware=[

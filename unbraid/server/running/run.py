@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 import sys
@@ -23,6 +22,7 @@ from ..observing.logs import logging_as
 from ..observing.refusals import observed
 from ..observing.spans import Tracer
 from ..settings import Settings
+from .garbage import spare_what_is_loaded
 from .graceful import GracefulServer
 from .port import open_port
 from .supervisor import Supervisor
@@ -109,9 +109,7 @@ async def _serve(
 ) -> int:
     tracer = make_tracer() if settings.otel else None
     service = await load(settings, secret)
-    # What is loaded stays: a look through all of it takes Python a twentieth of a second, in which nobody is answered.
-    gc.collect()
-    gc.freeze()
+    spare_what_is_loaded()
     link = None if pipe is None else Link(pipe, service.metrics.text)
     if link is not None:
         service.metrics_of_all = link.metrics_of_all
