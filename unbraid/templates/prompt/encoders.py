@@ -224,18 +224,19 @@ class HuggingFaceEncoder:
 
     @cached_property
     def _parts_stand_alone(self) -> bool:
-        """Whether a text between two control tokens has the same ids wherever it stands, as far as the tokenizer's
-        file tells."""
+        """Whether a text between two control tokens has the same ids wherever it stands, as far as the tokenizer
+        tells."""
         if getattr(self._tokenizer, "truncation", None) or getattr(self._tokenizer, "padding", None):
-            return False
-        try:
-            whole = json.loads(self._tokenizer.to_str())
-        except Exception:  # a tokenizer with parts written in Python
             return False
         added = self._tokenizer.get_added_tokens_decoder().values()
         if self._normalized or any(token.lstrip or token.rstrip or token.single_word for token in added):
             return False
-        steps = [*_steps(whole.get("normalizer")), *_steps(whole.get("pre_tokenizer"))]
+        try:
+            used = (self._tokenizer.normalizer, self._tokenizer.pre_tokenizer)
+            written = [json.loads(each.__getstate__()) for each in used if each is not None]
+        except Exception:  # parts that are written in Python
+            return False
+        steps = [step for each in written for step in _steps(each)]
         return all(step["type"] in _OF_ONE_TEXT and not step.get("add_prefix_space") for step in steps)
 
     def _encode_by_copy(self, segments: list[tuple[str, bool]], whole: str) -> list[int] | None:
@@ -290,7 +291,7 @@ class HuggingFaceEncoder:
 
 
 def _steps(step: Any) -> Iterator[dict[str, Any]]:
-    """The steps that a normalizer or pre-tokenizer of a tokenizer's file consists of."""
+    """The steps that a normalizer or pre-tokenizer consists of, by what it is pickled as."""
     if step and step["type"] == "Sequence":
         for each in step.get("normalizers") or step.get("pretokenizers") or ():
             yield from _steps(each)
