@@ -21,14 +21,16 @@ _MOST_BITS = 100_000
 _FROM_THE_END = frozenset({"rfind", "rindex", "rpartition", "rsplit"})
 """Searches in which Python compares the whole needle at every place: their cost is a product of two lengths."""
 _CODECS = frozenset({"utf-8", "utf8", "ascii", "latin-1"})
+_TEXT = (str, bytes)
+_ITEMS = (list, tuple, dict, set)
 _number = re.compile(r"\d+").findall
 
 
 def spend(made: Any, budget: Budget) -> Any:
     """Pay for what an operation made, and return it."""
-    if isinstance(made, str | bytes):
+    if isinstance(made, _TEXT):
         budget.step(len(made))
-    elif isinstance(made, list | tuple | dict | set):
+    elif isinstance(made, _ITEMS):
         budget.count(len(made))
         budget.weigh(made)
     return made
@@ -101,7 +103,7 @@ def check_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], bu
     check_numbers((*args, *kwargs.values()), budget)
     function = getattr(function, "__wrapped__", function)  # the sandbox wraps `str.format`
     text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    if not isinstance(text, str | bytes):
+    if not isinstance(text, _TEXT):
         return args
     if name == "translate":
         raise TemplateTooMuch("it calls str.translate, which is not for templates")

@@ -69,8 +69,10 @@ class Environment(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         budget = current()
         budget.step()
-        if isinstance(__obj, Macro):
-            return super().call(__context, __obj, *args, **kwargs)
+        if type(__obj) is Macro:  # Jinja comes to the same, after many questions about what else it could be
+            kwargs.pop("_block_vars", None)
+            kwargs.pop("_loop_vars", None)
+            return __obj(__context.eval_ctx, *args, **kwargs)
         arguments = check_call(__obj, args, kwargs, budget)
         if is_tracing():
             __obj = _traced_method(_followed(__obj, (*args, *kwargs.values())))
