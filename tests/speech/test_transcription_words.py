@@ -246,6 +246,16 @@ def test_without_words_segments_have_the_times_of_their_words(engine: WhisperEng
     assert segment.words == ()
 
 
+def test_what_is_left_of_a_chunk_begins_before_its_first_word(engine: WhisperEngine) -> None:
+    """A model writes the time at which it stopped as a whole second; then the next word has begun already."""
+    told = [*TOKENS[:-1], *TOKENS[-2:]]  # the last time twice: something else begins
+    listener = Telling(engine.vocabulary, told, (*TIMES[:-1], *TIMES[-2:]))
+    asyncio.run(Transcriber(listener).transcribe([tone((0.8, 1.2), (2.2, 3.1), (3.6, 9.0))], WISH))
+    first, second, *_ = listener.requests
+    begin = (len(first.samples) - len(second.samples)) / RATE
+    assert 3.1 < begin < 3.6
+
+
 def test_times_that_do_not_fit_the_tokens(engine: WhisperEngine) -> None:
     listener = Telling(engine.vocabulary, TOKENS, TIMES[:-1])
     with pytest.raises(EngineFailed, match="9 times for 9 tokens"):

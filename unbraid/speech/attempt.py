@@ -74,7 +74,9 @@ class Attempt:
     text: str = ""
     events: list[TranscriptEvent] = field(default_factory=list)
     until: float = 0.0
-    """Up to which second of the chunk the output has the words."""
+    """Up to which second of the chunk the output has the words, by the model: often a whole second, rounded up."""
+    said: float = 0.0
+    """When the last word ends, in seconds of the chunk; 0 where the listener does not time words."""
     goes_on: bool = False
     """The output ends with the time at which something else begins."""
     prefix_missing: bool = False
@@ -116,7 +118,7 @@ class Attempt:
         self.prefix_missing = not self.prefix.accepts(self.tokens)
         reader.read(parser.finish())
         self.events = reader.finish(self.end)
-        self.until, self.goes_on = reader.until, reader.goes_on
+        self.until, self.said, self.goes_on = reader.until, reader.said, reader.goes_on
 
     def _note(self, token: int) -> bool:
         """Take the next token. Returns whether it belongs to the prefix."""

@@ -93,7 +93,7 @@ class SegmentReader:
         self._last_time: float | None = None
         """The last timestamp that the model wrote."""
         self._deltas: list[_TextPiece] = []
-        self.until = 0.0
+        self.until = self.said = 0.0
         self.goes_on = False
         """See `Attempt`."""
 
@@ -134,7 +134,8 @@ class SegmentReader:
             self._drop_last()
             open_text = False
         spans = self._timed(end) if end.times else self._spans
-        self.until = self._heard(spans, open_text, end)
+        self.said = spans[-1].end if spans and end.times else 0.0
+        self.until = self._heard(open_text, end)
         if not self._attempt.text:  # a chunk without text has no language
             return []
         language = self._language
@@ -161,13 +162,12 @@ class SegmentReader:
         while text:
             text = text[: len(text) - len(self._deltas.pop().text)]
 
-    def _heard(self, spans: Sequence[_Span], open_text: bool, end: ListenEnd) -> float:
+    def _heard(self, open_text: bool, end: ListenEnd) -> float:
         """Up to where the chunk has been heard: to the last time that the model wrote, if there is no text after it.
         An output that is broken off ends with its last word. All others have heard the whole chunk."""
-        last = spans[-1].end if spans and end.times else 0.0
         if self._last_time is not None and not open_text:
-            return max(self._last_time, last)
-        return last if last and end.reason == "length" else self._attempt.chunk.seconds
+            return max(self._last_time, self.said)
+        return self.said if self.said and end.reason == "length" else self._attempt.chunk.seconds
 
     def _segment(self, span: _Span, language: str | None, end: ListenEnd) -> Segment:
         attempt, time = self._attempt, self._attempt.chunk.time

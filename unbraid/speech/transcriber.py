@@ -173,7 +173,8 @@ class Transcriber:
 
 
 def _left(attempt: Attempt) -> Chunk | None:
-    """What is left of the chunk if the model ended its output before the speech ended."""
+    """What is left of the chunk if the model ended its output before the speech ended. It begins in the pause after the
+    last word: the time that the model wrote may lie in the middle of the next one."""
     chunk, until = attempt.chunk, attempt.until
     assert attempt.end is not None
     broken_off = attempt.end.reason == "length"
@@ -182,7 +183,9 @@ def _left(attempt: Attempt) -> Chunk | None:
     if chunk.speech is None and not broken_off and not attempt.goes_on:
         return None  # nothing says that there is more
     left = chunk.speech_after(until + _SLACK)
-    return chunk.after(until) if left > (_SLACK if broken_off else _LEAST_LEFT) else None
+    if left <= (_SLACK if broken_off else _LEAST_LEFT):
+        return None
+    return chunk.after(chunk.quietest(attempt.said, until) if attempt.said else until)
 
 
 class _Attempts:

@@ -77,6 +77,10 @@ class Chunk:
         spans = ((0.0, self.seconds),) if self.speech is None else self.speech
         return sum(max(0.0, end - max(begin, seconds)) for begin, end in spans)
 
+    def quietest(self, begin: float, end: float) -> float:
+        """Where it is quietest between two times of the chunk. At the end, if they are too close to tell."""
+        return _quietest(self.samples[: round(end * RATE)], round(begin * RATE), RATE) / RATE
+
     def after(self, seconds: float) -> Chunk:
         """The rest of the chunk."""
         first = round(seconds * RATE)
