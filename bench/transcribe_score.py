@@ -115,7 +115,11 @@ class Score:
         return _rate(Aligned(plain(sound.text), plain(heard.text)) for sound, heard, _ in self._of(*groups))
 
     def timed_errors(self, *groups: str) -> float:
-        return _rate(Aligned(plain(sound.text), _timed_words(timed)) for sound, _, timed in self._of(*groups))
+        """Sentences are heard as text alone."""
+        return _rate(
+            Aligned(plain(sound.text), plain(timed.text) if sound.group == SENTENCES else _timed_words(timed))
+            for sound, _, timed in self._of(*groups)
+        )
 
     @property
     def lost_doubled(self) -> tuple[int, int]:
@@ -161,6 +165,8 @@ class Score:
             text, timed = self.text_errors(group), self.timed_errors(group)
             cell = f"{text:.1%}" if group == SENTENCES else f"{text:.1%} / {timed:.1%}"
             yield cell if self._has(group) else _NONE
+        spoken = (SENTENCES, PAUSES, JOINTS, ABROAD)
+        yield f"{self.text_errors(*spoken):.1%} / {self.timed_errors(*spoken):.1%}" if self._has(*spoken) else _NONE
         yield "{} / {}".format(*self.lost_doubled) if self._has(JOINTS) else _NONE
         errors = sorted(self.time_errors)
         yield f"{median(errors):.2f} / {errors[round(0.9 * (len(errors) - 1))]:.2f} s" if errors else _NONE
@@ -178,6 +184,7 @@ COLUMNS = (
     "with pauses: text / timed",
     "over joints: text / timed",
     "joints in es, fr, it",
+    "all of these: text / timed",
     "lost / doubled at joints",
     "word times: median / 90%",
     f"> {FAR} s off, or not heard",
