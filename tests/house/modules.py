@@ -1,7 +1,7 @@
 """The modules of `unbraid` and what they import, read with `ast` and never run.
 
-Imports inside functions and under `TYPE_CHECKING` count like any other: both make one module depend on another, whether
-or not it is loaded at that moment.
+Imports inside functions, under `TYPE_CHECKING` and by string (`import_module("unbraid.core.events")`) count like any
+other: each makes one module depend on another, whether or not it is loaded at that moment.
 """
 
 from __future__ import annotations
@@ -123,6 +123,27 @@ def _targets(module: Module) -> Iterator[tuple[str, int]]:
                 for alias in node.names:
                     name = f"{base}.{alias.name}"
                     yield name if name in modules() else _known(base), node.lineno
+        elif isinstance(node, ast.Call) and _imports_by_string(node):
+            [name, *_] = node.args
+            if isinstance(name, ast.Constant) and str(name.value).split(".")[0] == HOME:
+                yield _known(str(name.value)), node.lineno
+
+
+def unreadable_imports() -> list[str]:
+    """Imports by a string that is worked out, and may be one of ours: what begins with the name of another package, or
+    is handed in whole, is not."""
+    return [
+        f"{module.file}:{node.lineno}: {ast.unparse(node)}"
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and _imports_by_string(node)
+        and isinstance(node.args[0], ast.JoinedStr | ast.BinOp)
+    ]
+
+
+def _imports_by_string(node: ast.Call) -> bool:
+    return bool(node.args) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
 
 
 def _base(module: Module, node: ast.ImportFrom) -> str:

@@ -1,0 +1,85 @@
+"""Rooms and maps: a module is worth opening, and a package says what is in it.
+
+`test_imports.py` bounds how many modules a folder may have. The test here is its counterweight: a module that only one
+module of its own folder imports could stand in that module, and needs a reason to stand alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from .modules import HOME, Module, imports, modules
+
+ALONE: Mapping[str, str] = {}
+"""Modules that only one module of their folder imports, or folders of such modules, and why they stand alone."""
+
+LISTED = re.compile(r"^ {4}(\w+)(?:\.py|/)(?:\s|$)|^\| `(\w+)[\w.]*` \|", re.MULTILINE)
+"""A module or package in the map of a package: `    name.py  what it is for`, or a row of a table."""
+
+
+def importers() -> Mapping[str, set[str]]:
+    """Which modules import each module."""
+    result: dict[str, set[str]] = defaultdict(set)
+    for one in imports():
+        result[one.target].add(one.source)
+    return result
+
+
+def home(module: Module) -> str:
+    """The folder that a module stands in, as a dotted name."""
+    return module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
+
+
+def lonely() -> dict[str, str]:
+    """Each module with exactly one importer, which stands in the same folder; and that importer."""
+    return {
+        name: source
+        for name, sources in importers().items()
+        if len(sources) == 1 and modules()[name].path.name != "__init__.py" and home(modules()[name]) != HOME
+        for source in sources
+        if home(modules()[source]) == home(modules()[name])
+    }
+
+
+def reason(name: str) -> str | None:
+    return ALONE.get(name) or ALONE.get(name.rpartition(".")[0] + ".*")
+
+
+def test_a_module_with_one_importer_beside_it_has_a_reason() -> None:
+    wrong = [f"{name} is imported by {source} alone" for name, source in sorted(lonely().items()) if not reason(name)]
+    assert not wrong, "\n".join(["merge each, or give its reason in ALONE:", *wrong])
+
+
+def test_no_reason_is_left_over() -> None:
+    used = {key for name in lonely() for key in (name, name.rpartition(".")[0] + ".*")}
+    assert not set(ALONE) - used
+
+
+def contents(package: Module) -> set[str]:
+    """The modules and packages that stand in a package's folder."""
+    folder = package.path.parent
+    files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")}
+    return files | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_the_map_of_a_package_is_true() -> None:
+    """The docstring of a package names each of its modules and packages, and nothing else."""
+    wrong = []
+    for module in modules().values():
+        if module.path.name == "__init__.py" and module.name != HOME and (there := contents(module)):
+            docstring = ast.get_docstring(module.tree) or ""
+            listed = {first or second for first, second in LISTED.findall(docstring)}
+            wrong += [f"{module.file} does not name {name}" for name in sorted(there - listed)]
+            wrong += [f"{module.file} names {name}, which is not there" for name in sorted(listed - there)]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_no_module_stands_too_deep() -> None:
+    deep = [module.file for module in modules().values() if len(module.path.parts) - len(ROOT_PARTS) > 4]
+    assert not deep, "\n".join(["at most three folders above a module:", *deep])
+
+
+ROOT_PARTS = modules()[HOME].path.parent.parent.parts
