@@ -284,8 +284,8 @@ TEMPLATES = {
         reasoning="field",
         tags=("</parameter>", "</seed:tool_call>"),
         unusual=frozenset({"nested arguments"}),
-        note="Arrays and objects it writes as Python does (`{'a': None}`): read where the tool's schema says that they "
-        "are none but these.",
+        note="The template writes arrays and objects as Python does (`{'a': None}`). They are read back where the tool's "
+        "schema allows only an array or only an object.",
     ),
 }
 
