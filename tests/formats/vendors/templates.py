@@ -284,8 +284,8 @@ TEMPLATES = {
         reasoning="field",
         tags=("</parameter>", "</seed:tool_call>"),
         unusual=frozenset({"nested arguments"}),
-        note="The template writes arrays and objects as Python does (`{'a': None}`). They are read back where the tool's "
-        "schema allows only an array or only an object.",
+        note="The template writes arrays and objects as Python does (`{'a': None}`). They are read back where the "
+        "tool's schema allows only an array or only an object.",
     ),
 }
 
