@@ -12,7 +12,7 @@ from unbraid.server.settings import Settings, add_flags, read_settings
 from unbraid.speech.transcriber import Transcriber
 
 from ...support.running_server import serving
-from ..transcriptions.support import PREFIX, ScriptedListener, SpeechServer, weasels
+from .support import PREFIX, ScriptedListener, SpeechServer, weasels
 
 
 def settings(*flags: str) -> Settings:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from ...core.vocabulary import Vocabulary
-from ...engines import Engine
+from ...engines import Engine, Finish, Generation, Load, Piece, Unsupported
 from ...engines.remote_models import ask, remote_tokenizer
 from ...engines.replay.recording import read_recording
 from ...engines.replay.replay import ReplayEngine
@@ -22,7 +22,6 @@ from ...models import DEFAULT, KNOWN, offer
 from ...templates import encoder, from_source
 from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
 from ..settings import Settings, json_object
-from .no_engine import NoEngine
 
 _log = logging.getLogger(__name__)
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
@@ -164,3 +163,23 @@ def _tokens_only(settings: Settings) -> tuple[Engine, TokenizerFiles]:
 
 def _vocabulary(files: TokenizerFiles) -> Vocabulary | None:
     return None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
+
+
+class NoEngine:
+    """Stands where an engine stands."""
+
+    def __init__(self, model: str, vocabulary: Vocabulary | None, context: int | None) -> None:
+        self.model = model
+        self.vocabulary = vocabulary
+        self.context = context
+        self.load = Load()
+
+    async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        raise Unsupported("this server has no engine (--tokens-only): it renders, derenders, parses and tokenizes")
+        yield  # what makes it a generator
+
+    async def check(self) -> None:
+        """It can always do what it does."""
+
+    async def close(self) -> None:
+        """There is nothing to free."""
