@@ -12,8 +12,7 @@ import pytest
 from unbraid import UnbraidError, find
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.server.app import create_app
-from unbraid.server.loading.default_format import default_format
-from unbraid.server.loading.service import load
+from unbraid.server.loading.service import default_format, load
 from unbraid.server.service import Service
 from unbraid.server.settings import Settings
 from unbraid.templates import ChatTemplate, built_in

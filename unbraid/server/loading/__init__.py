@@ -1,1 +1,7 @@
-"""Loading, from settings to a service: `engine` makes the engine, `default_format` finds the format."""
+"""From settings to a service that can answer.
+
+    service.py   the service: models with their formats and prompts, transcriber, speaker, store
+    engine.py    the engine of one model, and its tokenizer
+
+Ray makes engines elsewhere: it overrides `service.Loader`.
+"""

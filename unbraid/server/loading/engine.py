@@ -1,6 +1,6 @@
-"""From settings to an engine, and what is known of its model's tokens.
+"""From settings to an engine, and its model's tokenizer and templates.
 
-Engines in this process bring their tokenizer. Servers are asked what they have loaded, unless `--tokenizer` says it.
+Engines in this process bring their tokenizer. Servers are asked what they have loaded, unless `--tokenizer` names it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,28 @@ _log = logging.getLogger(__name__)
 _REMOTE = ("sglang", "vllm", "llama_cpp", "openai")
 
 
+class NoEngine:
+    """The engine of a server that only tokenizes and parses for others (`--tokens-only`). It generates nothing."""
+
+    def __init__(self, model: str, vocabulary: Vocabulary | None, context: int | None) -> None:
+        self.model = model
+        self.vocabulary = vocabulary
+        self.context = context
+        self.load = Load()
+
+    async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
+        raise Unsupported("this server has no engine (--tokens-only): it renders, derenders, parses and tokenizes")
+        yield  # makes this a generator
+
+    async def check(self) -> None:
+        """Always able to tokenize and parse."""
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
 async def load_engine(settings: Settings) -> tuple[Engine, TokenizerFiles]:
-    """The engine, and what is known of its model's tokens."""
+    """The engine, and its model's tokenizer and templates, as far as they are known."""
     named = [name for name in (*_REMOTE, "vllm_local", "replay", "tokens_only") if getattr(settings, name)]
     if len(named) > 1:
         flags = " and ".join("--" + name.replace("_", "-") for name in named)
@@ -107,28 +127,28 @@ async def _remote(kind: str, urls: Sequence[str], settings: Settings) -> tuple[E
 
 
 def timeouts_of(settings: Settings) -> Timeouts:
-    """How long servers behind this one may take."""
+    """How long the engine's servers may take."""
     first, piece = settings.upstream_timeout
     return Timeouts(connect=settings.upstream_connect_timeout, first=first, piece=piece)
 
 
 def routing_of(settings: Settings) -> Routing:
-    """How requests are spread over them."""
+    """How requests are spread over the engine's servers."""
     return Routing(
         retries=RetryRules(most=settings.upstream_retries), affinity=AffinityRules(factor=settings.upstream_bound)
     )
 
 
 async def _remote_files(kind: str, url: str, settings: Settings) -> TokenizerFiles:
-    """What the settings name, or else what the server says that it has loaded."""
+    """The tokenizer and templates that `--tokenizer` names, or those that the server says it has loaded."""
     if settings.tokenizer is not None:
         return await asyncio.to_thread(load_tokenizer, settings.tokenizer)
     if kind == "openai":
         return TokenizerFiles(None)
     if kind == "llama_cpp":
-        found = await ask(kind, url, settings.engine_api_key, "--tokenizer")
-        source = found.get("chat_template")
-        tokens = {name: found.get(name) or "" for name in ("bos_token", "eos_token")}
+        properties = await ask(kind, url, settings.engine_api_key, "--tokenizer")
+        source = properties.get("chat_template")
+        tokens = {name: properties.get(name) or "" for name in ("bos_token", "eos_token")}
         ends = (tokens["eos_token"],) if tokens["eos_token"] else ()
         templates = {"default": from_source(source, tokens, f"the template of {url}")} if source else {}
         return TokenizerFiles(None, templates, None, ends)
@@ -163,23 +183,3 @@ def _tokens_only(settings: Settings) -> tuple[Engine, TokenizerFiles]:
 
 def _vocabulary(files: TokenizerFiles) -> Vocabulary | None:
     return None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
-
-
-class NoEngine:
-    """Stands where an engine stands."""
-
-    def __init__(self, model: str, vocabulary: Vocabulary | None, context: int | None) -> None:
-        self.model = model
-        self.vocabulary = vocabulary
-        self.context = context
-        self.load = Load()
-
-    async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
-        raise Unsupported("this server has no engine (--tokens-only): it renders, derenders, parses and tokenizes")
-        yield  # what makes it a generator
-
-    async def check(self) -> None:
-        """It can always do what it does."""
-
-    async def close(self) -> None:
-        """There is nothing to free."""

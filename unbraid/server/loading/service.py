@@ -1,4 +1,4 @@
-"""From settings to a service: each model with its engine, its template and its format, and the transcriber."""
+"""From settings to a service: models (each with its engine, chat template and format), transcriber, speaker, store."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from ...templates import (
     encoder,
     load_templates,
 )
+from ...templates.detection import DetectionInput, detect_in
 from ..access.addresses import proxies_of
 from ..access.rates import Rates
 from ..audio_input import placeholder_hook
@@ -39,7 +40,6 @@ from ..settings import Settings
 from ..storage.seal import Seal
 from ..storage.store import Store
 from ..vocoder import load_vocoder
-from .default_format import default_format
 from .engine import load_engine, routing_of, timeouts_of
 
 if TYPE_CHECKING:
@@ -53,15 +53,16 @@ _log = logging.getLogger(__name__)
 _CALLS_IN_REASONING = {"auto": None, "yes": True, "no": False}
 _SPEAKER_NAMES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """OpenAI's names, which clients ask for unless they are told otherwise."""
+_PLAIN = Format("plain")
+_NAME_IT = "--format names another, --tool-call-parser and --reasoning-parser parts of one"
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
 
 
 class Loader:
-    """Where engines come from: made of their settings, in this process or as the way to a server. Somebody who has them
-    elsewhere overrides both methods."""
+    """Makes engines and listeners from their settings. Ray overrides both methods: its engines are deployments."""
 
     async def engine(self, settings: Settings) -> tuple[Engine, TokenizerFiles]:
-        """The engine of one model, and what is known of its tokens."""
+        """The engine of one model, and its tokenizer and templates."""
         return await load_engine(settings)
 
     async def listener(self, settings: ListenerSettings) -> Listener:
@@ -239,6 +240,43 @@ def _format(settings: Settings, templates: Mapping[str, ChatTemplate], response_
     return default_format(templates, response_template)
 
 
+def default_format(templates: Mapping[str, ChatTemplate], response_template: object = None) -> Format:
+    """The format that the chat templates write, where no setting names one. The log says why, as a warning if the
+    format could not be verified. For templates without tools, calls are written as in Hermes, and the prompt explains
+    them to the model."""
+    if not templates and response_template is None:
+        _log.info("format hermes, since there is no chat template to tell it by")
+        return find("hermes")
+    try:
+        detection = detect_in(DetectionInput(templates, response_template))
+    except UnbraidError as error:
+        _log.warning("the format cannot be told (%s), so all output is content; %s", error, _NAME_IT)
+        return _PLAIN
+    why = "; ".join(detection.reasons)
+    if detection.format is None:
+        near = f"; nearest are {', '.join(detection.alternatives)}" if detection.alternatives else ""
+        _log.warning("no format was found (%s%s), so all output is content; %s", why, near, _NAME_IT)
+        return _PLAIN
+    format = _with_calls(detection.format)
+    if detection.format.tools is None:
+        why += "; calls are Hermes', which the prompt explains to the model"
+    if detection.verified:
+        _log.info("format %s: %s", format.name, why)
+    else:
+        _log.warning("format %s, which could not be verified: %s; %s", format.name, why, _NAME_IT)
+    return format
+
+
+def _with_calls(format: Format) -> Format:
+    """A format without calls, with those that the prompt will explain."""
+    hermes = find("hermes")
+    if format.tools is not None:
+        return format
+    if format.reasoning is None:
+        return hermes
+    return replace(format, name=f"{format.name}+{hermes.name}", tools=hermes.tools, ends=(*format.ends, *hermes.ends))
+
+
 def _with_ends(format: Format, ends: Sequence[str]) -> Format:
     """The format, ended by the model's own end tokens too."""
     more = tuple(end for end in ends if end not in format.ends)
@@ -251,17 +289,17 @@ def _with_ends(format: Format, ends: Sequence[str]) -> Format:
 
 def _ids(tokens: Sequence[str], texts: Encoder | None) -> tuple[int, ...]:
     """The ids of tokens, as far as they are known."""
-    found = () if texts is None else (texts.vocabulary.token_id(each) for each in tokens)
-    return tuple(id for id in found if id is not None)
+    ids = () if texts is None else (texts.vocabulary.token_id(each) for each in tokens)
+    return tuple(id for id in ids if id is not None)
 
 
 def _sampling(text: str | None) -> dict[str, Any]:
     try:
-        given = {} if text is None else json.loads(text)
-        Sampling(**given)
+        defaults = {} if text is None else json.loads(text)
+        Sampling(**defaults)
     except (ValueError, RecursionError, TypeError) as error:
         raise UnbraidError(f'--sampling must be JSON such as {{"temperature": 0.2}}: {error}') from error
-    return dict(given)
+    return dict(defaults)
 
 
 async def _names(settings: Settings, engine: Engine) -> tuple[str, ...]:
