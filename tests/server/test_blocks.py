@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format, Speech, Text
-from unbraid.server.turns.blocks import Block, Blocks, events_of_message
+from unbraid.server.generation.blocks import Block, Blocks, events_of_message
 
 from ..support import strategies
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from unbraid.engines import Finish
 from unbraid.engines.replay.replay import ReplayEngine, script
-from unbraid.server.turns.turn import in_proportion, with_rest
+from unbraid.server.generation.choice import in_proportion, with_rest
 
 from ..support import patient_http
 from ..support.examples import examples

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from unbraid.constraints import Unenforced
 from unbraid.constraints.derive import Derivation
-from unbraid.server.turns.enforcing import HEADER, unenforced_header
+from unbraid.server.generation.enforcing import HEADER, unenforced_header
 
 from ..support import patient_http
 from ..support.examples import examples

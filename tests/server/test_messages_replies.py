@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid import Format
 from unbraid.server.api.messages.reply import MessageEvents, MessageHead, whole_reply
+from unbraid.server.generation.updates import Update, Usage
 from unbraid.server.storage.seal import Seal
-from unbraid.server.turns.updates import Update, Usage
 
 from ..support import strategies
 from ..support.anthropic_events import folded_message, read_events

@@ -17,10 +17,10 @@ from unbraid import Format, Message, Text, ToolCall
 from unbraid.engines import Finish, Generation, Piece
 from unbraid.engines.replay.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import AffinityRules, RetryRules, Routed, Routing
-from unbraid.server.turns.plan import plan_chat
-from unbraid.server.turns.task import ChatTask
-from unbraid.server.turns.turn import merged
-from unbraid.server.turns.updates import Usage
+from unbraid.server.generation.choice import merged
+from unbraid.server.generation.plan import plan_chat
+from unbraid.server.generation.task import ChatTask
+from unbraid.server.generation.updates import Usage
 
 from ..soak.truth import TOOL, Bytes
 from ..support.examples import LONG
@@ -57,7 +57,7 @@ async def turn(
     service = service_of(engine, format, tokenizer=Bytes(), dialect="gbnf")
     [served] = service.models
     usage = Usage()
-    turns = plan_chat(served.model, task).turns(service, served, usage, 0.0, keep_message=True)
+    turns = plan_chat(served.model, task).choices(service, served, usage, 0.0, keep_message=True)
     async for _ in merged(turns):
         pass
     await engine.close()

@@ -19,7 +19,7 @@ from unbraid import Message, Parser, Text
 from unbraid.core.grammar import Format
 from unbraid.engines import EngineFailed, Finish, Generation, Piece, TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
-from unbraid.server.turns.thinking import Budget, bounded
+from unbraid.server.generation.thinking import Budget, bounded
 from unbraid.tokens import vocabulary
 
 from ..support import patient_http

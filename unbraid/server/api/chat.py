@@ -1,9 +1,9 @@
 """`POST /v1/chat/completions`: OpenAI's chat dialect.
 
 A further dialect is a module like this one, and a line in `app`. It has four parts: the fields of the request
-(`ChatRequest`), what they mean (`task_of`, a `ChatTask` of `turns.task`), the whole reply (`chat_choice`), and the
+(`ChatRequest`), what they mean (`task_of`, a `ChatTask` of `generation.task`), the whole reply (`chat_choice`), and the
 chunks of a streamed one (`ChatChunks`, written by `api.sse`); the last two are in `chat_reply`. What comes in between
-is the same for all: a plan, and a `Turn` for each choice.
+is the same for all: a plan, and a `Choice` for each choice.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import ApiError
+from ..generation.choice import Choice, merged
+from ..generation.enforcing import unenforced_header
+from ..generation.plan import Plan, plan_chat
+from ..generation.task import ChatTask, SoFar
+from ..generation.updates import Update, Usage
 from ..http import json_response, while_connected
 from ..model import Model
 from ..observing.exchange import note_reply
 from ..service import Service
-from ..turns.enforcing import unenforced_header
-from ..turns.plan import Plan, plan_chat
-from ..turns.task import ChatTask, SoFar
-from ..turns.turn import Turn, merged
-from ..turns.updates import Update, Usage
 from ..vocoder import sound_fields
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
@@ -77,14 +77,14 @@ async def chat(service: Service, request: Request) -> Response:
     note_reply(head.id)
     usage = Usage()
     custom = frozenset(name for name in plan.tools if plan.tools.custom(name) is not None)
-    turns = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
-    updates = merged(turns)
+    choices = plan.choices(service, served, usage, arrived, keep_message=not asked.stream)
+    updates = merged(choices)
     headers = unenforced_header(plan.unenforced)
     with_logprobs, prompt = bool(asked.logprobs), _prompt_ids(plan) if asked.return_token_ids else None
     if asked.stream:
         chunks = ChatChunks(
             head,
-            len(turns),
+            len(choices),
             service.reasoning_keys(),
             usage=usage if asked.wants_usage() else None,
             with_logprobs=with_logprobs,
@@ -94,15 +94,15 @@ async def chat(service: Service, request: Request) -> Response:
             sound=sound_fields(served.vocoder),
         )
         return await stream_updates(request.receive, updates, chunks, headers=headers)
-    choices = await while_connected(
-        request.receive, _collect(service, head, turns, updates, with_logprobs, prompt is not None, custom)
+    replies = await while_connected(
+        request.receive, _collect(service, head, choices, updates, with_logprobs, prompt is not None, custom)
     )
-    for choice in choices:
-        if "audio" in choice["message"]:
-            choice["message"]["audio"] |= sound_fields(served.vocoder)
+    for reply in replies:
+        if "audio" in reply["message"]:
+            reply["message"]["audio"] |= sound_fields(served.vocoder)
     ids = {} if prompt is None else {"prompt_token_ids": prompt}
-    reply = {**head.fields("chat.completion"), "choices": choices, "usage": usage_of([usage]), **ids}
-    return json_response(reply, headers=headers)
+    whole = {**head.fields("chat.completion"), "choices": replies, "usage": usage_of([usage]), **ids}
+    return json_response(whole, headers=headers)
 
 
 def _prompt_ids(plan: Plan) -> tuple[int, ...]:
@@ -184,17 +184,17 @@ def _thinking_budget(asked: ChatRequest) -> int | None:
 async def _collect(
     service: Service,
     head: Head,
-    turns: list[Turn],
+    choices: list[Choice],
     updates: AsyncGenerator[Update, None],
     with_logprobs: bool,
     with_ids: bool,
     custom_tools: Set[str],
 ) -> list[dict[str, Any]]:
     """All choices of a whole reply."""
-    logprobs: list[list[Raw]] = [[] for _ in turns]
-    ids: list[list[int]] = [[] for _ in turns]
-    sounds = [bytearray() for _ in turns]
-    reasons = [""] * len(turns)
+    logprobs: list[list[Raw]] = [[] for _ in choices]
+    ids: list[list[int]] = [[] for _ in choices]
+    sounds = [bytearray() for _ in choices]
+    reasons = [""] * len(choices)
     async with aclosing(updates):
         async for update in updates:
             if with_logprobs:
@@ -205,14 +205,14 @@ async def _collect(
     return [
         chat_choice(
             head,
-            choice,
-            turn.parser.message.settled(),
-            reasons[choice],
+            index,
+            choice.parser.message.settled(),
+            reasons[index],
             service.reasoning_keys(),
-            logprobs[choice] if with_logprobs else None,
-            bytes(sounds[choice]),
-            ids[choice] if with_ids else None,
+            logprobs[index] if with_logprobs else None,
+            bytes(sounds[index]),
+            ids[index] if with_ids else None,
             custom_tools,
         )
-        for choice, turn in enumerate(turns)
+        for index, choice in enumerate(choices)
     ]

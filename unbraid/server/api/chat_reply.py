@@ -15,7 +15,7 @@ from ...core.custom_tools.input import CustomInput, input_of
 from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.message import Message
 from ...engines import TokenLogprob
-from ..turns.updates import Update, Usage
+from ..generation.updates import Update, Usage
 from .replies import Head, logprobs_of, usage_of, usage_so_far
 
 _encode = msgspec.json.encode

@@ -21,15 +21,15 @@ from ...core.tools import Tools
 from ...engines import Generation, TokenLogprob
 from ...parsing import Parser
 from ..errors import ApiError
+from ..generation.choice import Choice, merged
+from ..generation.enforcing import enforced, naming_the_part, unenforced_header
+from ..generation.plan import repeated, sampling
+from ..generation.updates import Update, Usage
 from ..http import json_response, while_connected
 from ..model import Model, Served
 from ..observing.exchange import note_reply
 from ..observing.metrics import Metrics
 from ..service import Service
-from ..turns.enforcing import enforced, naming_the_part, unenforced_header
-from ..turns.plan import choices, sampling
-from ..turns.turn import Turn, merged
-from ..turns.updates import Update, Usage
 from .bodies import read_and_plan
 from .fields import GenerationFields, Top
 from .replies import Head, finite, usage_of, usage_so_far
@@ -56,9 +56,9 @@ async def completions(service: Service, request: Request) -> Response:
     head = Head(asked.model or served.names[0], "cmpl")
     note_reply(head.id)
     service.log_unenforced(plan.unenforced)
-    turns = _turns(plan, served, service.metrics, arrived)
-    usages = list({id(turn.usage): turn.usage for turn in turns}.values())
-    prompts = [turn.generation.prompt for turn in turns]
+    runs = _choices(plan, served, service.metrics, arrived)
+    usages = list({id(run.usage): run.usage for run in runs}.values())
+    prompts = [run.generation.prompt for run in runs]
     reply = TextReply(
         head,
         plan.echoes,
@@ -68,7 +68,7 @@ async def completions(service: Service, request: Request) -> Response:
         prompts=prompts if asked.return_token_ids else None,
         counted_from=[*map(len, prompts)] if asked.wants_running_usage() and served.model.encoder else None,
     )
-    updates, headers = merged(turns), unenforced_header(plan.unenforced)
+    updates, headers = merged(runs), unenforced_header(plan.unenforced)
     if asked.stream:
         return await stream_updates(request.receive, updates, reply, headers=headers)
     return json_response(await while_connected(request.receive, reply.collect(updates)), headers=headers)
@@ -107,33 +107,33 @@ def plan_text(model: Model, asked: CompletionRequest) -> TextPlan:
             constraint=made,
             logprobs=asked.logprobs,
         )
-        generations.append(choices(generation, asked.n or 1))
+        generations.append(repeated(generation, asked.n or 1))
         echoes += [model.text_of(prompt) if asked.echo else ""] * (asked.n or 1)
     return TextPlan(plain, generations, echoes, needs_ids, unenforced)
 
 
-def _turns(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -> list[Turn]:
+def _choices(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -> list[Choice]:
     """All choices, ready to run. Those of one prompt are counted together."""
     names = {"constraint": "response_format"}
-    turns: list[Turn] = []
+    runs: list[Choice] = []
     for same in plan.generations:
         usage = Usage()
         for each in same:
             parser = Parser(plan.format, tools=Tools([]), tokenizer=served.model.vocabulary, keep_message=False)
-            turns.append(
-                Turn(
+            runs.append(
+                Choice(
                     served,
                     metrics,
                     each,
                     parser,
-                    len(turns),
+                    len(runs),
                     usage,
                     arrived,
                     needs_ids=plan.needs_ids,
                     names=names,
                 )
             )
-    return turns
+    return runs
 
 
 def _prompts(model: Model, asked: CompletionRequest) -> list[Prompt]:
@@ -229,7 +229,7 @@ class TextReply:
                 reasons[update.choice] = update.end or ""
         found = []
         for choice, text in enumerate(texts):
-            # Choices may be large, with the ids of their prompts: others have their turn in between.
+            # Choices may be large, with the ids of their prompts: others have their run in between.
             found.append(Raw(encode(self._choice(choice, "".join(text), logprobs[choice], reasons[choice]))))
             await asyncio.sleep(0)
         return {**self._fields, "choices": found, "usage": usage_of(self._usages)}

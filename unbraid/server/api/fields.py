@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from ..errors import ApiError
-from ..turns.plan import SAMPLING
+from ..generation.plan import SAMPLING
 
 Temperature = Annotated[float, Meta(ge=0.0, le=2.0)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]

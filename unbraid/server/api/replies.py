@@ -14,7 +14,7 @@ from msgspec.json import encode
 
 from ...core.message import Message
 from ...engines import TokenLogprob
-from ..turns.updates import Usage
+from ..generation.updates import Usage
 
 T = TypeVar("T")
 _MANY = 100

@@ -2,7 +2,7 @@
 
 `middleware` makes an `Exchange` for each request. Code further down finds it with `current()`, in whatever task works
 for the request, and notes what it learns: the model, the tokens, the error that the client was told. Where there is no
-server (tests, a `Turn` by itself) there is none, and nothing is noted.
+server (tests, a `Choice` by itself) there is none, and nothing is noted.
 
 How it ended is told as one status. It is the status that was sent, unless the reply was a stream that failed later:
 then it is that of the error in the stream. 499 means that the client left first, as in nginx's logs.

@@ -11,8 +11,8 @@ from ..api.messages.reply import MessageEvents, MessageHead
 from ..api.replies import Head
 from ..api.responses.tools import ShownTools
 from ..api.responses.writer import ResponseWriter
+from ..generation.updates import Outgoing, Update, Usage
 from ..storage.seal import Seal
-from ..turns.updates import Outgoing, Update, Usage
 from .asked import Question
 
 Writer = ChatChunks | ResponseWriter | MessageEvents

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from ....core.message import Message
+from ...generation.blocks import Block, Blocks, Step, events_of_message
+from ...generation.updates import Update, Usage
 from ...storage.seal import Seal
-from ...turns.blocks import Block, Blocks, Step, events_of_message
-from ...turns.updates import Update, Usage
 
 _encode = msgspec.json.encode
 _DELTAS = {

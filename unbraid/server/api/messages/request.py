@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from ....errors import UnbraidError
 from ...errors import ApiError
+from ...generation.task import ChatTask
 from ...storage.seal import Seal
-from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
 from .history import History

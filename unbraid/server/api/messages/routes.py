@@ -12,14 +12,14 @@ from starlette.responses import Response
 
 from ....core.tools import Tools
 from ...errors import ApiError
+from ...generation.enforcing import unenforced_header
+from ...generation.plan import Plan, plan_chat, prompt_of
+from ...generation.updates import Update, Usage
 from ...http import client_of, json_response, while_connected
 from ...model import Model
 from ...observing.exchange import current_id, note_reply
 from ...service import Service
 from ...storage.seal import Seal
-from ...turns.enforcing import unenforced_header
-from ...turns.plan import Plan, plan_chat, prompt_of
-from ...turns.updates import Update, Usage
 from ..bodies import read_and_plan
 from ..replies import unhurried
 from ..sse import stream_updates
@@ -46,12 +46,12 @@ async def messages(service: Service, request: Request) -> Response:
     request_id = current_id()
     headers = {REQUEST_ID: request_id, **unenforced_header(plan.unenforced)}
     usage = Usage()
-    (turn,) = plan.turns(service, served, usage, arrived, keep_message=not asked.stream)
+    (choice,) = plan.choices(service, served, usage, arrived, keep_message=not asked.stream)
     if asked.stream:
         events = MessageEvents(head, usage)
-        return await stream_updates(request.receive, turn.updates(), events, framing(request_id), headers=headers)
-    last = await while_connected(request.receive, _last(turn.updates()))
-    message = turn.parser.message
+        return await stream_updates(request.receive, choice.updates(), events, framing(request_id), headers=headers)
+    last = await while_connected(request.receive, _last(choice.updates()))
+    message = choice.parser.message
     reply = await unhurried(message, partial(whole_reply, head, message, last, usage))
     return json_response(reply, headers=headers)
 
@@ -78,7 +78,7 @@ def _count(seal: Seal, client: str, model: Model, asked: PromptFields) -> int:
 
 
 async def _last(updates: AsyncGenerator[Update, None]) -> Update:
-    """The last update. The turn's parser keeps the message."""
+    """The last update. The choice's parser keeps the message."""
     last = Update(0)
     async with aclosing(updates):
         async for update in updates:

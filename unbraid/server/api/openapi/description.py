@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....version import __version__
+from ...generation.enforcing import HEADER
 from ...http import json_response
 from ...service import Service
-from ...turns.enforcing import HEADER
 from ..audio.speech_request import SpeechRequest
 from ..chat import ChatRequest
 from ..completions import CompletionRequest

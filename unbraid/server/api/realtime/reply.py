@@ -1,7 +1,7 @@
 """One response of a conversation: a turn of the model, told as events.
 
-A turn is planned and run as in every dialect (`server.turns`); `Blocks` says which parts its output has. A part is an
-item here: text, speech or a call. Speech has a transcript and, by the vocoder, sound, which may come later than the
+A turn is planned and run as in every dialect (`server.generation`); `Blocks` says which parts its output has. A part is
+an item here: text, speech or a call. Speech has a transcript and, by the vocoder, sound, which may come later than the
 words it is of: so an item of speech stays open, while calls begin and end, until more speech or the end of the response
 closes it. Reasoning has no place in this dialect; its tokens are counted.
 
@@ -22,9 +22,9 @@ import numpy as np
 from ....core.events import Event, SpeechAudio
 from ....speech.live.sound import Resampler, Samples, SoundFormat, write_sound
 from ...errors import ApiError, api_error_of
-from ...turns.blocks import Block, Blocks, Step
-from ...turns.turn import Turn
-from ...turns.updates import Update, Usage
+from ...generation.blocks import Block, Blocks, Step
+from ...generation.choice import Choice
+from ...generation.updates import Update, Usage
 from ..fields import Object
 from .conversation import SpokenText, VoiceConversation
 from .event_writer import EventWriter, new_id
@@ -121,9 +121,9 @@ class Reply:
     async def begin(self) -> None:
         await self._out.event("response.created", response=self.response)
 
-    async def run(self, turn: Turn) -> None:
+    async def run(self, choice: Choice) -> None:
         try:
-            async with aclosing(turn.updates()) as updates:
+            async with aclosing(choice.updates()) as updates:
                 async for update in updates:
                     await self._update(update)
         except asyncio.CancelledError:

@@ -20,11 +20,11 @@ from starlette.types import Receive
 from ....speech.live.sound import SoundReader, pcm_bytes
 from ...access.metering import Meter
 from ...errors import ApiError, api_error_of
+from ...generation.plan import Plan, plan_chat
+from ...generation.task import ChatTask
+from ...generation.updates import Usage
 from ...model import Model, Served
 from ...service import Service
-from ...turns.plan import Plan, plan_chat
-from ...turns.task import ChatTask
-from ...turns.updates import Usage
 from ..fields import Object, template_kwargs
 from .conversation import VoiceConversation, read_base64, read_item
 from .event_writer import EventWriter, new_id
@@ -275,10 +275,10 @@ class Session:
         }
         rate = _RATE if served.vocoder is None else served.vocoder.rate
         reply = Reply(self._out, self.conversation, usage, described, options.output_format, rate, kept=kept)
-        (turn,) = plan.turns(self._service, served, usage, arrived, keep_message=False)
+        (choice,) = plan.choices(self._service, served, usage, arrived, keep_message=False)
         self.reply = reply
         await reply.begin()
-        reply.task = asyncio.create_task(reply.run(turn))
+        reply.task = asyncio.create_task(reply.run(choice))
 
     def _described_output(self) -> object:
         described = self.options.described(self.id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ....core.custom_tools.input import CustomInput
-from ...turns.blocks import Block
+from ...generation.blocks import Block
 from .tools import ShownTool
 
 if TYPE_CHECKING:  # an alias; the playground loads this without the server's other packages

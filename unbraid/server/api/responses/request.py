@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from ...errors import ApiError
+from ...generation.task import ChatTask
 from ...model import Model
 from ...storage.seal import Seal
 from ...storage.store import StoredResponse
-from ...turns.task import ChatTask
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Budget, Count, Object, SamplingFields, Top, budget_of, template_kwargs
 from .items import ItemReader

@@ -19,16 +19,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import ApiError, as_api_error
+from ...generation.choice import Choice
+from ...generation.enforcing import unenforced_header
+from ...generation.plan import Plan, plan_chat
+from ...generation.updates import Usage
 from ...http import SHUTDOWN, client_of, json_response, while_connected, whole_number
 from ...model import Model, Served
 from ...observing.exchange import note_reply
 from ...service import Service
 from ...storage.seal import Seal
 from ...storage.store import BEAT, RUNNING, Store, StoredResponse
-from ...turns.enforcing import unenforced_header
-from ...turns.plan import Plan, plan_chat
-from ...turns.turn import Turn
-from ...turns.updates import Usage
 from ..bodies import read_request
 from ..fields import Object
 from ..replies import unhurried
@@ -62,7 +62,7 @@ async def create(service: Service, request: Request) -> Response:
     served = service.served(body.model)
     asked, plan = await while_connected(request.receive, _planned(service, served, body, client_of(request)))
     usage = Usage()
-    (turn,) = plan.turns(service, served, usage, arrived, keep_message=True)
+    (choice,) = plan.choices(service, served, usage, arrived, keep_message=True)
     writer = ResponseWriter(
         body.model or served.names[0],
         asked.echo(served.model),
@@ -73,7 +73,7 @@ async def create(service: Service, request: Request) -> Response:
         with_logprobs=asked.includes(LOGPROBS),
     )
     note_reply(writer.response["id"])
-    run = _Run(service, asked, writer, turn)
+    run = _Run(service, asked, writer, choice)
     headers = unenforced_header(plan.unenforced)
     if body.background:
         return json_response(await run.in_background(), headers=headers)
@@ -198,11 +198,11 @@ def _chain(store: Store, client: str, id: str | None) -> list[StoredResponse]:
 class _Run:
     """A response while it is made."""
 
-    def __init__(self, service: Service, asked: Asked, writer: ResponseWriter, turn: Turn) -> None:
+    def __init__(self, service: Service, asked: Asked, writer: ResponseWriter, choice: Choice) -> None:
         self._service = service
         self._asked = asked
         self._writer = writer
-        self._turn = turn
+        self._choice = choice
         self._farewell = b""
         """What the stream has ended with, if it failed."""
         self._kept = False
@@ -211,7 +211,7 @@ class _Run:
         """The events, as they come. Once the client knows of the response, it is kept, however it ends."""
         begun = False
         try:
-            async with aclosing(self._turn.updates()) as updates:
+            async with aclosing(self._choice.updates()) as updates:
                 before = self._writer.first()
                 async for update in updates:
                     said = before + self._writer.update(update)
@@ -236,14 +236,14 @@ class _Run:
         """All of it, for a client that waits for the end."""
         end = None
         try:
-            async with aclosing(self._turn.updates()) as updates:
+            async with aclosing(self._choice.updates()) as updates:
                 async for update in updates:
                     self._writer.hear(update)
                     end = update.end
         except BaseException:  # what has come is kept all the same
-            self._writer.whole(self._turn.parser.message, None)
+            self._writer.whole(self._choice.parser.message, None)
             raise
-        message = self._turn.parser.message
+        message = self._choice.parser.message
         await unhurried(message, partial(self._writer.whole, message, end))
         await self._keep()
 

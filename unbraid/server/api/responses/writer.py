@@ -19,8 +19,8 @@ from ....core.events import Content
 from ....core.message import Message
 from ....engines import TokenLogprob
 from ...errors import ApiError
-from ...turns.blocks import Block, Blocks, Step, events_of_message
-from ...turns.updates import Update, Usage
+from ...generation.blocks import Block, Blocks, Step, events_of_message
+from ...generation.updates import Update, Usage
 from ..replies import logprobs_of
 from .output_items import (
     CustomCallItem,

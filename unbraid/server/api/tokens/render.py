@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import ApiError
+from ...generation.continuation import masks_of
+from ...generation.plan import Plan, plan_chat
 from ...http import while_connected
 from ...model import Model, chosen
 from ...service import Service
-from ...turns.going_on import masks_of
-from ...turns.plan import Plan, plan_chat
 from ..bodies import OPENAI_FIELDS, UndeclaredFields, invalid, read, read_json_body
 from ..chat import ChatRequest, task_of
 from ..completions import CompletionRequest, plan_text

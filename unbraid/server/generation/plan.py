@@ -5,6 +5,7 @@ All that a request means is decided here, once: the prompt, the sampling, the co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -20,18 +21,57 @@ from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
 from ...errors import InvalidTools, OverBudget
 from ...parsing import Parser
-from ...templates import fitting
+from ...templates import Prompt, fitting
 from ..audio_input import audio_of
 from ..errors import ApiError
 from ..model import Model, Served
 from ..service import Service
+from .choice import Choice
+from .continuation import extended
 from .enforcing import enforced, left_free, naming_the_part
-from .going_on import extended
-from .speaking import SILENT, Speaking
 from .task import ChatTask
 from .thinking import Budget, RawPrompt
-from .turn import Turn
 from .updates import Usage
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Speaking:
+    """Whether a reply is spoken: what was asked, what the model can do, and the lines of the log that say so.
+
+    A request asks for speech with `tts_output`, or in the older way with the marker at the beginning of a message that
+    the model continues. A model that cannot speak answers in text, with a warning in the log, unless the request
+    insists.
+
+    Users of Step-Audio 2 look for two of these lines to see whether speech is on, so their words are fixed:
+    `TTS output enabled: appended <tts_start> token` and `[TTS] is_tts_output: True, from_request: True`. `from_request`
+    says that `tts_output` asked for it. For requests without speech there is no line.
+    """
+
+    asked: bool
+    """`tts_output` asked for it."""
+    spoken: bool
+    """The prompt makes the model speak."""
+    marker: str = ""
+    """What was appended to the prompt for that."""
+    problem: str = ""
+    """Why the model cannot speak, where it was asked to."""
+
+    @classmethod
+    def of(cls, asked: bool, prompt: Prompt) -> Speaking:
+        return cls(asked, prompt.spoken, prompt.speech_marker, prompt.silence)
+
+    def log(self) -> None:
+        if self.marker:
+            _log.info("TTS output enabled: appended %s token", self.marker)
+        if self.problem:
+            _log.warning("the reply is not spoken: %s", self.problem)
+        if self.asked or self.spoken or self.problem:
+            _log.info("[TTS] is_tts_output: %s, from_request: %s", self.spoken, self.asked)
+
+
+SILENT = Speaking(asked=False, spoken=False)
 
 T = TypeVar("T")
 SAMPLING = (
@@ -63,31 +103,31 @@ class Plan:
         task = replace(self.task, messages=(), documents=None, so_far=None)
         return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking)
 
-    def turns(
+    def choices(
         self, service: Service, served: Served, usage: Usage, arrived: float, *, keep_message: bool
-    ) -> list[Turn]:
+    ) -> list[Choice]:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
         service.log_unenforced(self.unenforced)
         self.speaking.log()
         constrained = "response_format" if self.task.response_format else "tools"
         names = {"constraint": constrained, "audio": "messages", **self.task.names}
         return [
-            Turn(
+            Choice(
                 served,
                 service.metrics,
                 generation,
-                self.parser(served.model, choice, keep_message),
-                choice,
+                self.parser(served.model, index, keep_message),
+                index,
                 usage,
                 arrived,
                 None if served.vocoder is None else served.vocoder.voice(),
                 names,
                 self._budget(service, served.model),
                 self.task.needs_ids,
-                partial(self.parser, served.model, choice, False),
+                partial(self.parser, served.model, index, False),
                 partial(_work, service, served.model),
             )
-            for choice, generation in enumerate(self.generations)
+            for index, generation in enumerate(self.generations)
         ]
 
     def _budget(self, service: Service, model: Model) -> Budget | None:
@@ -105,8 +145,8 @@ class Plan:
         encode = None if model.encoder is None else model.written
         return Budget(task.thinking_budget, reasoning.close, encode, constrain)
 
-    def parser(self, model: Model, choice: int, keep_message: bool) -> Parser:
-        generation = self.generations[choice]
+    def parser(self, model: Model, index: int, keep_message: bool) -> Parser:
+        generation = self.generations[index]
         return Parser(
             self.format,
             tools=self.tools,
@@ -159,7 +199,7 @@ def _plan(model: Model, task: ChatTask) -> Plan:
         audio=audio_of(task.messages),
     )
     called = tools if task.tool_choice != "none" else Tools([])
-    return Plan(task, choices(asked, task.choices), format, called, unenforced, speaking)
+    return Plan(task, repeated(asked, task.choices), format, called, unenforced, speaking)
 
 
 def checked_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
@@ -222,7 +262,7 @@ def _clipped(model: Model, task: ChatTask, prompt: str | tuple[int, ...]) -> int
     return min(wanted, context - len(prompt))
 
 
-def choices(asked: Generation, count: int) -> tuple[Generation, ...]:
+def repeated(asked: Generation, count: int) -> tuple[Generation, ...]:
     """The same generation for each choice. With a seed, each gets one of its own."""
     seed = asked.sampling.seed
     if count == 1 or seed is None:

@@ -1,6 +1,6 @@
-"""A turn: one choice of a reply while it is generated, an engine's tokens in, events out.
+"""One choice of a reply while it is generated: an engine's tokens in, events out.
 
-`Turn.updates` is the heart of the server: it feeds the parser with what the engine says, and counts and times it.
+`Choice.updates` is the heart of the server: it feeds the parser with what the engine says, and counts and times it.
 `merged` runs several choices at once. Every dialect writes its reply out of the `Update`s.
 """
 
@@ -61,14 +61,14 @@ _MOST_WAITING = 64
 
 
 @dataclass(slots=True)
-class Turn:
-    """One choice."""
+class Choice:
+    """One choice of a reply."""
 
     served: Served
     metrics: Metrics
     generation: Generation
     parser: Parser
-    choice: int
+    index: int
     usage: Usage
     arrived: float
     voice: Voice | None = None
@@ -146,7 +146,7 @@ class Turn:
             events = self._remarked(events)
         if not events and not piece.logprobs:
             return None
-        update = Update(self.choice, events, piece.logprobs, ids=self._ids)
+        update = Update(self.index, events, piece.logprobs, ids=self._ids)
         self._ids = ()
         return update
 
@@ -209,7 +209,7 @@ class Turn:
         strands = await asyncio.to_thread(self._strands, finish) if self._text else self._strands(finish)
         self.usage.add(finish, strands)
         events = self._remarked(events)
-        update = Update(self.choice, self._outgoing.last(events))
+        update = Update(self.index, self._outgoing.last(events))
         if self.voice is not None:
             update.sound = await self._sound(self.voice, update.events) + await asyncio.to_thread(self.voice.finish)
         if isinstance(finish.stopped_by, str) and finish.stopped_by in self.generation.stop:
@@ -240,24 +240,24 @@ def _parts(piece: Piece) -> Iterator[Piece]:
         yield Piece(piece.ids[part], None if piece.text is None else piece.text[part], logprobs)
 
 
-def merged(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
+def merged(choices: Sequence[Choice]) -> AsyncGenerator[Update, None]:
     """The updates of all choices, as they come."""
-    return turns[0].updates() if len(turns) == 1 else _interleaved(turns)
+    return choices[0].updates() if len(choices) == 1 else _interleaved(choices)
 
 
-async def _interleaved(turns: Sequence[Turn]) -> AsyncGenerator[Update, None]:
+async def _interleaved(choices: Sequence[Choice]) -> AsyncGenerator[Update, None]:
     queue: asyncio.Queue[Update | None] = asyncio.Queue(_MOST_WAITING)
 
-    async def run(turn: Turn) -> None:
-        async with aclosing(turn.updates()) as updates:
+    async def run(choice: Choice) -> None:
+        async with aclosing(choice.updates()) as updates:
             async for update in updates:
                 await queue.put(update)
 
     async def run_all() -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for turn in turns:
-                    group.create_task(run(turn))
+                for choice in choices:
+                    group.create_task(run(choice))
         except ExceptionGroup:
             await queue.put(None)
             raise
