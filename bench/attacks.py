@@ -4,7 +4,7 @@
     python bench/attacks.py --only grammars mix
     python bench/attacks.py --only floods
 
-The server runs in a process of its own, with Qwen3's tokenizer and template and llama.cpp's dialect of grammars, and
+The server runs in a process of its own, with Qwen3's tokenizer and template and llama.cpp's grammars, and
 plays a script in place of a model. A request may take a second of CPU time. This process is all of its clients. The
 quiet time is measured before and after each attack, and the ratio is that of the medians; for `/health`, the slowest of
 a hundred counts. `left`: the clients leave after a second. Floods are large bodies that are sent again and again on
@@ -54,7 +54,7 @@ def serve() -> None:
         "qwen3",
         tokenizer=tokenizer,
         template=template_of_qwen3(),
-        dialect="gbnf",
+        syntax="gbnf",
         loose_schemas=True,
         planner=Planner(2, 1.0),
     )

@@ -78,7 +78,7 @@ HOSTILE: dict[str, Callable[[], list[dict[str, Any]]]] = {
         )
     ],
 }
-DIALECTS = ("gbnf", "ebnf", "structural_tag", "lark", "regex")
+SYNTAXES = ("gbnf", "ebnf", "structural_tag", "lark", "regex")
 MOST_CALLS = 30_000
 """Calls of Python functions between two looks at the meter: some hundredths of a second."""
 ENOUGH = 300_000
@@ -109,16 +109,16 @@ class Gaps:
                 raise Enough
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("syntax", SYNTAXES)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_costly_work_escapes_the_meter(name: str, dialect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_costly_work_escapes_the_meter(name: str, syntax: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in calls, not in seconds: between two looks at the meter there are few."""
     tools = HOSTILE[name]()
     gaps = Gaps(monkeypatch)
     with metered(Meter(1e6)):
         sys.setprofile(gaps)
         try:
-            unbraid.constraint("hermes", tools=tools, tool_choice="required").printed(dialect)
+            unbraid.constraint("hermes", tools=tools, tool_choice="required").printed(syntax)
         except (Enough, RecursionError, unbraid.UnbraidError):
             pass
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 import unbraid
 from unbraid import Constraint, Format, Markup, NotRegular, all_formats
-from unbraid.constraints.constraint import Dialect
+from unbraid.constraints.printers import GrammarSyntax
 from unbraid.core.notations import (
     Arguments,
     BareArguments,
@@ -36,7 +36,7 @@ _NOTATIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 GROUPS = (*(name for name, _ in _NOTATIONS), _HEADED, _SPOKEN, _NONE)
 """The ways in which formats write calls, in the order of the navigation."""
-_DIALECTS: dict[Dialect, tuple[str, str, str]] = {
+_SYNTAXES: dict[GrammarSyntax, tuple[str, str, str]] = {
     "gbnf": ("GBNF", "llama.cpp", "text"),
     "structural_tag": ("Structural tag", "SGLang and vLLM, by xgrammar", "json"),
     "ebnf": ("EBNF", "xgrammar", "text"),
@@ -140,21 +140,21 @@ def _constraint(format: Format) -> Iterator[str]:
     else:
         made = unbraid.constraint(format)
         yield "For a request without tools."
-    for dialect, (name, used_by, language) in _DIALECTS.items():
+    for syntax, (name, used_by, language) in _SYNTAXES.items():
         yield f'??? note "{name}, for {used_by}"'
-        yield indented(_in_dialect(made, dialect, language))
+        yield indented(_in_syntax(made, syntax, language))
 
 
-def _in_dialect(made: Constraint, dialect: Dialect, language: str) -> str:
+def _in_syntax(made: Constraint, syntax: GrammarSyntax, language: str) -> str:
     try:
-        written = getattr(made, f"to_{dialect}")()
+        written = getattr(made, f"to_{syntax}")()
     except NotRegular as error:
         return f"There is none: {error}."
     text = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False, indent=2)
     parts = [fence(language, text[:_LONGEST])]
     if len(text) > _LONGEST:
         parts.append(f"The first {_LONGEST:,} of {len(text):,} characters.")
-    missing = made.unenforced(dialect)
+    missing = made.unenforced(syntax)
     if missing:
         parts.append("Not enforced: " + "; ".join(f"{each.where}: {each.what}" for each in missing) + ".")
     return "\n\n".join(parts)

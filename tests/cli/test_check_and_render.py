@@ -116,9 +116,9 @@ def test_what_cannot_be_rendered(
 
 def test_a_grammar_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     tools = str(ROOT / "examples/tools.json")
-    assert main(["constrain", "--format", "hermes", "--tools", tools, "--dialect", "gbnf", "--json"]) == 0
+    assert main(["constrain", "--format", "hermes", "--tools", tools, "--syntax", "gbnf", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["dialect"] == "gbnf"
+    assert found["syntax"] == "gbnf"
     assert found["grammar"].startswith("root ::=")
     assert found["unenforced"] == []
 

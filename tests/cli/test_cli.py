@@ -338,9 +338,9 @@ def test_bad_input_leaves_no_traceback() -> None:
 
 
 def test_constrain(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--tool-choice", "required", "--dialect", "gbnf"]) == 0
+    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--tool-choice", "required", "--syntax", "gbnf"]) == 0
     assert capsys.readouterr().out.startswith("root ::= ")
-    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--dialect", "structural_tag"]) == 0
+    assert main(["constrain", "-f", "hermes", "--tools", TOOLS, "--syntax", "structural_tag"]) == 0
     assert json.loads(capsys.readouterr().out)["type"] == "structural_tag"
     schema = written(tmp_path, json.dumps({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}))
     assert main(["constrain", "-f", "hermes", "--response-schema", schema]) == 0

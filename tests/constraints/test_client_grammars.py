@@ -11,14 +11,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unbraid import InvalidTools, Unenforced, constraint
-from unbraid.constraints.dialects.gbnf import to_gbnf
-from unbraid.constraints.dialects.lark import to_lark
-from unbraid.constraints.dialects.regex import to_regex
 from unbraid.constraints.grammars.automaton import automaton
 from unbraid.constraints.grammars.errors import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
 from unbraid.constraints.language import Language, Nested, Restricted, TextExcept
 from unbraid.constraints.notations.texts import between, in_quotes
+from unbraid.constraints.printers.gbnf import to_gbnf
+from unbraid.constraints.printers.lark import to_lark
+from unbraid.constraints.printers.regex import to_regex
 from unbraid.core.custom_tools.definition import Grammar, Syntax
 from unbraid.core.notations.json_text import quote
 from unbraid.schema.regular import Node, Repeat, chars, matches
@@ -261,7 +261,7 @@ def test_random_grammars_mean_what_lark_says(bodies: tuple[str, ...]) -> None:
     st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3, unique=True),
 )
 def test_texts_without_words(expression: str, words: list[str]) -> None:
-    """An automaton, and the dialects that print it, take what a grammar takes but for the texts with one of the words
+    """An automaton, and the syntaxes that print it, take what a grammar takes but for the texts with one of the words
     in them."""
     node = read(f"start: {expression}")
     expected = [matches(node, text) and not any(word in text for word in words) for text in TEXTS]

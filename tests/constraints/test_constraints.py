@@ -33,10 +33,10 @@ from unbraid import (
     UnbraidError,
 )
 from unbraid.constraints import schema_grammar
-from unbraid.constraints.constraint import Dialect
 from unbraid.constraints.derive import Derivation
-from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.masks import Masks
+from unbraid.constraints.printers import GrammarSyntax
+from unbraid.constraints.printers.lark import to_lark
 from unbraid.core import grammar, notations
 from unbraid.core.vocabulary import WholeVocabulary
 from unbraid.format_checks import NOT_ENFORCED
@@ -243,15 +243,17 @@ def _nodes(tools: grammar.Calls | None) -> list[grammar.CallPart]:
     return [part for call in calls for part in call.parts]
 
 
-def check_message(message: Message, request: dict[str, Any], constraint: Constraint, dialect: Dialect = "lark") -> bool:
-    """Law 11, and what the request asked for. False where the arguments do not follow their schema in what the dialect
+def check_message(
+    message: Message, request: dict[str, Any], constraint: Constraint, syntax: GrammarSyntax = "lark"
+) -> bool:
+    """Law 11, and what the request asked for. False where the arguments do not follow their schema in what the syntax
     cannot say."""
     wrong = ""
     try:
         _check_message(message, request)
     except jsonschema.ValidationError as error:
         wrong = str(error.absolute_path[0])
-    assert not wrong or any(wrong in loose.where for loose in constraint.unenforced(dialect))
+    assert not wrong or any(wrong in loose.where for loose in constraint.unenforced(syntax))
     return not wrong
 
 
@@ -319,8 +321,8 @@ COMPOSED = [
 
 
 @pytest.mark.parametrize("format", [*unbraid.all_formats(), *COMPOSED], ids=lambda one: one.name)
-def test_every_dialect_accepts_all_of_the_language(format: Format) -> None:
-    """Derived from the language itself: a dialect that refuses one of these is too narrow."""
+def test_every_syntax_accepts_all_of_the_language(format: Format) -> None:
+    """Derived from the language itself: a syntax that refuses one of these is too narrow."""
     chance = random.Random(format.name)
     kinds = list(requests(format).items())
     for _ in range(100 if LONG else 6 if format.name in THOROUGH else 2):
@@ -692,7 +694,7 @@ def test_a_forced_prefix_needs_no_library() -> None:
 # --- Schemas -------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_dialect_cannot_say_is_loosened_and_listed() -> None:
+def test_what_a_syntax_cannot_say_is_loosened_and_listed() -> None:
     schema = {"type": "array", "items": {"type": "number", "minimum": 0.5}, "uniqueItems": True}
     one = tool("f", True, properties={"a": schema}, required=["a"], additionalProperties=False)
     constraint = unbraid.constraint("qwen3", tools=[one])
@@ -843,7 +845,7 @@ A_AND_B = {
 @pytest.mark.parametrize("format", ["hermes", "qwen3", "step-audio-2"])
 @pytest.mark.parametrize("space", ["\n", " ", "\t"])
 def test_a_model_cannot_lose_itself_in_whitespace(format: str, space: str) -> None:
-    """Before an answer in JSON and inside of it there is some, and an end to it, in every dialect."""
+    """Before an answer in JSON and inside of it there is some, and an end to it, in every syntax."""
     answer = {"type": "json_schema", "json_schema": {"name": "x", "schema": A_AND_B}}
     constraint = unbraid.constraint(format, response_format=answer)
     gbnf = LlamaCppGrammar(constraint.to_gbnf())

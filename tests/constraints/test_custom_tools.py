@@ -11,9 +11,9 @@ import pytest
 
 import unbraid
 from unbraid import Constraint, Format, InvalidTools, Message, ToolCall
-from unbraid.constraints.constraint import Dialect
 from unbraid.constraints.derive import Derivation
-from unbraid.constraints.dialects.lark import to_lark
+from unbraid.constraints.printers import GrammarSyntax
+from unbraid.constraints.printers.lark import to_lark
 from unbraid.core.custom_tools.input import arguments_of, input_of
 from unbraid.format_checks import NOT_ENFORCED
 
@@ -75,8 +75,8 @@ def test_walks_follow_the_grammar(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda one: one.name)
-def test_every_dialect_says_the_grammar_in_every_format(format: Format) -> None:
-    """Texts that are derived from the language follow the grammar, and no dialect refuses them."""
+def test_every_syntax_says_the_grammar_in_every_format(format: Format) -> None:
+    """Texts that are derived from the language follow the grammar, and no syntax refuses them."""
     chance = random.Random(format.name)
     for grammar in GRAMMARS.values() if LONG else [chance.choice(list(GRAMMARS.values()))]:
         tool = custom_tool(grammar)
@@ -160,29 +160,29 @@ def test_tools_with_other_grammars_are_told_apart() -> None:
         assert not accepts(call("one", two))
 
 
-DIALECTS: tuple[Dialect, ...] = ("lark", "gbnf", "ebnf", "structural_tag", "regex")
+SYNTAXES: tuple[GrammarSyntax, ...] = ("lark", "gbnf", "ebnf", "structural_tag", "regex")
 
 
 @pytest.mark.parametrize(
     ("name", "grammar", "enforced"),
     [
-        ("hermes", APPLY_PATCH, DIALECTS),
-        ("hermes", VALUES, DIALECTS[:4]),
-        ("qwen3-coder", APPLY_PATCH, DIALECTS[:4]),
-        ("qwen3-coder", EXPRESSIONS, DIALECTS[:4]),
+        ("hermes", APPLY_PATCH, SYNTAXES),
+        ("hermes", VALUES, SYNTAXES[:4]),
+        ("qwen3-coder", APPLY_PATCH, SYNTAXES[:4]),
+        ("qwen3-coder", EXPRESSIONS, SYNTAXES[:4]),
         ("qwen3-coder", VALUES, ()),  # it nests, and holds `<`
         ("hermes", 'start: a\na: b "x" | "x"\nb: a "y" | "(" a ")"', ("lark",)),
     ],
 )
-def test_what_a_dialect_cannot_say_is_listed_and_stays_free(
-    name: str, grammar: str, enforced: tuple[Dialect, ...]
+def test_what_a_syntax_cannot_say_is_listed_and_stays_free(
+    name: str, grammar: str, enforced: tuple[GrammarSyntax, ...]
 ) -> None:
     format = unbraid.find(name)
     constraint = constrained(format, custom_tool(grammar))
     text = unbraid.render(format, Message((ToolCall("apply_patch", arguments_of("anything"), ""),)))
-    for dialect in DIALECTS:
-        said = [loose for loose in constraint.unenforced(dialect) if "grammar is not enforced" in loose.what]
-        assert bool(said) is (dialect not in enforced), dialect
+    for syntax in SYNTAXES:
+        said = [loose for loose in constraint.unenforced(syntax) if "grammar is not enforced" in loose.what]
+        assert bool(said) is (syntax not in enforced), syntax
         assert all(loose.where == "tool 'apply_patch': format" for loose in said)
     if "regex" not in enforced:
         assert re.fullmatch(constraint.to_regex(), text)

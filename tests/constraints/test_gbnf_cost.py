@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.constraints.determinize.items import MOST_STACKS
-from unbraid.constraints.dialects.ebnf import to_ebnf
-from unbraid.constraints.dialects.gbnf import to_gbnf
-from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.language import Json, Language
+from unbraid.constraints.printers import Printed
+from unbraid.constraints.printers.ebnf import to_ebnf
+from unbraid.constraints.printers.gbnf import to_gbnf
 from unbraid.engines import Unsupported
 from unbraid.engines.llama_cpp.constraint_fields import constraint_fields
 from unbraid.errors import InvalidSchema

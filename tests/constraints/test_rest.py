@@ -124,8 +124,8 @@ def test_a_lazy_grammar_goes_on_asleep_or_awake() -> None:
     [
         ("hello", lambda rest: rest.to_gbnf(), "does not allow what was written"),
         ("hello", lambda rest: rest.to_ebnf(), "does not allow what was written"),
-        ("<tool_call>", lambda rest: rest.to_regex(), "cannot be said in the dialect 'regex'"),
-        ("<tool_call>", lambda rest: rest.to_lark(), "cannot be said in the dialect 'lark'"),
+        ("<tool_call>", lambda rest: rest.to_regex(), "cannot be said in the syntax 'regex'"),
+        ("<tool_call>", lambda rest: rest.to_lark(), "cannot be said in the syntax 'lark'"),
         ("<tool_call>", lambda rest: rest.masks(), "make them of the whole constraint"),
         ([3], lambda rest: rest, "the text of token 3 is not known"),
     ],

@@ -1,4 +1,4 @@
-"""JSON schemas: what is said of bad ones, and that every dialect takes all values that a schema takes, and no others
+"""JSON schemas: what is said of bad ones, and that every syntax takes all values that a schema takes, and no others
 than those that it says it does.
 
 The second is tried with the engines themselves. Where one of them is not installed, its tests are skipped.
@@ -20,13 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.dialects.ebnf import to_ebnf
-from unbraid.constraints.dialects.gbnf import to_gbnf
-from unbraid.constraints.dialects.lark import to_lark
-from unbraid.constraints.dialects.printed import Printed
-from unbraid.constraints.dialects.regex import NotRegular, regular, to_regex
-from unbraid.constraints.dialects.structural_tag import to_structural_tag
 from unbraid.constraints.language import Json, Language, Lexeme, Unenforced
+from unbraid.constraints.printers import Printed
+from unbraid.constraints.printers.ebnf import to_ebnf
+from unbraid.constraints.printers.gbnf import to_gbnf
+from unbraid.constraints.printers.lark import to_lark
+from unbraid.constraints.printers.regex import NotRegular, regular, to_regex
+from unbraid.constraints.printers.structural_tag import to_structural_tag
 from unbraid.constraints.schema_export import export, locate
 from unbraid.constraints.schema_grammar import json_text
 from unbraid.errors import InvalidSchema
@@ -72,40 +72,40 @@ PRINTED: dict[str, tuple[Callable[[Language], Printed[Any]], Callable[[Any], Acc
     "ebnf": (to_ebnf, lambda ebnf: _one_by_one(XGrammarGrammar.from_ebnf(ebnf).accepts)),
     "regex": (to_regex, lambda regex: _one_by_one(re.compile(regex).fullmatch)),
 }
-every_dialect = pytest.mark.parametrize("dialect", PRINTED)
+every_syntax = pytest.mark.parametrize("syntax", PRINTED)
 
 
-def printed(schema: Any, dialect: str) -> Printed[Any]:
-    """The schema in a dialect; skips the test where that is no regular expression."""
+def printed(schema: Any, syntax: str) -> Printed[Any]:
+    """The schema in a syntax; skips the test where that is no regular expression."""
     try:
-        return PRINTED[dialect][0](Language(Json(schema, "p"), {}))
+        return PRINTED[syntax][0](Language(Json(schema, "p"), {}))
     except NotRegular as problem:
-        assert dialect == "regex"
+        assert syntax == "regex"
         pytest.skip(str(problem))
 
 
 def text(value: Any) -> str:
-    """As models write JSON. Other spellings of the same value are not tried, since not all dialects take them:
+    """As models write JSON. Other spellings of the same value are not tried, since not all syntaxes take them:
     `\\u00e9`, `\\/`, 1.0 for an integer, -0, or properties in another order than that of the schema."""
     return json.dumps(value, ensure_ascii=False)
 
 
 @pytest.mark.parametrize("name", CORPUS)
-@every_dialect
-def test_no_grammar_is_tighter_and_what_is_looser_is_listed(dialect: str, name: str) -> None:
+@every_syntax
+def test_no_grammar_is_tighter_and_what_is_looser_is_listed(syntax: str, name: str) -> None:
     schema, valid, invalid = CORPUS[name]
     check(schema, "p")
     before = copy.deepcopy(schema)
-    found = printed(schema, dialect)
+    found = printed(schema, syntax)
     assert schema == before
-    accepted = PRINTED[dialect][1](found.grammar)([text(value) for value in (*valid, *invalid)])
+    accepted = PRINTED[syntax][1](found.grammar)([text(value) for value in (*valid, *invalid)])
     assert [value for value, taken in zip(valid, accepted, strict=False) if not taken] == []
     if not found.unenforced:
         refused = accepted[len(valid) :]
         assert [value for value, taken in zip(invalid, refused, strict=True) if taken] == []
 
 
-def test_what_each_dialect_loosens() -> None:
+def test_what_each_syntax_loosens() -> None:
     """So that a change in what is enforced is seen."""
     common = {
         "oneOf, overlapping", "not", "if", "dependentRequired", "uniqueItems", "contains", "an unknown format",
@@ -130,9 +130,9 @@ def test_what_each_dialect_loosens() -> None:
         "gbnf": own,
         "ebnf": own,
     }  # fmt: skip
-    for dialect, more in expected.items():
-        found = {name for name, (schema, _, _) in CORPUS.items() if printed(schema, dialect).unenforced}
-        assert found == common | more, dialect
+    for syntax, more in expected.items():
+        found = {name for name, (schema, _, _) in CORPUS.items() if printed(schema, syntax).unenforced}
+        assert found == common | more, syntax
 
 
 def test_what_is_loosened_says_where() -> None:
@@ -146,8 +146,8 @@ def test_what_is_loosened_says_where() -> None:
     assert "`minimum`" in unenforced[1].what
 
 
-@every_dialect
-def test_equal_languages_give_equal_text(dialect: str) -> None:
+@every_syntax
+def test_equal_languages_give_equal_text(syntax: str) -> None:
     plain = obj({"a": STRING, "b": {"enum": [1]}}, "a")
     noisy = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -162,7 +162,7 @@ def test_equal_languages_give_equal_text(dialect: str) -> None:
         "$defs": {"unused": INTEGER},
         "$comment": "c",
     }
-    assert printed(plain, dialect) == printed(noisy, dialect)
+    assert printed(plain, syntax) == printed(noisy, syntax)
 
 
 def test_properties_keep_their_order() -> None:
@@ -199,13 +199,13 @@ def test_only_regular_languages_are_regular_expressions(schema: Any) -> None:
         to_regex(Language(Json(schema, "p"), {}))
 
 
-@every_dialect
-def test_optional_properties_do_not_multiply(dialect: str) -> None:
-    grammar = printed(obj({f"p{i}": INTEGER for i in range(40)}), dialect).grammar
+@every_syntax
+def test_optional_properties_do_not_multiply(syntax: str) -> None:
+    grammar = printed(obj({f"p{i}": INTEGER for i in range(40)}), syntax).grammar
     assert len(str(grammar)) < 1 << 18
     taken = [{}, {"p0": 1}, {"p3": 1, "p39": 2}, {f"p{i}": i for i in range(40)}]
     refused = [{"p4": 1, "p3": 2}, {"p3": 1, "p3 ": 2}]
-    accepted = PRINTED[dialect][1](grammar)([text(value) for value in (*taken, *refused)])
+    accepted = PRINTED[syntax][1](grammar)([text(value) for value in (*taken, *refused)])
     assert accepted == [True] * len(taken) + [False] * len(refused)
 
 
@@ -228,12 +228,12 @@ def test_what_is_too_long_for_a_regular_expression_is_seen_before_it_is_written(
     assert most < 100_000_000
 
 
-@every_dialect
-def test_contradictions_that_only_show_when_all_is_put_together(dialect: str) -> None:
+@every_syntax
+def test_contradictions_that_only_show_when_all_is_put_together(syntax: str) -> None:
     schema = {"allOf": [string(minLength=3), {"anyOf": [string(maxLength=2), INTEGER]}]}
     check(schema, "p")
     with pytest.raises(InvalidSchema, match="p contradicts itself"):
-        printed(schema, dialect)
+        printed(schema, syntax)
 
 
 @pytest.mark.parametrize(("schema", "message"), BAD)
@@ -273,12 +273,12 @@ def test_enormous_schemas_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@every_dialect
-def test_hostile_schemas_take_no_time(dialect: str, name: str) -> None:
+@every_syntax
+def test_hostile_schemas_take_no_time(syntax: str, name: str) -> None:
     check(HOSTILE[name], "p")
-    grammar = printed(HOSTILE[name], dialect).grammar
+    grammar = printed(HOSTILE[name], syntax).grammar
     assert len(json.dumps(grammar)) < 1 << 20
-    assert PRINTED[dialect][1](grammar)(["nonsense"]) == [False]
+    assert PRINTED[syntax][1](grammar)(["nonsense"]) == [False]
 
 
 def test_the_smallest_place_that_fails() -> None:
@@ -300,7 +300,7 @@ def test_looking_for_the_place_ends() -> None:
     assert next(calls) <= 200
 
 
-# Classes, in all dialects: with what has a meaning in one of them, and with ends that are not ASCII.
+# Classes, in all syntaxes: with what has a meaning in one of them, and with ends that are not ASCII.
 _SOME = [*'a5^-]\\[/"&~. \n\t\x01\x1f\x7f\x80\x9f\xa0éÿ\u2028\ud7ff\ue000\uffff', "\U00010000", "😀", "\U0010ffff"]
 
 
@@ -314,13 +314,13 @@ def _classes() -> list[Chars]:
     return found
 
 
-@every_dialect
-def test_classes(dialect: str) -> None:
+@every_syntax
+def test_classes(syntax: str) -> None:
     # llama.cpp's vocabulary has no tokens for these.
-    texts = [char for char in _SOME if dialect != "gbnf" or char not in "\x01\x1f"]
+    texts = [char for char in _SOME if syntax != "gbnf" or char not in "\x01\x1f"]
     for node in _classes():
-        grammar = PRINTED[dialect][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {})).grammar
-        accepted = PRINTED[dialect][1](grammar)([f"<{char}>" for char in texts])
+        grammar = PRINTED[syntax][0](Language(Lexeme(sequence(Text("<"), Repeat(node, 1), Text(">"))), {})).grammar
+        accepted = PRINTED[syntax][1](grammar)([f"<{char}>" for char in texts])
         assert [char for char, taken in zip(texts, accepted, strict=True) if taken] == list(filter(node.holds, texts))
 
 
@@ -396,22 +396,22 @@ def _orders(value: Any) -> list[Any]:
     return [value]
 
 
-@every_dialect
+@every_syntax
 @given(schema=_SCHEMAS, values=st.lists(_VALUES, min_size=1, max_size=8))
-def test_random_schemas(dialect: str, schema: Any, values: list[Any]) -> None:
+def test_random_schemas(syntax: str, schema: Any, values: list[Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     with contextlib.suppress(InvalidSchema):  # a part of it may contradict itself, and be optional
         check(schema, "p")
     valid = [jsonschema.Draft202012Validator(schema).is_valid(value) for value in values]
     try:
-        found = PRINTED[dialect][0](Language(Json(schema, "p"), {}))
+        found = PRINTED[syntax][0](Language(Json(schema, "p"), {}))
     except InvalidSchema:
         assert not any(valid)
         return
     except NotRegular:
         return
     spellings = [[text(order) for order in _orders(value)] for value in values]
-    accepted = iter(PRINTED[dialect][1](found.grammar)(list(itertools.chain.from_iterable(spellings))))
+    accepted = iter(PRINTED[syntax][1](found.grammar)(list(itertools.chain.from_iterable(spellings))))
     for value, fits, orders in zip(values, valid, spellings, strict=True):
         taken = [next(accepted) for _ in orders]
         assert any(taken) or not fits, f"refuses {value} though {schema} takes it: {found.grammar}"

@@ -6,8 +6,8 @@ import random
 import re
 
 from unbraid import Constraint
-from unbraid.constraints.dialects.lark import to_lark
 from unbraid.constraints.masks import Masks
+from unbraid.constraints.printers.lark import to_lark
 
 from .grammar_engines import LlguidanceGrammar
 

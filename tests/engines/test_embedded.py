@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.constraints.constraint import LlamaCppGrammar
-from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.language import Json, Language, one_token
+from unbraid.constraints.printers import Printed
 from unbraid.engines import (
     Audio,
     EngineBusy,

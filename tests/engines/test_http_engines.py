@@ -250,13 +250,13 @@ async def test_constraints_are_where_the_server_looks() -> None:
     tag = constraint.to_structural_tag()
     body = await body_of("sglang", request)
     assert json.loads(body["sampling_params"]["structural_tag"]) == tag
-    body = await body_of("sglang", request, dialect="ebnf")
+    body = await body_of("sglang", request, syntax="ebnf")
     assert body["sampling_params"]["ebnf"] == constraint.to_ebnf()
     body = await body_of("vllm", request)
     assert list(body["structured_outputs"]) == ["structural_tag"]
     assert json.loads(body["structured_outputs"]["structural_tag"]) == tag
-    for dialect, text in (("ebnf", constraint.to_ebnf()), ("lark", constraint.to_lark())):
-        assert (await body_of("vllm", request, dialect=dialect))["structured_outputs"] == {"grammar": text}
+    for syntax, text in (("ebnf", constraint.to_ebnf()), ("lark", constraint.to_lark())):
+        assert (await body_of("vllm", request, syntax=syntax))["structured_outputs"] == {"grammar": text}
     body = await body_of("openai", request, constrain=lambda one: {"guided_grammar": one.to_ebnf()})
     assert body["guided_grammar"] == constraint.to_ebnf()
     with pytest.raises(Unsupported, match="leave the constraint out"):

@@ -12,8 +12,8 @@ import pytest
 
 import unbraid
 from unbraid.constraints.constraint import LlamaCppGrammar
-from unbraid.constraints.dialects.printed import Printed
 from unbraid.constraints.language import Language
+from unbraid.constraints.printers import Printed
 from unbraid.engines import Audio, Finish, Generation, Load, Piece, PromptTooLong, Sampling, Unsupported
 from unbraid.engines.llama_cpp.server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing

@@ -28,6 +28,7 @@ import pytest
 import unbraid
 from unbraid import tokens
 from unbraid.constraints.constraint import forced_prefix
+from unbraid.constraints.printers import VLLMSyntax
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines import (
     Audio,
@@ -46,7 +47,7 @@ from unbraid.engines import (
 from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 from unbraid.engines.routing import Routing
 from unbraid.engines.vllm.local import VLLMLocalEngine
-from unbraid.engines.vllm.server import Dialect, VLLMEngine
+from unbraid.engines.vllm.server import VLLMEngine
 
 from ..support.embedded_model import GREEDY, smollm2
 from ..support.waiting import wait_for
@@ -98,8 +99,8 @@ class Peer:
     runner: asyncio.Runner
     tokenizer: Any
     vocabulary: Vocabulary
-    speaking: Callable[[Dialect], Engine]
-    """The same vLLM, asked in another dialect."""
+    speaking: Callable[[VLLMSyntax], Engine]
+    """The same vLLM, asked in another syntax."""
     running: Callable[[], float]
     """How many requests vLLM says that it works on."""
     kill: Callable[[], None]
@@ -151,8 +152,8 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def _server(folder: Path, tokenizer: Any, runner: asyncio.Runner, logs: Path) -> Iterator[Peer]:
     vocabulary = tokens.vocabulary(tokenizer)
 
-    def speaking(dialect: Dialect) -> VLLMEngine:
-        return VLLMEngine(server.url, vocabulary=vocabulary, dialect=dialect, routing=Routing(check_interval=60.0))
+    def speaking(syntax: VLLMSyntax) -> VLLMEngine:
+        return VLLMEngine(server.url, vocabulary=vocabulary, syntax=syntax, routing=Routing(check_interval=60.0))
 
     def running() -> float:
         found = re.search(r"(?m)^vllm:num_requests_running\{.*\} (\S+)$", httpx.get(f"{server.url}/metrics").text)
@@ -176,9 +177,9 @@ def _local(folder: Path, tokenizer: Any, runner: asyncio.Runner, logs: Path) -> 
         vocabulary = engine.vocabulary
         assert vocabulary is not None
 
-        def speaking(dialect: Dialect) -> VLLMLocalEngine:
+        def speaking(syntax: VLLMSyntax) -> VLLMLocalEngine:
             other = object.__new__(VLLMLocalEngine)
-            other.__dict__ = {**engine.__dict__, "_dialect": dialect}
+            other.__dict__ = {**engine.__dict__, "_syntax": syntax}
             return other
 
         def running() -> float:
@@ -353,14 +354,14 @@ def call(peer: Peer, found: Output) -> dict[str, Any]:
     return dict(arguments)
 
 
-@pytest.mark.parametrize("dialect", ["structural_tag", "ebnf", "lark", "regex"])
-def test_a_required_call(peer: Peer, dialect: Dialect) -> None:
+@pytest.mark.parametrize("syntax", ["structural_tag", "ebnf", "lark", "regex"])
+def test_a_required_call(peer: Peer, syntax: VLLMSyntax) -> None:
     constraint = unbraid.constraint(
         "hermes", tools=TOOLS, tool_choice="required", parallel_tool_calls=False, tokenizer=peer.tokenizer
     )
 
     async def ask() -> Output:
-        engine = peer.speaking(dialect)
+        engine = peer.speaking(syntax)
         try:
             return await peer.asked(bad_habits(peer), engine, max_tokens=100, constraint=constraint)
         finally:

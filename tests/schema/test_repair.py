@@ -141,7 +141,7 @@ def tool(parameters: Any, strict: bool = False) -> dict[str, Any]:
 
 
 def test_every_reader_sees_the_repaired_schema() -> None:
-    """The parser, and every dialect, also where the tool is strict."""
+    """The parser, and every syntax, also where the tool is strict."""
     wrong = tool({"type": "dict", "properties": {"n": {"type": "float"}}, "required": ["n"]}, strict=True)
     right = tool({"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]}, strict=True)
     with pytest.warns(SchemaWarning) as caught:
@@ -247,8 +247,8 @@ def test_constraints_on_junk_raise_nothing_but_our_errors(
         except UnbraidError:
             assert strict
             return
-    for dialect in ("lark", "gbnf", "ebnf", "structural_tag", "regex"):
+    for syntax in ("lark", "gbnf", "ebnf", "structural_tag", "regex"):
         try:
-            constraint.printed(dialect)
+            constraint.printed(syntax)
         except UnbraidError:
-            assert strict or dialect == "regex"
+            assert strict or syntax == "regex"

@@ -49,7 +49,7 @@ SECONDS = 0.5
 def running() -> Iterator[Scripted]:
     scripted = Scripted()
     model = scripted.service.models[0].model
-    model.dialect, model.constrain_auto, model.loose_schemas = "gbnf", True, True
+    model.syntax, model.constrain_auto, model.loose_schemas = "gbnf", True, True
     scripted.engine.context = 1_000_000
     scripted.service.planner = Planner(2, SECONDS)
     scripted.service.planner.add(model)
@@ -76,7 +76,7 @@ def without_budget(running: Scripted) -> Iterator[Any]:
 
 
 def costly() -> Body:
-    """More than the budget, in any dialect of grammars."""
+    """More than the budget, in any syntax of grammars."""
     return product(10, 3)
 
 

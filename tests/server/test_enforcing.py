@@ -37,7 +37,7 @@ def tool(parameters: Any = CITY, name: str = "f", **more: Any) -> dict[str, Any]
 @pytest.fixture
 def api(running: Scripted) -> Iterator[Scripted]:
     running.say("Hi.")
-    running.service.models[0].model.dialect, running.service.models[0].model.constrain_auto = "gbnf", False
+    running.service.models[0].model.syntax, running.service.models[0].model.constrain_auto = "gbnf", False
     yield running
     running.service.models[0].model.loose_schemas, running.service.models[0].model.constrain_auto = False, False
 

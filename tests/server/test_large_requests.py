@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[str, bytes]] = {
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
     scripted = Scripted()
     model = scripted.service.models[0].model
-    model.dialect, model.loose_schemas = "gbnf", True
+    model.syntax, model.loose_schemas = "gbnf", True
     scripted.service.planner = Planner(2, 60.0)
     scripted.service.planner.add(model)
     scripted.service.store = Store(Path(tmp_path_factory.mktemp("store")) / "responses", 1)

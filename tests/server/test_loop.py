@@ -40,7 +40,7 @@ ROUTES: dict[str, Body] = {
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:
     scripted = Scripted(fast=False)
     model = scripted.service.models[0].model
-    model.dialect, model.constrain_auto, model.loose_schemas = "gbnf", True, True
+    model.syntax, model.constrain_auto, model.loose_schemas = "gbnf", True, True
     scripted.engine.context = 1_000_000
     scripted.service.planner = Planner(2, 20.0)
     scripted.service.planner.add(model)

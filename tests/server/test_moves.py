@@ -54,7 +54,7 @@ async def turn(
 ) -> tuple[list[Any], Any, list[Enforcing]]:
     """What becomes of the choices, the counts, and the engines."""
     engine, engines = replicas(whole, cut)
-    service = service_of(engine, format, tokenizer=Bytes(), dialect="gbnf")
+    service = service_of(engine, format, tokenizer=Bytes(), syntax="gbnf")
     [served] = service.models
     usage = Usage()
     turns = plan_chat(served.model, task).choices(service, served, usage, 0.0, keep_message=True)

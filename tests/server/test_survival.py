@@ -118,7 +118,7 @@ class Fleet:
             tokenizer=self.vocabulary,
             template=from_source(TEMPLATE, {}, "a short template"),
             names=("smollm2",),
-            dialect="gbnf",
+            syntax="gbnf",
             constrain_auto=True,
         )
         with serving(service) as server:

@@ -30,7 +30,7 @@ def _serve(urls: list[str]) -> None:
     words = Bytes()
     routing = Routing(check_interval=1.0, retries=RetryRules(most=_MOST_MOVES))
     engine = VLLMEngine(urls, vocabulary=words, model="fake", context=CONTEXT, routing=routing)
-    service = service_of(engine, FORMAT, tokenizer=words, names=("soak",), dialect="structural_tag")
+    service = service_of(engine, FORMAT, tokenizer=words, names=("soak",), syntax="structural_tag")
     server = RunningServer(service)
     server.start()
     print(server.port, flush=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
 from unbraid.engines.replay.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
 from unbraid.speech.decoding.base import Logits, log_softmax
 from unbraid.speech.decoding.beams import BeamDecoding

@@ -1,4 +1,4 @@
-"""`unbraid constrain`: a grammar for a request, in the dialect of an engine."""
+"""`unbraid constrain`: a grammar for a request, in the syntax that an engine reads."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from typing import Any, cast, get_args
 
 from .. import constraint
-from ..constraints.constraint import Dialect
+from ..constraints.printers import GrammarSyntax
 from .options import add_format, read_format, read_json, read_tools
 
 SUMMARY = "print the grammar that holds a model to its format and tools, for an engine to enforce"
 EXAMPLES = """\
   unbraid constrain --format hermes --tools tools.json --tool-choice required
-  unbraid constrain --format qwen3 --tools tools.json --dialect gbnf
+  unbraid constrain --format qwen3 --tools tools.json --syntax gbnf
 """
 
 
@@ -30,8 +30,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     request.add_argument("--response-schema", metavar="FILE", help="the JSON schema of the answer")
     request.add_argument("--prompt", metavar="TEXT", help="the end of the prompt, where it opened a section: '<think>'")
     output = command.add_argument_group("output")
-    output.add_argument("--dialect", choices=get_args(Dialect), default="lark", help="default: lark, for llguidance")
-    output.add_argument("--json", action="store_true", help="print one JSON object: dialect, grammar, unenforced")
+    output.add_argument("--syntax", choices=get_args(GrammarSyntax), default="lark", help="default: lark (llguidance)")
+    output.add_argument("--json", action="store_true", help="print one JSON object: syntax, grammar, unenforced")
     command.set_defaults(run=run)
 
 
@@ -51,12 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
         response_format=answer,
         prompt=arguments.prompt,
     )
-    dialect = cast(Dialect, arguments.dialect)
-    printed = getattr(made, f"to_{dialect}")()
-    unenforced = made.unenforced(dialect)
+    syntax = cast(GrammarSyntax, arguments.syntax)
+    printed = getattr(made, f"to_{syntax}")()
+    unenforced = made.unenforced(syntax)
     if arguments.json:
         told = [{"where": loose.where, "what": loose.what} for loose in unenforced]
-        found = {"dialect": dialect, "grammar": printed, "unenforced": told}
+        found = {"syntax": syntax, "grammar": printed, "unenforced": told}
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     print(printed.rstrip("\n") if isinstance(printed, str) else json.dumps(printed, ensure_ascii=False, indent=2))

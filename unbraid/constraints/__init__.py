@@ -1,7 +1,7 @@
 """Constraints: what a model may write, as grammars for the engines that enforce them while they sample.
 
-`request` reads what is asked for, `builder` makes a `Language` of it, `dialects` print that, and `constraint` is what
-users see. Nothing below this package imports it, so that parsing alone does not load it.
+`request` reads what is asked for, `builder` makes a `Language` of it, `printers` write that as grammars, and
+`constraint` is what users see. Nothing below this package imports it, so that parsing alone does not load it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from ..errors import InvalidSchema
 from .constraint import AllPrinted, Constraint, constraint, forced_prefix
 from .determinize.written import NotContinued
-from .dialects.regex import NotRegular
-from .dialects.token_sets import NotTokens, TokenSets
 from .language import Unenforced
+from .printers.regex import NotRegular
+from .printers.token_sets import NotTokens, TokenSets
 
 __all__ = [
     "AllPrinted",

@@ -1,6 +1,6 @@
-"""What one response may be, in the dialects of the engines that enforce it: the public `Constraint`.
+"""What one response may be, in the syntaxes of the engines that enforce it: the public `Constraint`.
 
-A constraint holds its language and prints it when asked, once for each dialect. Constraints are kept for requests that
+A constraint holds its language and prints it when asked, once for each syntax. Constraints are kept for requests that
 ask for the same (`constraint`), so what is printed for one request is there for the next.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.compiler.compiler import compile_format
 from ..core.compiler.program import Program
@@ -27,30 +27,29 @@ from ..schema.regular import Text, choice, sequence
 from ..schema.types import Schema
 from .builder import LazyLanguage, build, build_lazy
 from .determinize.written import NotContinued, Written, begun_triggers, from_trigger, read_output
-from .dialects.ebnf import to_ebnf
-from .dialects.gbnf import to_gbnf
-from .dialects.lark import to_lark
-from .dialects.printed import Printed
-from .dialects.regex import to_regex
-from .dialects.structural_tag import to_structural_tag
-from .dialects.token_sets import TokenSets, to_token_sets
-from .dialects.walk import Walk
 from .language import Json, Language, Restricted, TextExcept, Token, Unenforced, one_token
+from .printers import GrammarSyntax, Printed
+from .printers.ebnf import to_ebnf
+from .printers.gbnf import to_gbnf
+from .printers.lark import to_lark
+from .printers.regex import to_regex
+from .printers.structural_tag import to_structural_tag
+from .printers.token_sets import TokenSets, to_token_sets
+from .printers.walk import Walk
 from .request import Request, ToolChoice, read_request
 from .schema_export import locate
 
 if TYPE_CHECKING:
     from .masks import Masks
 
-Dialect = Literal["lark", "gbnf", "ebnf", "structural_tag", "regex"]
-_PRINTERS: dict[Dialect, Callable[[Language], Printed[Any]]] = {
+_PRINTERS: dict[GrammarSyntax, Callable[[Language], Printed[Any]]] = {
     "lark": to_lark,
     "gbnf": to_gbnf,
     "ebnf": to_ebnf,
     "structural_tag": to_structural_tag,
     "regex": to_regex,
 }
-_REST_PRINTERS: dict[Dialect, Callable[[Language, Sequence[Written]], Printed[Any]]] = {
+_REST_PRINTERS: dict[GrammarSyntax, Callable[[Language, Sequence[Written]], Printed[Any]]] = {
     "gbnf": to_gbnf,
     "ebnf": to_ebnf,
     "structural_tag": to_structural_tag,
@@ -83,12 +82,12 @@ class LlamaCppGrammar:
         return {**fields, "grammar_lazy": True, "preserved_tokens": [self.trigger], "grammar_triggers": triggers}
 
 
-AllPrinted = tuple[dict[Dialect, Printed[Any]], LlamaCppGrammar | None]
-"""A constraint in the dialects that it was printed in."""
+AllPrinted = tuple[dict[GrammarSyntax, Printed[Any]], LlamaCppGrammar | None]
+"""A constraint in the syntaxes that it was printed in."""
 
 
 class Constraint:
-    """What one response may be. Each method says it in the dialect of one kind of engine, and does its work once."""
+    """What one response may be. Each method says it in the syntax of one kind of engine, and does its work once."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class Constraint:
         self._lazy = lazy
         self._asked = asked
         self._written = written
-        self._printed: dict[Dialect, Printed[Any]] = {}
+        self._printed: dict[GrammarSyntax, Printed[Any]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Constraint], tuple[Any, ...]]:
         """With all that was printed. Where it is read again, it is kept for requests that ask for the same."""
@@ -115,9 +114,9 @@ class Constraint:
         return _read, (self._language, self._vocabulary, self._ends, self._lazy, self._asked, self._written, found)
 
     def printed_like(self, other: Constraint) -> AllPrinted:
-        """It, in all dialects that another was printed in, as far as they can say it."""
-        dialects = [dialect for dialect in other._printed if dialect in _REST_PRINTERS or not self._written]
-        printed = {dialect: self.printed(dialect) for dialect in dialects}
+        """It, in all syntaxes that another was printed in, as far as they can say it."""
+        syntaxes = [syntax for syntax in other._printed if syntax in _REST_PRINTERS or not self._written]
+        printed = {syntax: self.printed(syntax) for syntax in syntaxes}
         return printed, self.llama_cpp if "llama_cpp" in vars(other) else None
 
     def add(self, found: AllPrinted) -> None:
@@ -129,7 +128,7 @@ class Constraint:
 
     @property
     def language(self) -> Language:
-        """What it allows, in no dialect."""
+        """What it allows, in no syntax."""
         return self._language
 
     def after(self, output: str | Iterable[int]) -> Constraint:
@@ -169,20 +168,20 @@ class Constraint:
         is."""
         return to_token_sets(self._language)
 
-    def printed(self, dialect: Dialect) -> Printed[Any]:
-        """The language in a dialect, with what an engine should know of it."""
-        if dialect not in _PRINTERS:
-            raise UnbraidError(f"no dialect {dialect!r}: there are {', '.join(_PRINTERS)}")
-        if dialect not in self._printed:
-            self._printed[dialect] = self._print(dialect)
-        return self._printed[dialect]
+    def printed(self, syntax: GrammarSyntax) -> Printed[Any]:
+        """The language in a syntax, with what an engine should know of it."""
+        if syntax not in _PRINTERS:
+            raise UnbraidError(f"no syntax {syntax!r}: there are {', '.join(_PRINTERS)}")
+        if syntax not in self._printed:
+            self._printed[syntax] = self._print(syntax)
+        return self._printed[syntax]
 
-    def _print(self, dialect: Dialect) -> Printed[Any]:
+    def _print(self, syntax: GrammarSyntax) -> Printed[Any]:
         if not self._written:
-            return _PRINTERS[dialect](self._language)
-        if dialect not in _REST_PRINTERS:
-            raise NotContinued(f"the rest of an output cannot be said in the dialect {dialect!r}")
-        return _REST_PRINTERS[dialect](self._language, self._written)
+            return _PRINTERS[syntax](self._language)
+        if syntax not in _REST_PRINTERS:
+            raise NotContinued(f"the rest of an output cannot be said in the syntax {syntax!r}")
+        return _REST_PRINTERS[syntax](self._language, self._written)
 
     @cached_property
     def llama_cpp(self) -> LlamaCppGrammar:
@@ -202,9 +201,9 @@ class Constraint:
         where it leaves too many alternatives open."""
         return Walk(self._language)
 
-    def unenforced(self, dialect: Dialect) -> list[Unenforced]:
-        """What `dialect` cannot express, so that it is not enforced."""
-        return list(dict.fromkeys([*self._language.unenforced, *self.printed(dialect).unenforced]))
+    def unenforced(self, syntax: GrammarSyntax) -> list[Unenforced]:
+        """What `syntax` cannot express, so that it is not enforced."""
+        return list(dict.fromkeys([*self._language.unenforced, *self.printed(syntax).unenforced]))
 
     def masks(self, ends: Iterable[int] | None = None) -> Masks:
         """The tokens that may come next, step by step, by llguidance. `ends` are those that end the output, if not

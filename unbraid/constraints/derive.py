@@ -1,6 +1,6 @@
 """Derives random texts from a constraint's language, node by node.
 
-Every dialect must accept each of them, and the parser must read it without a diagnostic. Walks through token masks show
+Every syntax must accept each of them, and the parser must read it without a diagnostic. Walks through token masks show
 that nothing is accepted that should not be; these texts show that nothing is refused. Free text is made of what is
 nearly one of its forbidden words.
 """

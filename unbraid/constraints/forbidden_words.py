@@ -1,8 +1,8 @@
 """Text without forbidden words, as an Aho–Corasick automaton.
 
-Dialects that cannot say "any text without these words" print this automaton. A state stands for the longest beginning
-of a word that the text read so far ends with; the start is the empty one. A character that would complete a word has no
-transition.
+Grammar syntaxes that cannot say "any text without these words" get this automaton. A state stands for the
+longest beginning of a word that the text read so far ends with; the start is the empty one. A character that would
+complete a word has no transition.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The grammar of a response: an intermediate representation that every dialect can print.
+"""The grammar of a response: an intermediate representation that every printer can write.
 
 `builder` makes a `Language` from a format and a request, `schema_grammar` makes the rules of a JSON schema, and the
-modules in `dialects` print it. The regular nodes (text, classes, sequence, choice, repetition) come from
+modules in `printers` print it. The regular nodes (text, classes, sequence, choice, repetition) come from
 `schema.regular`; those here are what a response needs besides: rules, tokens, free text, JSON values, lexemes.
 
 There is no behaviour here but constructors, a walk over all nodes and a way to replace some. Whoever adds a node adds
-it to each dialect.
+it to each printer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..schema.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Unenforced:
-    """Something that a request asks for and a dialect cannot express."""
+    """Something that a request asks for and a syntax cannot express."""
 
     where: str
     what: str
@@ -35,7 +35,7 @@ class Rule(Node):
 
 @dataclass(frozen=True, slots=True)
 class Token(Node):
-    """One token out of ranges of ids. Where a dialect knows no tokens, the text stands for them."""
+    """One token out of ranges of ids. Where a syntax knows no tokens, the text stands for them."""
 
     ranges: tuple[tuple[int, int], ...]
     text: Node
@@ -64,7 +64,7 @@ class TextExcept(Node):
         return not self.least and self.most is None
 
     def length_unenforced(self) -> list[Unenforced]:
-        """What is lost in a dialect that cannot count the characters of free text."""
+        """What is lost in a syntax that cannot count the characters of free text."""
         if self.unbounded:
             return []
         return [Unenforced(self.where, "`minLength` and `maxLength` are not enforced between tags")]
@@ -114,7 +114,7 @@ class Nested(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restricted(Node):
-    """What a client's grammar, or a pattern, leaves of `free`. A dialect that cannot say `item` says `free`, and lists
+    """What a client's grammar, or a pattern, leaves of `free`. A syntax that cannot say `item` says `free`, and lists
     it. Printers do not see this node: `grammars.restriction` takes it out."""
 
     item: Node
@@ -130,7 +130,7 @@ class Language:
     root: Node
     rules: Mapping[str, Node]
     unenforced: Iterable[Unenforced] = ()
-    """What no dialect is told."""
+    """What no printer is told."""
 
     def needed(self) -> Language:
         """The same language, without rules that nothing refers to."""

@@ -35,8 +35,8 @@ from ..schema.keywords import children
 from ..schema.normal_form import Normalizer
 from ..schema.regular import Node, disjoint, leaves, matches
 from ..schema.types import Schema
-from .dialects.regex import regular
 from .language import Unenforced
+from .printers.regex import regular
 from .schema_grammar import json_text
 
 Converter = Literal["llguidance", "xgrammar"]

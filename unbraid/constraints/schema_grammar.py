@@ -1,4 +1,4 @@
-"""JSON schemas as grammar rules, for the dialects that have no schemas of their own.
+"""JSON schemas as grammar rules, for the grammar syntaxes that have no schemas of their own.
 
 A schema in normal form becomes nodes of the language: one method of `ValueGrammar` for each form. Properties come in
 the order of the schema, and those that it does not name after them. Whitespace stands after an item and before its

@@ -1,6 +1,6 @@
 """The language of a turn whose strands are told by markers: reasoning, content with calls in it, speech.
 
-Free text always stands right before the marker that ends it, so that a dialect with a lexer can read both as one
+Free text always stands right before the marker that ends it, so that a syntax with a lexer can read both as one
 lexeme. That is why whitespace and optional parts are placed as they are here.
 """
 

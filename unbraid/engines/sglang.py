@@ -9,9 +9,10 @@ import base64
 import json
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from ..constraints import Constraint
+from ..constraints.printers import SGLangSyntax
 from ..core.vocabulary import Vocabulary
 from .base import Audio, Generation, Piece, TokenLogprob, refuse_penalties
 from .reader import OutputReader, finish_reason, token_bytes
@@ -19,13 +20,11 @@ from .refusals import refusal
 from .routing import Routing
 from .server import Message, Server, ServerOptions, Servers
 
-Dialect = Literal["structural_tag", "ebnf", "regex"]
-
 
 class SGLangEngine(Servers):
     """One or more SGLang servers with the same model.
 
-    dialect: what constraints are written in. Structural tags need the server's usual grammar backend, xgrammar.
+    syntax: what constraints are written in. Structural tags need the server's usual grammar backend, xgrammar.
 
     Start the servers with `--incremental-streaming-output`. Without it, each message repeats all tokens so far, which
     costs more the longer the output is.
@@ -35,11 +34,11 @@ class SGLangEngine(Servers):
         self,
         urls: str | Sequence[str],
         *,
-        dialect: Dialect = "structural_tag",
+        syntax: SGLangSyntax = "structural_tag",
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(urls, lambda url: SGLangServer(url, dialect, **options), routing)
+        super().__init__(urls, lambda url: SGLangServer(url, syntax, **options), routing)
 
 
 class SGLangServer(Server):
@@ -48,9 +47,9 @@ class SGLangServer(Server):
     path = "/generate"
     hears = True
 
-    def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
+    def __init__(self, url: str, syntax: SGLangSyntax, **options: Unpack[ServerOptions]) -> None:
         super().__init__(url, **options)
-        self._dialect = dialect
+        self._syntax = syntax
 
     def body(self, request: Generation) -> dict[str, Any]:
         body: dict[str, Any] = {"rid": uuid.uuid4().hex, "stream": True, "sampling_params": self._sampling(request)}
@@ -88,7 +87,7 @@ class SGLangServer(Server):
         if chosen.logit_bias:
             fields["logit_bias"] = {str(token): bias for token, bias in chosen.clipped_bias().items()}
         if request.constraint is not None:
-            fields |= _constrained(request.constraint, self._dialect)
+            fields |= _constrained(request.constraint, self._syntax)
         return fields
 
     def reader(self, request: Generation, body: Mapping[str, Any]) -> SGLangReader:
@@ -103,14 +102,14 @@ def _data_url(audio: Audio) -> str:
     return f"data:audio/{audio.format};base64,{base64.b64encode(audio.data).decode()}"
 
 
-def _constrained(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
-    match dialect:
+def _constrained(constraint: Constraint, syntax: SGLangSyntax) -> dict[str, str]:
+    match syntax:
         case "structural_tag":
-            return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
+            return {syntax: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
         case "ebnf":
-            return {dialect: constraint.to_ebnf()}
+            return {syntax: constraint.to_ebnf()}
         case "regex":
-            return {dialect: constraint.to_regex()}
+            return {syntax: constraint.to_regex()}
 
 
 class SGLangReader(OutputReader[Message]):

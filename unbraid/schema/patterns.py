@@ -3,7 +3,7 @@ those of grammars, which a whole text must match and which have flags.
 
 Engines disagree about patterns: whether they are anchored, whether they see the string or its JSON text, and what a
 `.`, a `\\d` or an escape means. So a pattern is parsed here, as ECMA-262 has it, into the nodes of `regular`, and the
-dialects print these as groups, classes and counts alone. What is no regular language (lookaround, back references) is
+printers write these as groups, classes and counts alone. What is no regular language (lookaround, back references) is
 an `UnsupportedPattern`: it is not enforced, but is no mistake.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..constraints.constraint import Dialect
+from ..constraints.printers import GrammarSyntax
 from ..core.compiler.compiler import compile_format
 from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
@@ -44,8 +44,8 @@ class Model:
     """Prompts of more characters cannot fit the context."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Defaults for what requests do not set."""
-    dialect: Dialect | None = None
-    """The dialect of constraints that the engine takes, if it takes any."""
+    syntax: GrammarSyntax | None = None
+    """The syntax of the grammars that the engine takes, if it takes any."""
     constrain_auto: bool = False
     """Whether optional calls are constrained where no tool is strict, too. It costs nothing with a lazy grammar."""
     unconstrained: bool = False

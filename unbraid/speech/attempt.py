@@ -10,7 +10,7 @@ import math
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from ..constraints.dialects.token_sets import TokenSets
+from ..constraints.printers.token_sets import TokenSets
 from ..engines.base import EngineFailed, TokenLogprob
 from ..parsing import Parser
 from .adapters import Adapter

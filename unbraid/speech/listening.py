@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from ..constraints.dialects.token_sets import TokenSets
+from ..constraints.printers.token_sets import TokenSets
 from ..core.vocabulary import Vocabulary
 from ..engines.base import Piece
 from .audio.chunking import Spans

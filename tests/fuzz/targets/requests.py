@@ -1,6 +1,6 @@
 """What a client may ask of a model: JSON schemas, response formats and grammars.
 
-They are refused with a reason, or made into a constraint in every dialect.
+They are refused with a reason, or made into a constraint in every syntax.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def grammar(data: bytes) -> None:
 
 
 def _printed(format: unbraid.Format, asked: dict[str, Any]) -> None:
-    """A constraint in every dialect."""
+    """A constraint in every syntax."""
     try:
         made = unbraid.constraint(format, **asked)
     except UnbraidError:

@@ -105,14 +105,14 @@ def test_a_level_of_functions_holds_arguments_between_tags_to_their_names() -> N
 CLOSED, OPEN = {"additionalProperties": False}, {"additionalProperties": True}
 
 
-def test_another_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UNBRAID_VLLM_DIALECT", "lark")
+def test_another_syntax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNBRAID_VLLM_SYNTAX", "lark")
     request = hermes().adjusted(chat(tool_choice="required"))
     wanted = unbraid.constraint("hermes", tools=TOOLS, tool_choice="required", tokenizer=qwen3()).to_lark()
     assert request.structured_outputs.grammar == wanted
-    monkeypatch.setenv("UNBRAID_VLLM_DIALECT", "larck")
+    monkeypatch.setenv("UNBRAID_VLLM_SYNTAX", "larck")
     with pytest.raises(
-        ValueError, match="UNBRAID_VLLM_DIALECT is one of structural_tag, ebnf, lark, regex, not 'larck'"
+        ValueError, match="UNBRAID_VLLM_SYNTAX is one of structural_tag, ebnf, regex, lark, not 'larck'"
     ):
         hermes().adjusted(chat(tool_choice="required"))
 

@@ -300,14 +300,14 @@ def test_what_may_come_next_is_told_at_each_character(page: Page) -> None:
     expect(page.get_by_text("Character 13")).to_be_visible()
 
 
-def test_each_dialect_has_its_grammar_or_says_why_not(page: Page) -> None:
+def test_each_syntax_has_its_grammar_or_says_why_not(page: Page) -> None:
     show(page, "constrain")
     page.get_by_role("tab", name="Structural tag").click()
     expect(page.locator(".grammar")).to_contain_text('"structural_tag"')
     page.get_by_role("tab", name="Regex").click()
-    expect(page.locator("#dialect")).to_contain_text("This dialect cannot say it")
+    expect(page.locator("#syntax")).to_contain_text("This syntax cannot say it")
     page.get_by_label("tool_choice").select_option("none")
-    expect(page.locator("#dialect")).not_to_contain_text("cannot say it")
+    expect(page.locator("#syntax")).not_to_contain_text("cannot say it")
 
 
 # Chat

@@ -87,7 +87,7 @@ def test_a_costly_view_is_answered_all_the_same(server: RunningServer) -> None:
     ]
     body = {"format": "glm-4.7", "tools": tools, "tool_choice": "required"}
     reply = patient_http.post(f"{server.url}/playground/views/grammars", json=body, headers=key)
-    assert [one.get("error") for one in reply.json()["dialects"] if one["name"] == "gbnf"] == [None]
+    assert [one.get("error") for one in reply.json()["syntaxes"] if one["name"] == "gbnf"] == [None]
 
 
 def test_pages_of_others_may_not_ask(server: RunningServer) -> None:

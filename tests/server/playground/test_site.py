@@ -69,8 +69,8 @@ def test_the_browser_says_what_python_says(page: Page) -> None:
 
 def comparable(found: dict[str, Any]) -> Any:
     """What a view says; of grammars only which there are: alternatives come in any order."""
-    dialects = found.get("dialects")
-    return found if dialects is None else [(one["name"], "error" in one, bool(one.get("grammar"))) for one in dialects]
+    syntaxes = found.get("syntaxes")
+    return found if syntaxes is None else [(one["name"], "error" in one, bool(one.get("grammar"))) for one in syntaxes]
 
 
 @pytest.mark.parametrize(

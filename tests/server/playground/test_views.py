@@ -106,15 +106,15 @@ def test_chunks_of_a_custom_tool() -> None:
 # Constraints
 
 
-def test_grammars_come_in_every_dialect_with_what_each_does_not_enforce() -> None:
+def test_grammars_come_in_every_syntax_with_what_each_does_not_enforce() -> None:
     found = {
-        one["name"]: one for one in ask("grammars", format="qwen3", tools=TOOLS, tool_choice="required")["dialects"]
+        one["name"]: one for one in ask("grammars", format="qwen3", tools=TOOLS, tool_choice="required")["syntaxes"]
     }
     assert set(found) == {"lark", "gbnf", "ebnf", "structural_tag", "regex"}
     made = unbraid.constraint("qwen3", tools=TOOLS, tool_choice="required")
     assert found["gbnf"]["grammar"] == made.to_gbnf()
     assert found["gbnf"]["unenforced"] == [[one.where, one.what] for one in made.unenforced("gbnf")]
-    assert "nest" in found["regex"]["error"], "what a dialect cannot say is told in its place"
+    assert "nest" in found["regex"]["error"], "what a syntax cannot say is told in its place"
 
 
 def test_a_walk_says_what_may_come_at_each_character() -> None:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.speech.decoding.base import Logits
 from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.engines.sglang import _constraint

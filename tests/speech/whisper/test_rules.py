@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.constraints.dialects.token_sets import TokenSets
+from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.formats import find
 from unbraid.parsing import Parser

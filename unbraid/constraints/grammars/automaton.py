@@ -1,8 +1,8 @@
 """A regular language without forbidden words, as a deterministic automaton.
 
-Dialects that cannot say "this, but none of these words" print the automaton, state by state. It is the product of two:
-that of the regular node, by the subset construction, and that of the words (`forbidden_words`). States from which no
-text comes to an end are left out, so that nothing that follows the automaton can lose itself in them.
+Grammar syntaxes that cannot say "this, but none of these words" get the automaton, state by state. It is the product of
+two: that of the regular node, by the subset construction, and that of the words (`forbidden_words`). States from which
+no text comes to an end are left out, so that nothing that follows the automaton can lose itself in them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ..language import Language, Nested, Restricted, Rule, Unenforced, rewritten
 
 
 def restricted(language: Language, left_recursion: bool = False) -> Language:
-    """With all of them. `left_recursion` says whether the dialect takes rules that begin with themselves."""
+    """With all of them. `left_recursion` says whether the syntax takes rules that begin with themselves."""
 
     def takes(node: Restricted) -> bool:
         inside = Language(node, {}).nodes()

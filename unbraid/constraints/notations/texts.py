@@ -3,7 +3,7 @@
 A language is a regular node (of a schema's `pattern`, or of a client's grammar) or `Nested` (of a grammar). Between
 quotes it is spelled in escapes. Between tags it is written as it is, and must not contain what ends it.
 
-What nests is written character by character: a dialect with a lexer then has one lexeme for each character, none of
+What nests is written character by character: a syntax with a lexer then has one lexeme for each character, none of
 which is the beginning of another, and no greedy lexeme can take what belongs to the next.
 """
 
@@ -38,7 +38,7 @@ def between(node: Node, ends: Collection[str], following: str) -> Node | None:
 
 
 def restricted_pattern(form: Strings, node: Node, free: Node | None) -> Node:
-    """Strings with a pattern: where an automaton is needed for them, it may be too large for a dialect."""
+    """Strings with a pattern: where an automaton is needed for them, it may be too large for a syntax."""
     if free is None or not any(isinstance(one, TextOf) for one in Language(node, {}).nodes()):
         return node
     return Restricted(node, free, Unenforced(form.where, "`pattern` is not enforced: it is too large"))

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 from ...constraints import Constraint
-from ...constraints.dialects.gbnf import shown
-from ...constraints.dialects.printed import Printed
 from ...constraints.language import Token
+from ...constraints.printers import Printed
+from ...constraints.printers.gbnf import shown
 from ...core.vocabulary import WholeVocabulary
 from ...schema.regular import Chars, Text
 from ..base import Unsupported

@@ -128,7 +128,7 @@ _LONGEST_CHARACTER = 4
 
 
 def _printed_rest(constraint: Constraint, ids: list[int]) -> tuple[int, AllPrinted]:
-    """How many of the tokens another engine can go on from, and the constraint for the rest in all dialects that the
+    """How many of the tokens another engine can go on from, and the constraint for the rest in all syntaxes that the
     whole one was printed in."""
     count, rest = len(ids), None
     while rest is None:

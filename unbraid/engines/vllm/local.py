@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import tokens
+from ...constraints.printers import VLLMSyntax
 from ...core.vocabulary import Vocabulary
 from ..base import (
     Audio,
@@ -28,7 +29,7 @@ from ..base import (
 from ..reader import OutputReader, finish_reason, token_bytes
 from ..refusals import too_long_field
 from .async_llm import AsyncVLLM, vllm
-from .server import Dialect, structured_outputs
+from .server import structured_outputs
 
 
 class VLLMLocalEngine(AsyncVLLM):
@@ -39,7 +40,7 @@ class VLLMLocalEngine(AsyncVLLM):
         model: str | Path,
         *,
         vocabulary: Vocabulary | None = None,
-        dialect: Dialect = "structural_tag",
+        syntax: VLLMSyntax = "structural_tag",
         name: str | None = None,
         **engine_args: Any,
     ) -> None:
@@ -47,13 +48,13 @@ class VLLMLocalEngine(AsyncVLLM):
 
         model: a name on the Hugging Face hub, or a folder with such a model.
         vocabulary: the model's tokens, if not those of the tokenizer that vLLM finds.
-        dialect: what constraints are written in; see `VLLMEngine`.
+        syntax: what constraints are written in; see `VLLMEngine`.
         name: what to call the model.
         engine_args: what vLLM's `AsyncEngineArgs` take: `max_model_len`, `tensor_parallel_size`, `dtype` and so on.
         """
         super().__init__(model, name, engine_args)
         self._vocabulary = _tokens_of(self._llm) if vocabulary is None else vocabulary
-        self._dialect: Dialect = dialect
+        self._syntax: VLLMSyntax = syntax
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -97,7 +98,7 @@ class VLLMLocalEngine(AsyncVLLM):
         chosen: Sampling = request.sampling
         constraint = None
         if request.constraint is not None:
-            constraint = library.StructuredOutputsParams(**structured_outputs(request.constraint, self._dialect))
+            constraint = library.StructuredOutputsParams(**structured_outputs(request.constraint, self._syntax))
         return library.SamplingParams(
             temperature=chosen.temperature,
             top_p=chosen.top_p,

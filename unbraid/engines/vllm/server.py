@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from ...constraints import Constraint
+from ...constraints.printers import VLLMSyntax
 from ..base import Generation, PromptTooLong
 from ..openai import CompletionServer
 from ..routing import Routing
 from ..server import ServerOptions, Servers
 
-Dialect = Literal["structural_tag", "ebnf", "lark", "regex"]
-
 
 class VLLMEngine(Servers):
     """One or more vLLM servers with the same model.
 
-    dialect: what constraints are written in. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend
+    syntax: what constraints are written in. xgrammar, vLLM's usual backend, takes all of them. Its guidance backend
         takes Lark and regular expressions, and refuses structural tags.
 
     How much of the prompt was cached is known only where the server runs with `--enable-prompt-tokens-details`.
@@ -31,11 +30,11 @@ class VLLMEngine(Servers):
         self,
         urls: str | Sequence[str],
         *,
-        dialect: Dialect = "structural_tag",
+        syntax: VLLMSyntax = "structural_tag",
         routing: Routing | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        super().__init__(urls, lambda url: VLLMServer(url, dialect, **options), routing)
+        super().__init__(urls, lambda url: VLLMServer(url, syntax, **options), routing)
 
 
 class VLLMServer(CompletionServer):
@@ -43,8 +42,8 @@ class VLLMServer(CompletionServer):
 
     health = "/health"
 
-    def __init__(self, url: str, dialect: Dialect, **options: Unpack[ServerOptions]) -> None:
-        super().__init__(url, lambda asked: {"structured_outputs": structured_outputs(asked, dialect)}, **options)
+    def __init__(self, url: str, syntax: VLLMSyntax, **options: Unpack[ServerOptions]) -> None:
+        super().__init__(url, lambda asked: {"structured_outputs": structured_outputs(asked, syntax)}, **options)
 
     def body(self, request: Generation) -> dict[str, Any]:
         self._refuse_if_too_long(request)
@@ -78,11 +77,11 @@ class VLLMServer(CompletionServer):
         return self.context if request.max_tokens is None else request.max_tokens
 
 
-def structured_outputs(constraint: Constraint, dialect: Dialect) -> dict[str, str]:
+def structured_outputs(constraint: Constraint, syntax: VLLMSyntax) -> dict[str, str]:
     """The fields that tell vLLM a constraint, over HTTP and inside the process."""
-    match dialect:
+    match syntax:
         case "structural_tag":
-            return {dialect: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
+            return {syntax: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
         case "ebnf":
             return {"grammar": constraint.to_ebnf()}
         case "lark":

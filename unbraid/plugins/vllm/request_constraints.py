@@ -16,16 +16,17 @@ import vllm.envs as envs
 from vllm.sampling_params import StructuredOutputsParams
 
 from ...constraints import constraint
+from ...constraints.printers import VLLMSyntax
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...engines.vllm.server import Dialect, structured_outputs
+from ...engines.vllm.server import structured_outputs
 from ...errors import UnbraidError
 from ..once import once_for_content
 from .response_reader import marker_pieces, program_of, special_tokens, vocabulary_of
 from .versions import check_nesting, function_tools, refuse_without_functions
 
-DIALECT = "UNBRAID_VLLM_DIALECT"
-"""The environment variable that chooses the dialect of constraints; `VLLMEngine` explains the choices."""
+SYNTAX = "UNBRAID_VLLM_SYNTAX"
+"""The environment variable that chooses the syntax of the grammars; `VLLMEngine` explains the choices."""
 
 
 def tools_of(request: Any, own: Sequence[Any] = ()) -> Tools:
@@ -88,7 +89,7 @@ def constrain(request: Any, format: Format, tokenizer: Any, *, reasoning_parser:
         vocabulary=vocabulary_of(tokenizer),
         prompt="" if after_reasoning else None,
     )
-    request.structured_outputs = StructuredOutputsParams(**structured_outputs(made, _dialect()))
+    request.structured_outputs = StructuredOutputsParams(**structured_outputs(made, _syntax()))
     if whole:
         request._grammar_from_parser = True
     # The constraint includes the answer's schema. The two APIs have different names for it.
@@ -145,8 +146,8 @@ def _only_named(tools: Tools) -> Tools:
     return Tools(definitions)
 
 
-def _dialect() -> Dialect:
-    wanted = os.environ.get(DIALECT) or "structural_tag"
-    if wanted not in get_args(Dialect):
-        raise UnbraidError(f"{DIALECT} is one of {', '.join(get_args(Dialect))}, not {wanted!r}")
-    return cast(Dialect, wanted)
+def _syntax() -> VLLMSyntax:
+    wanted = os.environ.get(SYNTAX) or "structural_tag"
+    if wanted not in get_args(VLLMSyntax):
+        raise UnbraidError(f"{SYNTAX} is one of {', '.join(get_args(VLLMSyntax))}, not {wanted!r}")
+    return cast(VLLMSyntax, wanted)

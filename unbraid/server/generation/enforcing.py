@@ -4,7 +4,7 @@ Wherever a grammar is in force, the calls in it follow the schemas of their tool
 that are required. `"strict": false` leaves a tool's arguments free: any JSON object. Where a tool says neither, its
 schema is followed if it can be; one that is broken or too complex for the engine leaves the arguments free again.
 
-What a schema asks and the engine's dialect cannot say comes with the reply, in the header `X-Unbraid-Unenforced`. For a
+What a schema asks and the engine's syntax cannot say comes with the reply, in the header `X-Unbraid-Unenforced`. For a
 tool or an answer with `"strict": true` that is not enough: such a request is refused, unless the server runs with
 `--loose-schemas`. The grammar of a custom tool is enforced where it can be, and otherwise told of in the same way.
 """
@@ -60,7 +60,7 @@ def enforced(
             made = make(*made_of)
         except (InvalidSchema, InvalidTools) as error:
             return str(error)
-        where = made.llama_cpp.printed.too_ambiguous if model.dialect == "gbnf" else None
+        where = made.llama_cpp.printed.too_ambiguous if model.syntax == "gbnf" else None
         return None if where is None else f"{where} is too complex"
 
     followed = [_followed(definition) for definition in tools]
@@ -77,10 +77,10 @@ def enforced(
                 Unenforced("tools", "schemas are not enforced but for strict tools: together they are too complex")
             ]
     made = make(followed)
-    if model.dialect == "gbnf":
+    if model.syntax == "gbnf":
         _ = made.llama_cpp  # the engine asks for it later, where nothing may take long
-    if model.dialect is not None:
-        notes += made.unenforced(model.dialect)
+    if model.syntax is not None:
+        notes += made.unenforced(model.syntax)
     found = tuple(dict.fromkeys(notes))
     if found and not model.loose_schemas:
         _refuse(found, tools, response_format)

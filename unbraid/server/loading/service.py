@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...constraints.constraint import Dialect
+from ...constraints.printers import GrammarSyntax
 from ...core.grammar import Format
 from ...engines import Engine, EngineError, Sampling
 from ...engines.replay.recording import Recorder
@@ -128,7 +128,7 @@ async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
         _log.warning("the model has no chat template: there are only completions; --chat-template gives it one")
     else:
         await asyncio.to_thread(builder.prepare)
-    dialect = _dialect(settings)
+    syntax = _syntax(settings)
     model = Model(
         format=format,
         builder=builder,
@@ -137,13 +137,13 @@ async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
         bos=files.bos,
         longest=longest,
         sampling={**files.sampling, **_sampling(settings.sampling)},
-        dialect=dialect,
-        constrain_auto=dialect == "gbnf",
+        syntax=syntax,
+        constrain_auto=syntax == "gbnf",
         unconstrained=bool(settings.openai),
         loose_schemas=settings.loose_schemas,
         hears=placeholder is not None,
         unknown_tools=settings.unknown_tools,
-        most_choices=128 if dialect != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
+        most_choices=128 if syntax != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
     )
     vocoder = None if settings.vocoder is None else load_vocoder(settings.vocoder)
     return Served(model=model, engine=engine, names=await _names(settings, engine), vocoder=vocoder)
@@ -206,8 +206,8 @@ def _store(settings: Settings) -> Store | None:
         return None
 
 
-def _dialect(settings: Settings) -> Dialect | None:
-    """The dialect of constraints that the engine takes."""
+def _syntax(settings: Settings) -> GrammarSyntax | None:
+    """The syntax of the grammars that the engine takes."""
     if settings.sglang or settings.vllm or settings.vllm_local or settings.tokens_only:
         return "structural_tag"
     return None if settings.openai or settings.replay else "gbnf"

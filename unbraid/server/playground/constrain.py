@@ -1,4 +1,4 @@
-"""Constraints: the grammar in each dialect, what a dialect cannot enforce, and what may come next while one types."""
+"""Constraints: the grammar in each syntax, what a syntax cannot enforce, and what may come next while one types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from ...constraints import Constraint, constraint
-from ...constraints.constraint import Dialect
+from ...constraints.printers import GrammarSyntax
 from ...errors import OverBudget, UnbraidError
 from ...metering import spend
 from ...schema.regular import EVERY, Ranges, without
@@ -22,22 +22,22 @@ _NAMES = {" ": "space", "\n": "line break", "\t": "tab", "\r": "carriage return"
 
 
 def grammars(asked: Question) -> dict[str, Any]:
-    """What the request allows, in every dialect that can say it."""
+    """What the request allows, in every syntax that can say it."""
     made = _constraint(asked)
-    return {"format": asked.format.name, "dialects": [_dialect(made, dialect) for dialect in get_args(Dialect)]}
+    return {"format": asked.format.name, "syntaxes": [_syntax(made, syntax) for syntax in get_args(GrammarSyntax)]}
 
 
-def _dialect(made: Constraint, dialect: Dialect) -> dict[str, Any]:
+def _syntax(made: Constraint, syntax: GrammarSyntax) -> dict[str, Any]:
     try:
-        grammar = made.printed(dialect).grammar
-        lost = made.unenforced(dialect)
+        grammar = made.printed(syntax).grammar
+        lost = made.unenforced(syntax)
     except OverBudget:  # of the request as a whole
         raise
     except UnbraidError as error:
-        return {"name": dialect, "error": str(error)}
+        return {"name": syntax, "error": str(error)}
     text = grammar if isinstance(grammar, str) else json.dumps(grammar, indent=2, ensure_ascii=False)
     shown = text if len(text) <= _MOST_GRAMMAR else f"{text[:_MOST_GRAMMAR]}\n… and {len(text) - _MOST_GRAMMAR} more"
-    return {"name": dialect, "grammar": shown, "unenforced": [[each.where, each.what] for each in lost]}
+    return {"name": syntax, "grammar": shown, "unenforced": [[each.where, each.what] for each in lost]}
 
 
 def walked(asked: Question) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from ...constraints.dialects.token_sets import TokenSets
+from ...constraints.printers.token_sets import TokenSets
 from ...engines.base import Piece, TokenLogprob
 
 _REPEATS = 4

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...constraints.dialects.token_sets import TokenSets
+from ...constraints.printers.token_sets import TokenSets
 from ...engines.base import TokenLogprob
 from ..listening import EndReason
 from .alignment import Attention

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any, Unpack
 
 from ...constraints.constraint import Constraint
-from ...constraints.dialects.token_sets import TokenSets
 from ...constraints.language import Language, Rule, TextExcept, Token, one_token
+from ...constraints.printers.token_sets import TokenSets
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported
 from ...engines.routing import Routing

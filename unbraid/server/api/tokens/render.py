@@ -165,7 +165,7 @@ def _for_vllm(model: Model) -> Model:
     """A model as a vLLM engine has it, whatever runs it here."""
     if model.vocabulary is None:
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
-    return replace(model, dialect="structural_tag", constrain_auto=False, unconstrained=False)
+    return replace(model, syntax="structural_tag", constrain_auto=False, unconstrained=False)
 
 
 def _reasoning_ended(model: Model, plan: Plan) -> bool:

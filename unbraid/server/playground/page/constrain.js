@@ -1,15 +1,15 @@
 // @ts-check
-/** Constrain: what a request allows a model to write, in every dialect, and character by character. */
+/** Constrain: what a request allows a model to write, in every syntax, and character by character. */
 import { ask, Trouble } from "./api.js";
 import { chooser, sampleTools } from "./chooser.js";
 import { area, check, copy, field, fill, h, say, select, tabs } from "./dom.js";
 import { state, write } from "./state.js";
 
-/** @typedef {{name: string, grammar?: string, unenforced?: [string, string][], error?: string}} Dialect */
+/** @typedef {{name: string, grammar?: string, unenforced?: [string, string][], error?: string}} GrammarSyntax */
 /** @typedef {{next: number, forced: string, may_end: boolean}} Place */
 
 /** @type {[string, string][]} */
-const DIALECTS = [
+const SYNTAXES = [
   ["gbnf", "GBNF"],
   ["lark", "Lark"],
   ["ebnf", "EBNF"],
@@ -29,8 +29,8 @@ const ENGINES = {
 export async function show(place) {
   const my = state.constrain;
   if (!my.tools) my.tools = await sampleTools();
-  /** @type {Dialect[]} */
-  let dialects = [];
+  /** @type {GrammarSyntax[]} */
+  let syntaxes = [];
   /** @type {{places: Place[], labels: string[][], refused: number | null} | null} */
   let walked = null;
   let asked = 0;
@@ -43,7 +43,7 @@ export async function show(place) {
   }, { rows: 14 });
   const answer = area(my.answer, (value) => set({ answer: value }), { rows: 3, placeholder: '{"type": "json_schema", "json_schema": {"schema": {…}}}' });
   const reasoning = select([["", "may come"], ["true", "must come first"], ["false", "must not come"]], my.reasoning, (value) => set({ reasoning: value }));
-  const panel = h("div", { class: "panel", id: "dialect", role: "tabpanel", tabIndex: 0 });
+  const panel = h("div", { class: "panel", id: "syntax", role: "tabpanel", tabIndex: 0 });
   const typed = area(my.typed, (value) => {
     my.typed = value;
     void walk();
@@ -88,28 +88,28 @@ export async function show(place) {
     try {
       const found = await ask("grammars", body());
       if (mine !== asked) return;
-      dialects = found.dialects;
+      syntaxes = found.syntaxes;
       say(found.warnings ? found.warnings.join(" ") : "");
     } catch (error) {
       if (!(error instanceof Trouble)) throw error;
-      dialects = [];
+      syntaxes = [];
       say(error.message);
     }
-    showDialect();
+    showGrammar();
     await walk();
   }
 
-  function showDialect() {
-    panel.setAttribute("aria-labelledby", `dialect-${my.dialect}`);
-    const found = dialects.find((one) => one.name === my.dialect);
+  function showGrammar() {
+    panel.setAttribute("aria-labelledby", `syntax-${my.syntax}`);
+    const found = syntaxes.find((one) => one.name === my.syntax);
     if (!found) fill(panel, h("p", { class: "dim" }, "No grammar: see the message above."));
-    else if (found.error !== undefined) fill(panel, h("p", { class: "bad" }, `This dialect cannot say it: ${found.error}`));
+    else if (found.error !== undefined) fill(panel, h("p", { class: "bad" }, `This syntax cannot say it: ${found.error}`));
     else {
       const lost = found.unenforced ?? [];
       fill(
         panel,
         lost.length
-          ? h("section", { class: "part diagnostics" }, h("h2", { class: "label" }, "What this dialect does not enforce"), h("ul", null, lost.map(([where, what]) => h("li", null, h("code", null, where), ` ${what}`))))
+          ? h("section", { class: "part diagnostics" }, h("h2", { class: "label" }, "What this syntax does not enforce"), h("ul", null, lost.map(([where, what]) => h("li", null, h("code", null, where), ` ${what}`))))
           : h("p", { class: "dim small" }, ENGINES[found.name], h("span", { class: "pill good" }, "enforces all of it")),
         h("pre", { class: "grammar", tabIndex: 0, aria: { label: `Grammar: ${found.name}` } }, found.grammar ?? ""),
         h("div", { class: "row" }, h("button", { type: "button", onclick: () => copy(found.grammar ?? "", "The grammar") }, "Copy the grammar")),
@@ -193,11 +193,11 @@ export async function show(place) {
       h(
         "section",
         { class: "column", aria: { label: "The grammar" } },
-        tabs("Dialects", DIALECTS, my.dialect, (name) => {
-          my.dialect = name;
+        tabs("Syntaxes", SYNTAXES, my.syntax, (name) => {
+          my.syntax = name;
           write();
-          showDialect();
-        }, undefined, "dialect"),
+          showGrammar();
+        }, undefined, "syntax"),
         panel,
         h("h2", null, "Try it"),
         field("Type what a model would write", typed),

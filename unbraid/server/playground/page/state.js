@@ -27,7 +27,7 @@ import { later } from "./dom.js";
  * @property {boolean} parallel
  * @property {string} reasoning
  * @property {string} answer the response_format
- * @property {string} dialect
+ * @property {string} syntax
  * @property {string} typed
  *
  * @typedef {object} ChatState
@@ -58,7 +58,7 @@ function fresh() {
     },
     constrain: {
       ...{ format: "qwen3", template: "", tools: "", choice: "required", parallel: true, reasoning: "", answer: "" },
-      ...{ dialect: "gbnf", typed: "" },
+      ...{ syntax: "gbnf", typed: "" },
     },
     chat: { model: "", system: "", tools: "", choice: "auto", temperature: "", most: "", messages: [] },
     transcribe: { language: "" },

@@ -55,5 +55,5 @@ def _set(node: Node) -> frozenset[int]:
         case Choice(items):
             return frozenset[int]().union(*map(_set, items))
     raise NotTokens(
-        "only a language of single tokens, with free text after them, is a list of token sets; use another dialect"
+        "only a language of single tokens, with free text after them, is a list of token sets; use a grammar"
     )

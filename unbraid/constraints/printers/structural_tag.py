@@ -16,8 +16,8 @@ from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, 
 from ..schema_export import export
 from ..schema_grammar import MOST_JSON_SPACE
 from ..schema_grammar import SPACE as JSON_SPACE
+from . import Printed
 from .ebnf import print_ebnf, to_ebnf
-from .printed import Printed
 from .regex import regular
 
 Tag = dict[str, Any]
@@ -81,7 +81,7 @@ class _Printer:
             return self._grammar(node)
         exported, unenforced = export(node.schema, "xgrammar", node.where)
         self.unenforced += unenforced
-        # As in the other dialects, whitespace may stand before a value.
+        # As in the other syntaxes, whitespace may stand before a value.
         space = {"type": "regex", "pattern": regular(JSON_SPACE)}
         value = {"type": "json_schema", "json_schema": exported, "max_whitespace_cnt": MOST_JSON_SPACE}
         return {"type": "sequence", "elements": [space, value]}

@@ -18,8 +18,8 @@ from ..determinize.written import NotContinued, Written
 from ..grammars.automaton import TooManyStates
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Language, TextExcept, Token
+from . import Printed
 from .items import ItemPrinter
-from .printed import Printed
 from .rules import RulePrinter, char_class, counted, quoted, text
 
 _KEPT = 16

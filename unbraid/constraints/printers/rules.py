@@ -22,7 +22,7 @@ from ..grammars.restriction import restricted
 from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
-from .printed import Printed
+from . import Printed
 from .regex import bracketed, times
 
 
@@ -71,7 +71,7 @@ class RulePrinter(ABC):
             case TextOf(item, without):
                 return self.states(automaton_of(item, without), 0)
             case Json():
-                # The converters of the other dialects let whitespace stand before a value.
+                # The converters of the other syntaxes let whitespace stand before a value.
                 return self.expression(sequence(JSON_SPACE, self.schemas.node(node)))
             case Sequence(items):
                 return " ".join(map(self.expression, items)) or '""'

@@ -19,7 +19,7 @@ from ..language import SPACE, Json, Language, Lexeme, Rule, TextExcept, TextOf, 
 from ..schema_export import export
 from ..schema_grammar import SPACE as JSON_SPACE
 from ..schema_grammar import SchemaGrammar
-from .printed import Printed
+from . import Printed
 from .regex import char_class, literal, regular, text_except, times
 
 _ANY = "(?s:.*)"

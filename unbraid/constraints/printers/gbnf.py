@@ -20,8 +20,8 @@ from ..determinize.written import NotContinued, Written
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, TextExcept, Token
 from ..schema_export import locate
+from . import Point, Printed
 from .items import ItemPrinter
-from .printed import Point, Printed
 from .rules import RulePrinter, char_class, counted, quoted, text
 
 # llama.cpp tries each token of a set in turn. Larger sets are printed as text: its character rules take tokens, too.

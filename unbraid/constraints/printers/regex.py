@@ -1,6 +1,6 @@
 """A language as one regular expression, where it is regular: no value nests in itself.
 
-Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. The other dialects print their
+Only what every engine knows is used: groups, classes, counts. Tokens are spelled out. The other printers write their
 regular parts with `regular`: patterns of exported schemas, lexemes of Lark, elements of structural tags.
 """
 
@@ -18,7 +18,7 @@ from ..grammars.automaton import automaton as automaton_of
 from ..grammars.restriction import restricted, unrestricted
 from ..language import Json, Language, Lexeme, Rule, TextExcept, TextOf, Token, Unenforced
 from ..schema_grammar import SPACE, SchemaGrammar
-from .printed import Printed
+from . import Printed
 
 _LONGEST = 1 << 18
 
@@ -107,7 +107,7 @@ class _Printer:
             size += len(written[-1])
             if size > _LONGEST:
                 raise NotRegular(
-                    f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"
+                    f"the regular expression is longer than {_LONGEST} characters: use a syntax with rules"
                 )
         return written
 
@@ -120,7 +120,7 @@ class _Printer:
         if written is None:
             raise NotRegular(
                 "this is no regular language, since a JSON value can nest in another without end: give every tool a "
-                "strict schema without `additionalProperties` and references to itself, or use a dialect with rules"
+                "strict schema without `additionalProperties` and references to itself, or use a syntax with rules"
             )
         return written
 
@@ -182,7 +182,7 @@ class _Edges:
                     spend(1 + len(through) // 1000)
                     if size > 16 * _LONGEST or len(through) > _LONGEST:
                         raise NotRegular(
-                            f"the regular expression is longer than {_LONGEST} characters: use a dialect with rules"
+                            f"the regular expression is longer than {_LONGEST} characters: use a syntax with rules"
                         )
                     self.add(source, target, through)
         edges = self._from.get(0, {})

@@ -1,1 +1,0 @@
-"""The grammar dialects that engines read: each module prints a `Language` in one of them, as a `Printed` value."""
