@@ -29,7 +29,7 @@ from unbraid.engines.replay.replay import ReplayEngine, script  # noqa: E402
 from unbraid.engines.timeouts import Timeouts  # noqa: E402
 from unbraid.ray.engine import RayEngine  # noqa: E402
 from unbraid.ray.replicas import Described, EngineReplica  # noqa: E402
-from unbraid.server.settings import settings_of  # noqa: E402
+from unbraid.server.settings_sources import settings_of  # noqa: E402
 
 PIECES = 500
 REQUEST = Generation(prompt="Go.", sampling=Sampling(temperature=0))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
-from unbraid.server.settings import GROUPS, Settings
+from unbraid.server.settings import GROUPS, SETTINGS, Setting
 
 from .markdown import code, table
 
@@ -21,34 +20,22 @@ def page() -> str:
         "the environment over the file. [The server](server.md#settings) shows each way, and how several models are "
         "named.",
     ]
-    for group, about in GROUPS.items():
+    for group, declared in GROUPS.items():
+        about = declared.__doc__ or ""
         rows = [
-            (
-                f"{code(flag_of(each.name))}<br>{code(variable_of(each.name))}",
-                _default(each.default),
-                _help(each.metadata),
-            )
-            for each in fields(Settings)
-            if each.metadata.get("group") == group
+            (f"{code(each.flag)}<br>{code(each.variable)}", _default(each.default), _help(each))
+            for each in SETTINGS
+            if each.group == group
         ]
         parts += [f"## {group.capitalize()}", f"{about[0].upper()}{about[1:]}.", table(_HEAD, rows)]
     return "\n\n".join(parts)
 
 
-def flag_of(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def variable_of(name: str) -> str:
-    return f"UNBRAID_{name.upper()}"
-
-
-def _help(told: Any) -> str:
-    help = str(told["help"])
-    shown = f"{help[0].upper()}{help[1:]}."
-    if told["choices"] is not None:
-        shown += " One of " + ", ".join(map(code, told["choices"])) + "."
-    if told["kind"] == "list" and "several" not in help:
+def _help(setting: Setting) -> str:
+    shown = f"{setting.help[0].upper()}{setting.help[1:]}."
+    if setting.choices:
+        shown += " One of " + ", ".join(map(code, setting.choices)) + "."
+    if setting.is_list and "several" not in setting.help:
         shown += " May be given several times."
     return shown.replace("<", "&lt;")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import unbraid
-from unbraid.server.settings import settings_of
+from unbraid.server.settings_sources import settings_of
 
 from ..support.places import ROOT
 from .running import environment

@@ -206,13 +206,19 @@ def hurried(one: Process, found: Iterator[str]) -> str:
         (["--vllm-local", "--model", "M", "--vllm-options", "{"], "--vllm-options must be JSON"),
         (["--vllm-local", "--model", "M", "--vllm-options", "2"], "--vllm-options must be a JSON object such as"),
         (["--config", "/nowhere.toml"], "the configuration /nowhere.toml cannot be read"),
-        (["--port", "many"], "--port must be a number, not 'many'"),
-        (["--drain-seconds", "-1"], "--drain-seconds must be a number that is not negative, not '-1'"),
+        (["--port", "many"], "--port must be a whole number from 0 to 65535, not 'many'"),
+        (["--drain-seconds", "-1"], "--drain-seconds must be a number of at least 0, not '-1'"),
         (["--upstream-timeout", "1,2,3"], "--upstream-timeout must be one number or two"),
-        (["--openai", "http://a", "--upstream-timeout", "0"], "--upstream-timeout must be a number above 0, not '0'"),
+        (
+            ["--openai", "http://a", "--upstream-timeout", "0"],
+            "one number or two, separated by a comma, above 0, not '0'",
+        ),
         (["--replay", "R", "--upstream-connect-timeout", "0"], "--upstream-connect-timeout must be a number above 0"),
         (["--replay", "IDS", "--format", "hermes"], "holds the ids of tokens: give --tokenizer"),
-        (["--openai", "http://a", "--upstream-retries", "-1"], "must be a number that is not below 0"),
+        (
+            ["--openai", "http://a", "--upstream-retries", "-1"],
+            "must be a whole number of at least 0, not '-1'",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -281,11 +287,11 @@ def test_lists() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("port = 'x'", "port in .* must be a number, not 'x'"),
-        ("workers = true", "workers in .* must be a number, not True"),
-        ("workers = 1.5", "workers in .* must be a whole number, not 1.5"),
-        ("port = inf", "port in .* must be a number, not inf"),
-        ("drain_seconds = true", "drain_seconds in .* must be a number, not True"),
+        ("port = 'x'", "port in .* must be a whole number from 0 to 65535, not 'x'"),
+        ("workers = true", "workers in .* must be a whole number of at least 1, not True"),
+        ("workers = 1.5", "workers in .* must be a whole number of at least 1, not 1.5"),
+        ("port = inf", "port in .* must be a whole number from 0 to 65535, not inf"),
+        ("drain_seconds = true", "drain_seconds in .* must be a number of at least 0, not True"),
         ("api_key = 5", "api_key in .* must be a text or a list of texts, not 5"),
         ("host = ['a', 'b']", "host in .* must be a text"),
         ("modles = 'x'", "a setting 'modles', and there is none"),
@@ -320,5 +326,5 @@ def test_a_short_secret_is_refused() -> None:
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
-    with pytest.raises(UnbraidError, match="--port must be a number from 0 to 65535"):
+    with pytest.raises(UnbraidError, match="--port must be a whole number from 0 to 65535"):
         settings_of("--port", port)

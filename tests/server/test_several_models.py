@@ -125,7 +125,7 @@ def test_a_file_with_an_equals_sign_is_a_file(tmp_path: Path, monkeypatch: pytes
         (("--model", "x", "--model", "y"), "need a name each"),
         (("--model", "a=x", "--model", "a=y"), "two models have the name 'a'"),
         (("--model", "a=x,port=9000", "--model", "b=y"), "the model 'a' has a setting 'port', and there are"),
-        (("--model", "a=x,context=many"), "context of the model 'a' must be a number"),
+        (("--model", "a=x,context=many"), "context of the model 'a' must be a whole number of at least 0, not 'many'"),
         (("--model", "a=x,format=", "--served-model-name", "b"), "leave --served-model-name out"),
     ],
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from unbraid.server.settings import Settings, add_flags, read_settings
+from unbraid.server.settings import Settings
+from unbraid.server.settings_sources import add_flags, read_settings
 
 
 def settings_of(*flags: str, **environment: str) -> Settings:

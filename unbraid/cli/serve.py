@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from .. import UnbraidError
-from ..server.settings import Settings, add_flags, read_settings
+from ..server.settings import Settings
+from ..server.settings_sources import add_flags, read_settings
 
 SUMMARY = "serve a model through OpenAI's API"
 EXAMPLES = """\

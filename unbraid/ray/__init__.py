@@ -31,7 +31,7 @@ def app(arguments: Mapping[str, Any]) -> Application:
     arguments: settings by their names, as in a file for `unbraid serve --config`; `config` names such a file. They win
         over the environment (`UNBRAID_MODEL` and so on).
     """
-    from ..server.settings import settings_of
+    from ..server.settings_sources import settings_of
     from .application import build
 
     return build(settings_of(arguments))

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from unbraid.server.service import Service
-from unbraid.server.settings import Settings, add_flags, read_settings
+from unbraid.server.settings import Settings
+from unbraid.server.settings_sources import add_flags, read_settings
 from unbraid.speech.transcriber import Transcriber
 
 from ...support.running_server import serving

@@ -18,7 +18,8 @@ from openai import OpenAI
 from unbraid import UnbraidError
 from unbraid.cli import main
 from unbraid.server.loading.service import load
-from unbraid.server.settings import Settings, add_flags, read_settings
+from unbraid.server.settings import Settings
+from unbraid.server.settings_sources import add_flags, read_settings
 from unbraid.speech.loading import ListenerSettings, load_listener
 from unbraid.speech.options import TranscriptionOptions
 
