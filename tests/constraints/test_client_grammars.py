@@ -20,7 +20,7 @@ from unbraid.constraints.printers.gbnf import to_gbnf
 from unbraid.constraints.printers.lark import to_lark
 from unbraid.constraints.printers.regex import to_regex
 from unbraid.core.custom_tools.definition import Grammar, Syntax
-from unbraid.core.notations.json_text import quote
+from unbraid.core.json_text import quote
 from unbraid.schema.regular import Node, Repeat, chars, matches
 
 from ..support.examples import examples

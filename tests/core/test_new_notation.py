@@ -24,7 +24,7 @@ from unbraid.core.machine.machine import Frame
 from unbraid.core.machine.pending_call import ARGUMENTS, MARKUP
 from unbraid.core.machine.steps import BeginNotation
 from unbraid.core.notations.base import CallNotation
-from unbraid.core.notations.json_text import decode, escape, members
+from unbraid.core.json_text import decode, escape, members
 from unbraid.core.notations.base import ObjectWriter
 from unbraid.schema.regular import Repeat, Text, choice, sequence
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from string import ascii_letters, digits
 
-from ...core.notations.json_text import escape
+from ...core.json_text import escape
 from ...schema.forms import Strings, one_pattern
 from ...schema.regular import Node, Repeat, Text, all_but, chars, choice, sequence
 from ..language import SPACE, Lexeme

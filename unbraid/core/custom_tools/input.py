@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..notations.json_text import plain_end, quote, read_escape
+from ..json_text import plain_end, quote, read_escape
 from .definition import INPUT
 
 _OPENING = f'{{"{INPUT}":"'

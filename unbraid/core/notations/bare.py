@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, cast
 from ...errors import UnbraidError
 from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
+from ..json_text import Number, decode, escape, is_number, may_become_number, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Marker, Markers
@@ -25,7 +26,6 @@ from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place, string_path
-from .json_text import Number, decode, escape, is_number, may_become_number, quote
 from .python_values import WORDS, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, a comma or that end; more of a string, more of one

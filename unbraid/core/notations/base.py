@@ -18,11 +18,11 @@ from ...errors import UnbraidError
 from .. import diagnostics
 from ..events import Event
 from ..grammar import Notation
+from ..json_text import escape, members, quote
 from ..machine.calls import Step
 from ..machine.machine import FastPath, Machine
 from ..machine.markers import Markers
 from ..message import ToolCall
-from .json_text import escape, members, quote
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
+from ..json_text import plain_end, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, Malformed
@@ -25,7 +26,6 @@ from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, Place
 from .json_scanner import STRING, JsonScanner, signs
-from .json_text import plain_end, read_escape
 
 
 @frozen

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event
+from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Markers
@@ -24,7 +25,6 @@ from ..machine.words import run_of, space_end
 from ..message import ToolCall
 from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place
-from .json_text import escape, quote
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes

@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 
 from ....schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
 from ... import diagnostics
+from ...json_text import as_json, decode, quote
 from ...machine.calls import Step
 from ...machine.machine import Frame, Machine, Malformed
 from ...machine.markers import Marker, Markers
@@ -23,7 +24,6 @@ from ...machine.words import space_end
 from ...message import ToolCall
 from ...records import frozen
 from ..base import CallNotation, ObjectWriter, Place
-from ..json_text import as_json, decode, quote
 from .values import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")

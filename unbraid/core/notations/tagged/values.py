@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Self
 
 from ....schema.kinds import STRING
 from ... import diagnostics
+from ...json_text import escape, is_number, may_become_number
 from ...machine.machine import FastPath, Frame, Machine
 from ...machine.markers import Marker, Markers
 from ...machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ...machine.words import run_of
 from ..base import string_path
 from ..json_scanner import JsonScanner
-from ..json_text import escape, is_number, may_become_number
 from ..python_values import number_as_json
 from .nested import ArgumentFrame
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 from ....schema.kinds import ANY_KIND
 from ... import diagnostics
+from ...json_text import members
 from ...machine.machine import Machine
 from ..base import ObjectWriter
-from ..json_text import members
 from ..python_values import literal_as_json
 from .nested import ONLY_IN_PYTHON
 from .values import AS_JSON, AS_SCALAR, JSON_SPACE, TaggedValueFrame, ValueRule

@@ -6,8 +6,8 @@ import json
 import re
 from json.encoder import encode_basestring as quote
 
-from ...errors import UnbraidError
-from ..lazily import lazily
+from ..errors import UnbraidError
+from .lazily import lazily
 
 __all__ = ["Number", "as_json", "decode", "escape", "is_number", "may_become_number", "members", "quote"]
 
