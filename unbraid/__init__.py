@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from .constraints import Constraint, NotRegular, NotTokens, Unenforced
     from .core import diagnostics
-    from .core.custom_tools.definition import CustomTool
-    from .core.custom_tools.input import CustomInput
+    from .core.custom_tools import CustomInput, CustomTool
     from .core.events import (
         Content,
         Diagnostic,

@@ -19,7 +19,7 @@ from unbraid.constraints.notations.texts import between, in_quotes
 from unbraid.constraints.printers.gbnf import to_gbnf
 from unbraid.constraints.printers.lark import to_lark
 from unbraid.constraints.printers.regex import to_regex
-from unbraid.core.custom_tools.definition import Grammar, Syntax
+from unbraid.core.custom_tools import Grammar, Syntax
 from unbraid.core.json_text import quote
 from unbraid.schema.regular import Node, Repeat, chars, matches
 

@@ -14,7 +14,7 @@ from unbraid import Constraint, Format, InvalidTools, Message, ToolCall
 from unbraid.constraints.derive import Derivation
 from unbraid.constraints.printers import GrammarSyntax
 from unbraid.constraints.printers.lark import to_lark
-from unbraid.core.custom_tools.input import arguments_of, input_of
+from unbraid.core.custom_tools import arguments_of, input_of
 from unbraid.format_checks import NOT_ENFORCED
 
 from ..support.examples import LONG

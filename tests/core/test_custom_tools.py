@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid import CustomInput, InvalidTools, Tools, all_formats, render
-from unbraid.core.custom_tools.definition import Grammar
-from unbraid.core.custom_tools.input import arguments_of, input_of
+from unbraid.core.custom_tools import Grammar, arguments_of, input_of
 from unbraid.core.message import Message, ToolCall
 
 from ..support.examples import examples

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from unbraid import Format, ToolCall
 from unbraid.core import grammar, notations
-from unbraid.core.machine.words import words_of
+from unbraid.core.machine.markers import words_of
+from unbraid.core.notations import xml
 from unbraid.core.notations.bare import is_bare_key
 from unbraid.core.notations.base import CallNotation
-from unbraid.core.notations.tagged import xml_text
-from unbraid.core.notations.tagged.elements import is_element_name
+from unbraid.core.notations.elements import is_element_name
 from unbraid.schema.kinds import kind_of
 
 TYPES = {"a": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
@@ -204,11 +204,11 @@ class Xml(Tagged):
 
     @property
     def hostile(self) -> list[str]:
-        return [*super().hostile, "&amp", "&#6", "5;", "&#xD800;", xml_text.SECTION_OPEN, "]]", "&"]
+        return [*super().hostile, "&amp", "&#6", "5;", "&#xD800;", xml.SECTION_OPEN, "]]", "&"]
 
     @property
     def escapes(self) -> list[str]:
-        return [xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
+        return [xml.SECTION_OPEN, xml.SECTION_CLOSE, "&lt;", "&gt;", "&amp;", "&quot;", "&apos;"]
 
 
 @st.composite
@@ -216,7 +216,7 @@ def xml_texts(draw: st.DrawFn, text: str) -> str:
     """A text as XML may write it."""
     pieces = []
     for piece in draw(st.composite(cuts)(text)):
-        ways = [xml_text.encode(piece), xml_text.encode_attribute(piece), "".join(f"&#{ord(c)};" for c in piece)]
+        ways = [xml.encode(piece), xml.encode_attribute(piece), "".join(f"&#{ord(c)};" for c in piece)]
         ways.append("".join(f"&#x{ord(c):X};" for c in piece))
         pieces.append(draw(st.sampled_from(ways)))
     return "".join(pieces)

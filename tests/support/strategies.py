@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from unbraid import Format, Message, Part, Speech, Tag, Text, ToolCall, all_formats
 from unbraid.core import grammar
-from unbraid.core.machine.words import marked_parts
+from unbraid.core.machine.markers import marked_parts
 
 from .notations import SPACE, TYPES, cuts, generator_of, notation_of, python_literals, spaced, strings_in, strings_of
 

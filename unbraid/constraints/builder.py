@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..core.compiler.program import Program
+from ..core.compiler.compiler import Program
 from ..core.grammar import TranscriptMarkup
 from ..errors import UnbraidError
 from ..schema.regular import Node, Repeat, Text, choice, sequence

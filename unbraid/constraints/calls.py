@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 
 from ..core import grammar
-from ..core.custom_tools.definition import Grammar
-from ..core.machine.words import is_word
+from ..core.custom_tools import Grammar
+from ..core.machine.markers import is_word
 from ..errors import InvalidTools
 from ..metering import spend, working_on
 from ..schema.regular import NOTHING, Node, Repeat, Text, chars, choice, maybe, sequence

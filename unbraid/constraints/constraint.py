@@ -15,10 +15,9 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
-from ..core.compiler.compiler import compile_format
-from ..core.compiler.program import Program
+from ..core.compiler.compiler import Program, compile_format
 from ..core.compiler.prompt_end import read_end, with_speech
-from ..core.custom_tools.definition import CustomTool
+from ..core.custom_tools import CustomTool
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary

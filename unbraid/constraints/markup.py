@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core import grammar
-from ..core.compiler.compiler import pieces
-from ..core.compiler.program import Program
-from ..core.machine.words import marked_parts
+from ..core.compiler.compiler import Program, pieces
+from ..core.machine.markers import marked_parts
 from ..schema.regular import NOTHING, Node, Repeat, Text, choice, maybe, sequence
 from ..schema.types import Schema
 from .language import Json, TextExcept, one_token

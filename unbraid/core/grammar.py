@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .records import frozen
+from .fast_import import frozen
 
 
 @frozen

@@ -7,7 +7,7 @@ import re
 from json.encoder import encode_basestring as quote
 
 from ..errors import UnbraidError
-from .lazily import lazily
+from .fast_import import lazily
 
 __all__ = ["Number", "as_json", "decode", "escape", "is_number", "may_become_number", "members", "quote"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .records import frozen
+from .fast_import import frozen
 
 
 @frozen

@@ -22,7 +22,7 @@ from .events import (
     ToolCallStart,
     audio_text,
 )
-from .records import frozen
+from .fast_import import frozen
 
 
 @frozen

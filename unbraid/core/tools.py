@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidTools, about
-from .custom_tools.definition import CustomTool, read_custom_tool
+from .custom_tools import CustomTool, read_custom_tool
 
 if TYPE_CHECKING:
     from ..schema.repair import Repair

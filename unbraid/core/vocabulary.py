@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import codecs
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 
 class Vocabulary(Protocol):
@@ -42,3 +44,71 @@ class WholeVocabulary(Vocabulary, Protocol):
     def special(self) -> frozenset[int]:
         """The tokens that are no ordinary text: special, added and control tokens."""
         ...
+
+
+class Detokenizer:
+    __slots__ = ("_bytes", "_decoder", "_drop_space", "_texts", "clean")
+
+    def __init__(self, vocabulary: Vocabulary, texts: dict[int, str] | None = None) -> None:
+        """texts: where to keep the text of tokens that are whole characters."""
+        self._texts = {} if texts is None else texts
+        self._bytes = vocabulary.token_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._drop_space = vocabulary.dummy_prefix
+        """Still before the first token, whose leading space is the tokenizer's and not the model's."""
+        self.clean = not self._drop_space
+        """Whether the next token stands for itself: nothing is left of the tokens before."""
+
+    def decode(self, token: int) -> str | None:
+        """The text that this token completes; None for an id that is not in the vocabulary."""
+        alone = self.clean
+        if alone and (known := self._texts.get(token)):
+            return known
+        data = self._bytes(token)
+        if data is None:
+            return None
+        if self._drop_space:
+            self._drop_space = False
+            data = data.removeprefix(b" ")
+        text = self._decoder.decode(data)
+        self.clean = not self._decoder.getstate()[0]
+        if alone and self.clean and text:
+            self._texts[token] = text
+        return text
+
+    def flush(self) -> str:
+        """What is left of a character whose rest does not come: U+FFFD, or nothing."""
+        if self.clean:
+            return ""
+        self._drop_space = False
+        text = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        self.clean = True
+        return text
+
+    @property
+    def inside(self) -> bool:
+        """Whether a character is not whole yet."""
+        return bool(self._decoder.getstate()[0])
+
+    def text(self, ids: Iterable[int], token_placeholders: Mapping[int, str]) -> str:
+        """All of `ids` as text, with the characters that stand for the tokens in `token_placeholders`."""
+        return "".join(
+            token_placeholders[token]
+            if token in token_placeholders
+            else (self._bytes(token) or b"").decode("utf-8", "replace")
+            for token in ids
+        )
+
+    def save(self) -> list[Any]:
+        if self.clean:
+            return []
+        pending, flag = self._decoder.getstate()
+        return [pending.hex(), flag, self._drop_space]
+
+    def load(self, saved: list[Any]) -> None:
+        if not saved and self.clean:
+            return
+        pending, flag, self._drop_space = saved or ("", 0, False)
+        self._decoder.setstate((bytes.fromhex(pending), flag))
+        self.clean = not pending and not self._drop_space

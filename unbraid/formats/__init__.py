@@ -7,10 +7,10 @@ The names are those of the model families, and those that vLLM and SGLang know t
 from __future__ import annotations
 
 from . import gemma, headed, json_calls, named_calls, python_calls, speech, tagged_calls
-from .hermes import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING, REKA_EDGE
+from .json_calls import HERMES, QWEN_2_5, QWEN_3, QWEN_3_THINKING, REKA_EDGE
 from .mistral import MISTRAL, MISTRAL_V3, MISTRAL_V11, MISTRAL_V13
 from .registry import add, all_formats, compose, find, resolve
-from .think import KIMI_VL, THINK
+from .shapes import KIMI_VL, THINK
 from .whisper import WHISPER
 
 add(speech.STEP_AUDIO_2, "step-audio-2-mini", "step-audio-2-tts-ta4")

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, CallIds, CallList, Calls, Citations, Either, Format, Name
 from ..core.notations import Arguments, JsonCall
-from .hermes import HERMES, TOOL_CALL_TAGS
-from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
-from .think import THINK_TAGS
+from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, THINK_TAGS, TOOL_CALL_TAGS, json_list
+
+_ENDS = ("<|im_end|>", "<|endoftext|>")
+
+HERMES = Format("hermes", tools=TOOL_CALL_TAGS, ends=_ENDS)
+QWEN_2_5 = Format("qwen2.5", tools=TOOL_CALL_TAGS, ends=_ENDS)
+QWEN_3 = Format("qwen3", reasoning=THINK_TAGS, tools=TOOL_CALL_TAGS, ends=_ENDS)
+# The models that always reason: their templates end the prompt with `<think>\n`.
+QWEN_3_THINKING = replace(QWEN_3, name="qwen3-thinking", prompt="<think>\n")
+REKA_EDGE = replace(QWEN_3, name="reka-edge", ends=("<sep>",))
 
 _ONE = Call((NAMED_OBJECT,))
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, CallList, Calls, Format, Maybe, Name, NameInId
 from ..core.notations import Arguments
-from .hermes import TOOL_CALL_TAGS
-from .shapes import lone
-from .think import THINK_TAGS
+from .shapes import THINK_TAGS, TOOL_CALL_TAGS, lone
 
 _KIMI_CALL = Call(
     (

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from ..core.grammar import Call, CallList, Calls, Either, Format, Maybe, Name
 from ..core.notations import PythonArguments, PythonDict
-from .hermes import TOOL_CALL_TAGS
-from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, json_list
-from .think import THINK_TAGS
+from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, THINK_TAGS, TOOL_CALL_TAGS, json_list
 
 _CALL = Call((Name(), "(", PythonArguments(), ")"))
 _LIST = CallList(_CALL, open="[", separator=", ", close="]")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ..core.grammar import Call, CallList, Calls
+from ..core.grammar import Between, Call, CallList, Calls, Format
 from ..core.notations import JsonCall
 
 NAMED_OBJECT = JsonCall(arguments=("arguments", "parameters"))
 """`{"name": …, "arguments": {…}}`."""
 PARAMETERS_OBJECT = JsonCall(arguments=("parameters", "arguments"))
 """The same, with the arguments called `parameters`."""
+TOOL_CALL_TAGS = Calls("\n<tool_call>\n", Call((NAMED_OBJECT,)), "\n</tool_call>\n")
 
 
 def lone(calls: Calls) -> Calls:
@@ -24,3 +25,10 @@ def lone(calls: Calls) -> Calls:
 def json_list(call: JsonCall = NAMED_OBJECT) -> CallList:
     """A JSON array of calls."""
     return CallList(Call((call,)), open="[", separator=", ", close="]")
+
+
+THINK_TAGS = Between("<think>\n", "\n</think>\n\n")
+
+THINK = Format("think", reasoning=THINK_TAGS, ends=("<|im_end|>", "<|endoftext|>"))
+# Kimi-VL and Kimi's first thinking models.
+KIMI_VL = Format("kimi-vl", reasoning=Between("◁think▷", "◁/think▷"), ends=("<|im_end|>",))

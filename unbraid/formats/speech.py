@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ..core.grammar import Between, Call, Calls, Format, Name, SpeechMarkup
 from ..core.notations import Arguments
+from .shapes import THINK_TAGS
 from .tagged_calls import QWEN_3_CODER
-from .think import THINK_TAGS
 
 _CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
 

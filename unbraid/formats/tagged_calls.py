@@ -7,8 +7,7 @@ from dataclasses import replace
 from ..core.grammar import Between, Call, CallList, Calls, Either, Format, Maybe, Name, NoArguments
 from ..core.notations import ElementArguments, TaggedArguments, XmlArguments
 from ..schema.kinds import ANY_KIND, STRING
-from .shapes import NAMED_OBJECT, lone
-from .think import THINK_TAGS
+from .shapes import NAMED_OBJECT, THINK_TAGS, lone
 
 _TIGHT_THINK = Between("<think>", "</think>")
 _CHATML_ENDS = ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>")

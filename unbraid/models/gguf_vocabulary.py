@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import cast
 
-from ..tokens.piece_decoding import ByteFallback, ByteLevel, PieceDecoder, Replace
+from ..tokens.huggingface import ByteFallback, ByteLevel, PieceDecoder, Replace
 from .errors import ModelError
 from .gguf import Gguf
 

@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from ..constraints.printers import GrammarSyntax
 from ..core.compiler.compiler import compile_format
-from ..core.detokenizer import Detokenizer
 from ..core.grammar import Format
-from ..core.vocabulary import Vocabulary
+from ..core.vocabulary import Detokenizer, Vocabulary
 from ..engines import Engine
 from ..templates import Encoder, PromptBuilder, PromptTooLarge, sanitize_text
 from .errors import ApiError

@@ -12,7 +12,7 @@ import unbraid
 from unbraid import UnbraidError
 from unbraid.constraints.grammars.errors import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
-from unbraid.core.custom_tools.definition import Grammar, Syntax
+from unbraid.core.custom_tools import Grammar, Syntax
 
 from ...support import strategies
 from ..source import Source

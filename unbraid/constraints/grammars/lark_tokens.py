@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...core.lazily import lazily
+from ...core.fast_import import lazily
 from ...metering import spend
 from .errors import BadGrammar
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...core.custom_tools.definition import Grammar
+from ...core.custom_tools import Grammar
 from ...errors import InvalidTools
 from ...schema.patterns import BadPattern, UnsupportedPattern, parse_whole
 from ...schema.regular import Node

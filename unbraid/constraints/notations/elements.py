@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ...core.notations import ElementArguments
-from ...core.notations.tagged.elements import is_element_name
+from ...core.notations.elements import is_element_name
 from ...schema.forms import Strings, one_pattern
 from ...schema.kinds import ITEMS, STRING, keys_inside, kinds_among, schemas_inside
 from ...schema.regular import NOTHING, Node, Repeat, Text, all_but, choice, sequence

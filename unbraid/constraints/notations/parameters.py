@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ...core.custom_tools.definition import INPUT
+from ...core.custom_tools import INPUT
 from ...errors import InvalidTools
 from ...schema.forms import AnyOf, Form, Strings, Values
 from ...schema.kinds import kinds_among, kinds_of

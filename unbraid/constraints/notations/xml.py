@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...core.notations import XmlArguments
-from ...core.notations.tagged import xml_text
+from ...core.notations import XmlArguments, xml
 from ...schema.regular import Node, Repeat, Text, choice, sequence
 from ..language import TextExcept
 from .context import CallContext
@@ -24,21 +23,21 @@ def arguments(notation: XmlArguments, call: CallContext) -> Node:
 class _Xml(Tagged):
     def __init__(self, notation: XmlArguments, call: CallContext) -> None:
         super().__init__(notation, call)
-        self._text_ends = (*self.ends, xml_text.SECTION_OPEN)
-        self.ends = (*self._text_ends, xml_text.AMPERSAND)
-        self.not_in_keys |= {xml_text.AMPERSAND}
+        self._text_ends = (*self.ends, xml.SECTION_OPEN)
+        self.ends = (*self._text_ends, xml.AMPERSAND)
+        self.not_in_keys |= {xml.AMPERSAND}
 
     def any_string(self) -> list[Node]:
-        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
+        open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
         section = sequence(Text(open), TextExcept((close,)), Text(close))
         return [TextExcept(self._text_ends), Repeat(section, 1)]
 
     def string(self, text: str) -> Node:
-        return Text(xml_text.encode(text))
+        return Text(xml.encode(text))
 
     def pattern(self, node: Node) -> Node | None:
         """As text without entities, or in one section."""
-        open, close = xml_text.SECTION_OPEN, xml_text.SECTION_CLOSE
+        open, close = xml.SECTION_OPEN, xml.SECTION_CLOSE
         plain, inside = super().pattern(node), between(node, (close,), close)
         ways = [plain, None if inside is None else sequence(Text(open), inside, Text(close))]
         found = [way for way in ways if way is not None]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .. import grammar
 from ..machine import steps
 from ..machine.calls import Step
-from ..machine.words import check_ends_word, marked_parts, words_of
+from ..machine.markers import check_ends_word, marked_parts, words_of
 from ..notations.base import CallNotation, Place
 
 _BRACKETS = ("]", "}", ")")

@@ -9,22 +9,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
 
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
-from ..lazily import lazily
+from ..fast_import import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
-from ..machine.citations import CitationRule
 from ..machine.headers import HeaderRule
 from ..machine.markers import HEADER_END, Marker, Markers, Role, split_whitespace
 from ..machine.out_of_band import Code, CodeSearch
-from ..machine.scopes import ScopeRule
+from ..machine.scopes import CitationRule, ScopeRule
 from ..vocabulary import Vocabulary
 from .calls import CallSteps
-from .program import Program
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Program:
+    format: grammar.Format
+    vocabulary: Vocabulary | None
+    content: ScopeRule = field(init=False)
+    """The outermost scope. All others are reached from it."""
+    headers: HeaderRule | None = None
+    token_placeholders: dict[int, str] = field(default_factory=dict)
+    """Token id to the character that stands for it."""
+    spellings: dict[str, str] = field(default_factory=dict)
+    """That character to the token's text."""
+    ends: set[int] = field(default_factory=set)
+    """The tokens that end the turn, whatever is open."""
+    codes: dict[int, tuple[Code, str]] = field(default_factory=dict)
+    """Token id to what stands out of band, and its text."""
+    texts: dict[int, str] = field(default_factory=dict)
+    """The text of tokens that are neither of these, and whole characters."""
+    code_search: CodeSearch | None = None
+    """How codes are found where there is only text."""
+
+    def spelled(self, key: str) -> str:
+        """A key as it is written: with the text of its tokens."""
+        return "".join(self.spellings.get(char, char) for char in key) if self.spellings else key
+
 
 _FIRST_PLACEHOLDER = 0xD800
 # What may be a token of its own. A word or a bracket is text, whatever tokens it comes in.

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...errors import UnbraidError
-from ..detokenizer import Detokenizer
 from ..machine.headers import CALLS, HeaderRule
 from ..machine.markers import Marker
-from .program import Program
+from ..vocabulary import Detokenizer
+from .compiler import Program
 
 _TURN = (
     r"<[|｜][^<>]*(?:im_|turn|user|assistant|system|human|bot|header|eot|eom|end|start|begin|message|msg|role|sep|"

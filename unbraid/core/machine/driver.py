@@ -14,16 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...errors import UnbraidError
 from .. import diagnostics
-from ..compiler.compiler import compile_format
-from ..compiler.program import Program
+from ..compiler.compiler import Program, compile_format
 from ..compiler.prompt_end import read_end, with_speech
-from ..detokenizer import Detokenizer
 from ..events import Event
 from ..grammar import Format
 from ..limits import Limits
 from ..tally import LabelledTally, Tally
 from ..tools import Tools
-from ..vocabulary import Vocabulary
+from ..vocabulary import Detokenizer, Vocabulary
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost

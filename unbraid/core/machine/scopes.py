@@ -11,6 +11,7 @@ A scope does not know what calls and headers are. Its rule holds something that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -18,9 +19,8 @@ from typing import Any, Protocol, Self
 from .. import diagnostics
 from ..events import Event
 from .machine import FastPath, Frame, Machine
-from .markers import Marker, Markers
+from .markers import Marker, Markers, space_end
 from .pending_call import KEPT, MARKUP, TEXT
-from .words import space_end
 
 
 class Opens(Protocol):
@@ -276,3 +276,50 @@ def pop_unclosed(machine: Machine) -> None:
     if isinstance(frame, ScopeFrame) and frame.rule.close_required and machine.reasoning_apart:
         machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
     machine.pop()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class CitationRule:
+    """How the tags are written."""
+
+    opens: tuple[str, ...]
+    close: str
+    inside: re.Pattern[str]
+
+    @property
+    def bare(self) -> bool:
+        return True
+
+    def frame(self) -> Frame:
+        return CitationFrame(self)
+
+
+class CitationFrame(Frame):
+    """A tag, from what it begins with on."""
+
+    kind = "citation"
+    __slots__ = ("rule",)
+
+    def __init__(self, rule: CitationRule) -> None:
+        self.rule = rule
+
+    def step(self, machine: Machine) -> bool:
+        rule, buffer, start = self.rule, machine.buffer, machine.position
+        begin = start + next(len(open) for open in rule.opens if buffer.startswith(open, start))
+        limit = begin + machine.limits.name
+        end = buffer.find(rule.close, begin, limit)
+        is_tag = rule.inside.fullmatch(buffer, begin, min(limit, len(buffer)) if end < 0 else end) is not None
+        if is_tag and end < 0 and len(buffer) < limit and not machine.at_end:
+            return False
+        machine.pop()
+        if is_tag and end >= 0:
+            machine.take(end + len(rule.close) - start, MARKUP)
+        else:
+            machine.take(begin - start, TEXT)
+        return True
+
+    @classmethod
+    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
+        rule = innermost(machine).rule.citation
+        assert isinstance(rule, CitationRule)
+        return cls(rule)

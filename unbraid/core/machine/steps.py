@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .. import diagnostics
+from ..fast_import import lazily
 from ..grammar import NameInId
-from ..lazily import lazily
 from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
-from .markers import Markers
+from .markers import QUOTES, Markers, after_words, space_end, word_end
 from .pending_call import MARKUP, NAME
-from .words import QUOTES, after_words, space_end, word_end
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)

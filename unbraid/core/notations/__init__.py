@@ -16,12 +16,12 @@
 from __future__ import annotations
 
 from .bare import BareArguments
+from .elements import ElementArguments
 from .json import Arguments
 from .json_call import JsonCall
 from .python import PythonArguments, PythonDict
-from .tagged.arguments import TaggedArguments
-from .tagged.elements import ElementArguments
-from .tagged.xml import XmlArguments
+from .tagged import TaggedArguments
+from .xml import XmlArguments
 
 __all__ = [
     "Arguments",

@@ -16,15 +16,14 @@ from typing import Any, ClassVar, Self, cast
 from ...errors import UnbraidError
 from ...schema.kinds import STRING, kinds_of
 from .. import diagnostics
+from ..fast_import import frozen
 from ..json_text import Number, decode, escape, is_number, may_become_number, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine
-from ..machine.markers import Marker, Markers
+from ..machine.markers import Marker, Markers, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
-from ..machine.words import run_of, space_end
 from ..message import ToolCall
-from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place, string_path
 from .python_values import WORDS, string_as_json, string_run
 

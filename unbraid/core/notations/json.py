@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
+from ..fast_import import frozen
 from ..json_text import plain_end, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
@@ -23,7 +24,6 @@ from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
-from ..records import frozen
 from .base import CallNotation, Place
 from .json_scanner import STRING, JsonScanner, signs
 

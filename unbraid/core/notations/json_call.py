@@ -13,14 +13,13 @@ from functools import cache
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
-from ..lazily import lazily
+from ..fast_import import frozen, lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed
 from ..machine.markers import Markers
 from ..machine.pending_call import MARKUP, NAME
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
-from ..records import frozen
 from .base import CallNotation, Place
 from .json import ValueFrame, push_arguments
 

@@ -15,15 +15,14 @@ from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..events import Event
+from ..fast_import import frozen
 from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine
-from ..machine.markers import Markers
+from ..machine.markers import Markers, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
-from ..machine.words import run_of, space_end
 from ..message import ToolCall
-from ..records import frozen
 from .base import CallNotation, ObjectWriter, Place
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..fast_import import lazily
 from ..json_text import escape, quote
-from ..lazily import lazily
 
 WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 """Models write JSON's words too."""

@@ -14,8 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, cast
 
-from ...core.compiler.compiler import compile_format
-from ...core.compiler.program import Program
+from ...core.compiler.compiler import Program, compile_format
 from ...core.compiler.prompt_end import opened_at_end, with_speech
 from ...core.events import Event, Markup, SpeechAudio, SpeechText, audio_text
 from ...core.grammar import Format

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ... import tokens
-from ...core.compiler.compiler import compile_format
-from ...core.compiler.program import Program
+from ...core.compiler.compiler import Program, compile_format
 from ...core.compiler.prompt_end import read_end
 from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.grammar import Format

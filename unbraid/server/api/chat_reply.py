@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.custom_tools.input import CustomInput, input_of
+from ...core.custom_tools import CustomInput, input_of
 from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from ...core.message import Message
 from ...engines import TokenLogprob

@@ -11,8 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.custom_tools.definition import read_custom_tool
-from ...core.custom_tools.input import arguments_of
+from ...core.custom_tools import arguments_of, read_custom_tool
 from ..control_tokens import ControlTokens
 from ..errors import InvalidMessages
 from ..sanitize import sanitize

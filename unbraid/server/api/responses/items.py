@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....core.custom_tools.input import arguments_of
+from ....core.custom_tools import arguments_of
 from ...errors import ApiError
 from ..fields import Object
 from .tools import ShownTools

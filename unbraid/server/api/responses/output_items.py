@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ....core.custom_tools.input import CustomInput
+from ....core.custom_tools import CustomInput
 from ...generation.blocks import Block
 from .tools import ShownTool
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ....core.custom_tools.input import CustomInput
+from ....core.custom_tools import CustomInput
 from ....core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
 from .readings import Reading
 from .wire import ToldCall, ToldCustom, ToldDelta, ToldFunction

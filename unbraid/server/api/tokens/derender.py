@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....core.custom_tools.input import input_of
+from ....core.custom_tools import input_of
 from ....core.message import Message
 from ...errors import ApiError
 from ...http import client_of, while_connected

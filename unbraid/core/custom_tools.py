@@ -7,10 +7,11 @@ taken in either place. Whether a grammar is one is not known here: `constraints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
-from ...errors import InvalidTools
-from ..records import frozen
+from ..errors import InvalidTools
+from .fast_import import frozen
+from .json_text import plain_end, quote, read_escape
 
 Syntax = Literal["lark", "regex"]
 INPUT = "input"
@@ -110,3 +111,102 @@ def _object(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidTools(f"{where} must be an object, not {type(value).__name__}", field=where)
     return value
+
+
+_OPENING = f'{{"{INPUT}":"'
+_SPACE_BEFORE = frozenset((0, 1, _OPENING.index(":"), len(_OPENING) - 1))
+"""The places in it that whitespace may stand before."""
+_SPACE = " \t\n\r"
+
+_BEGIN, _STRING, _CLOSE, _OVER, _AS_WRITTEN = range(5)
+
+
+class CustomInput:
+    """Decodes the arguments of one call. It does not matter how they are cut."""
+
+    __slots__ = ("_at", "_held", "_state", "complete")
+
+    def __init__(self) -> None:
+        self._state = _BEGIN
+        self._at = 0
+        """How much of the opening has come."""
+        self._held = ""
+        """What has come and may yet be the input as it is written; inside the string, an escape that is cut."""
+        self.complete = False
+        """After `finish`: whether the arguments were whole, and the one string and nothing else."""
+
+    def feed(self, fragment: str) -> str:
+        """Takes the next fragment of the arguments; the text that it says."""
+        if self._state == _STRING:
+            return self._string(fragment, at_end=False)
+        if self._state == _AS_WRITTEN:
+            return fragment
+        return self._outside(fragment)
+
+    def finish(self) -> str:
+        """No more comes: the rest of the text."""
+        if self._state == _STRING:
+            return self._string("", at_end=True) + self._held
+        if self._state == _OVER:
+            self.complete = self._at == len(_OPENING)
+            return ""
+        return "" if self._state == _CLOSE else self._held
+
+    def save(self) -> list[Any]:
+        """Its state as plain values."""
+        return [self._state, self._at, self._held]
+
+    @classmethod
+    def load(cls, saved: list[Any]) -> Self:
+        made = cls()
+        made._state, made._at, made._held = saved
+        return made
+
+    def _outside(self, fragment: str) -> str:
+        """Outside of the string all is held, a character after the other, until it is known what it belongs to."""
+        for at, char in enumerate(fragment):
+            if char in _SPACE and (self._state != _BEGIN or self._at in _SPACE_BEFORE):
+                continue
+            if self._state == _BEGIN and char == _OPENING[self._at]:
+                self._at += 1
+                if self._at == len(_OPENING):
+                    self._state, self._held = _STRING, ""
+                    return self._string(fragment[at + 1 :], at_end=False)
+            elif char == "}" and (self._state == _CLOSE or (self._state == _BEGIN and self._at == 1)):
+                self._state = _OVER
+            else:
+                self._state, held, self._held = _AS_WRITTEN, self._held, ""
+                return held + fragment
+        self._held += fragment
+        return ""
+
+    def _string(self, fragment: str, at_end: bool) -> str:
+        text, said, at = self._held + fragment, [], 0
+        self._held = ""
+        while at < len(text):
+            end = plain_end(text, at)
+            said.append(text[at:end])
+            if end == len(text):
+                break
+            if text[end] == '"':
+                self._state, self._held = _CLOSE, '"'
+                said.append(self._outside(text[end + 1 :]))
+                break
+            size, value = read_escape(text, end, at_end)
+            if not size:
+                self._held = text[end:]
+                break
+            said.append(value)
+            at = end + size
+        return "".join(said)
+
+
+def input_of(arguments: str) -> str:
+    """The input that the arguments of a call say."""
+    decoder = CustomInput()
+    return decoder.feed(arguments) + decoder.finish()
+
+
+def arguments_of(input: str) -> str:
+    """The arguments of a call with this input."""
+    return f'{{"{INPUT}": {quote(input)}}}'

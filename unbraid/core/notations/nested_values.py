@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ... import diagnostics
-from ...events import Event
-from ...json_text import plain_end
-from ...machine.machine import Machine
-from ...machine.markers import Markers
-from ...machine.pending_call import ARGUMENTS, MARKUP
-from ..json import QuotedArgumentsFrame, ValueFrame, unescape
-from ..json_scanner import STRING, JsonScanner, signs
-from ..python import ITEM, VALUE, PythonArgumentsFrame
+from .. import diagnostics
+from ..events import Event
+from ..json_text import plain_end
+from ..machine.machine import Machine
+from ..machine.markers import Markers
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from .json import QuotedArgumentsFrame, ValueFrame, unescape
+from .json_scanner import STRING, JsonScanner, signs
+from .python import ITEM, VALUE, PythonArgumentsFrame
 
 ONLY_IN_PYTHON = "'TFN("
 """What values begin with that JSON does not have."""

@@ -12,31 +12,33 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from ....errors import InvalidFormat
-from ....schema.kinds import STRING, kind_of, kinds_of
-from ... import diagnostics
-from ...machine.calls import Step
-from ...machine.machine import Frame, Machine, Malformed
-from ...machine.markers import HEADER_END, Marker, Markers, split_whitespace
-from ...machine.pending_call import ARGUMENTS, MARKUP
-from ...machine.steps import BeginNotation
-from ...machine.words import (
+from ...errors import InvalidFormat
+from ...schema.kinds import STRING, kind_of, kinds_of
+from .. import diagnostics
+from ..fast_import import frozen
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine, Malformed
+from ..machine.markers import (
+    HEADER_END,
     QUOTES,
     AfterWords,
+    Marker,
+    Markers,
     after_escaped_space,
     after_loose_words,
     after_words,
     escaped_space_end,
     run_of,
     space_end,
+    split_whitespace,
     words_of,
 )
-from ...message import ToolCall
-from ...records import frozen
-from ..base import CallNotation, ObjectWriter, Place
-from ..json import ValueFrame
-from .values import TaggedValueFrame, ValueRule, either
-from .wrapped import WrapperFrame
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import BeginNotation
+from ..message import ToolCall
+from .base import CallNotation, ObjectWriter, Place
+from .json import ValueFrame
+from .tagged_values import TaggedValueFrame, ValueRule, WrapperFrame, either
 
 _key_ends = {
     "'": run_of(r"[^'<>\x00-\x1f\ud800-\udfff]*"),

@@ -12,19 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from ....schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
-from ... import diagnostics
-from ...json_text import as_json, decode, quote
-from ...machine.calls import Step
-from ...machine.machine import Frame, Machine, Malformed
-from ...machine.markers import Marker, Markers
-from ...machine.pending_call import ARGUMENTS, MARKUP
-from ...machine.steps import BeginNotation
-from ...machine.words import space_end
-from ...message import ToolCall
-from ...records import frozen
-from ..base import CallNotation, ObjectWriter, Place
-from .values import TaggedValueFrame, ValueRule
+from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
+from .. import diagnostics
+from ..fast_import import frozen
+from ..json_text import as_json, decode, quote
+from ..machine.calls import Step
+from ..machine.machine import Frame, Machine, Malformed
+from ..machine.markers import Marker, Markers, space_end
+from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.steps import BeginNotation
+from ..message import ToolCall
+from .base import CallNotation, ObjectWriter, Place
+from .tagged_values import TaggedValueFrame, ValueRule
 
 _name = re.compile(r"(?!/)[^<>\"\x00-\x1f\ud800-\udfff]*")
 _CLOSERS = {"{": "}", "[": "]"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ParamSpec, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 
@@ -18,3 +19,20 @@ def frozen(cls: type[_T]) -> type[_T]:
 def _repr(self: Any) -> str:
     values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.repr)
     return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def lazily(make: Callable[[], Callable[P, T]]) -> Callable[P, T]:
+    """The function that `make` returns, made with its first call."""
+    made: Callable[P, T] | None = None
+
+    def call(*args: P.args, **more: P.kwargs) -> T:
+        nonlocal made
+        if made is None:
+            made = make()
+        return made(*args, **more)
+
+    return call
