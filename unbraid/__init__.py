@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "constraints": "Constraint NotRegular NotTokens Unenforced",
     "core.custom_tools.definition": "CustomTool",
-    "core.custom_tools.input": "CustomInput",
+    "core.custom_tools": "CustomInput",
     "core.events": "Content Diagnostic Event Language Markup Reasoning SpeechAudio SpeechText Timestamp "
     "ToolCallArguments ToolCallEnd ToolCallStart",
     "core.grammar": "Format",

@@ -40,6 +40,7 @@ class SetArguments(CallNotation):
 
 class SetFrame(Frame):
     kind = "set"
+    opened_by = ("calls",)
     saved = ("keys", "inside")
     __slots__ = ("inside", "keys", "markers")
 

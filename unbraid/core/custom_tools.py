@@ -1,7 +1,15 @@
-"""Definitions of custom tools, as OpenAI's two APIs write them, read and shown to a model as a function.
+"""Custom tools: their input is free text, which may have to follow a grammar.
 
-Chat nests what the tool is under `custom`, and its grammar under `grammar`; Responses has both flat. Either form is
-taken in either place. Whether a grammar is one is not known here: `constraints.grammars` reads it.
+Models know functions only. So a custom tool is shown, called and constrained as a function with one string parameter,
+`input`, and its text is taken out of the arguments while they arrive (`CustomInput`):
+
+    the client's tool      {"type": "custom", "name": "sql", "format": {"type": "text"}}
+    what the model sees    a function `sql` with the parameter {"input": {"type": "string"}}
+    what the model writes  {"input": "SELECT 1"}
+    what the client gets   SELECT 1
+
+OpenAI's two APIs define them differently: Chat nests the tool under `custom` and its grammar under `grammar`; in
+Responses both are flat. Either form is taken in either place. `constraints.grammars` reads the grammar itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Frozen dataclasses that are fast to import: they share one `__repr__`, instead of generating one for each."""
+"""What keeps `import unbraid` fast.
+
+Frozen dataclasses share one `__repr__`, instead of generating one each. Search patterns are compiled when first used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The little that a parser asks of a tokenizer."""
+"""What a parser asks of a tokenizer (`Vocabulary`), and token ids to text, one at a time (`Detokenizer`)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from ..core.grammar import Between, Call, CallIds, CallList, Calls, Citations, E
 from ..core.notations import Arguments, JsonCall
 from .shapes import NAMED_OBJECT, PARAMETERS_OBJECT, THINK_TAGS, TOOL_CALL_TAGS, json_list
 
+# JSON in `<tool_call>` tags: Nous Hermes, and Qwen from 2.5 on.
 _ENDS = ("<|im_end|>", "<|endoftext|>")
-
 HERMES = Format("hermes", tools=TOOL_CALL_TAGS, ends=_ENDS)
 QWEN_2_5 = Format("qwen2.5", tools=TOOL_CALL_TAGS, ends=_ENDS)
 QWEN_3 = Format("qwen3", reasoning=THINK_TAGS, tools=TOOL_CALL_TAGS, ends=_ENDS)

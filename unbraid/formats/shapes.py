@@ -1,9 +1,15 @@
-"""Shapes of calls that many families share."""
+"""Shapes that many families share: the tags around reasoning, JSON calls; and the formats that have reasoning alone."""
 
 from __future__ import annotations
 
 from ..core.grammar import Between, Call, CallList, Calls, Format
 from ..core.notations import JsonCall
+
+THINK_TAGS = Between("<think>\n", "\n</think>\n\n")
+
+THINK = Format("think", reasoning=THINK_TAGS, ends=("<|im_end|>", "<|endoftext|>"))
+# Kimi-VL and Kimi's first thinking models.
+KIMI_VL = Format("kimi-vl", reasoning=Between("◁think▷", "◁/think▷"), ends=("<|im_end|>",))
 
 NAMED_OBJECT = JsonCall(arguments=("arguments", "parameters"))
 """`{"name": …, "arguments": {…}}`."""
@@ -25,10 +31,3 @@ def lone(calls: Calls) -> Calls:
 def json_list(call: JsonCall = NAMED_OBJECT) -> CallList:
     """A JSON array of calls."""
     return CallList(Call((call,)), open="[", separator=", ", close="]")
-
-
-THINK_TAGS = Between("<think>\n", "\n</think>\n\n")
-
-THINK = Format("think", reasoning=THINK_TAGS, ends=("<|im_end|>", "<|endoftext|>"))
-# Kimi-VL and Kimi's first thinking models.
-KIMI_VL = Format("kimi-vl", reasoning=Between("◁think▷", "◁/think▷"), ends=("<|im_end|>",))

@@ -1,7 +1,12 @@
 """`tokenizers.Tokenizer`, Hugging Face's fast tokenizer, as a Vocabulary.
 
-An ordinary piece is decoded as the tokenizer's own decoder does it (`piece_decoding`). An added token is its own text.
-What was decoded is kept for each tokenizer object (`weak_cache`).
+A vocabulary has pieces such as `Ġthe` (byte-level BPE), `▁the` (SentencePiece) or `##ing` (WordPiece). A decoder is a
+chain of steps that turns them into text. The steps that change single pieces are here, each with its inverse. Steps
+that act on the whole text (Fuse, Strip, CTC) say nothing about one token, with one exception: a Strip or Metaspace that
+drops the first space shows that the encoder adds one, the dummy prefix.
+
+An ordinary piece is decoded by these steps; an added token is its own text. Decoded tokens are kept for each tokenizer
+object (`weak_cache`).
 """
 
 from __future__ import annotations

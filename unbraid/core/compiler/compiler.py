@@ -1,8 +1,12 @@
-"""Compiles a format to the program that reads it.
+"""Compiles a format to the program that reads it (`compile_format`).
 
-Markers become search patterns, calls become steps, and each scope gets the markers that mean something in it: the
-openers of what is not open yet and the closers of what is. With a vocabulary, tags in markers that are its tokens
-become placeholders (`program.py`).
+Markers become search patterns, calls become steps (`calls.py`), and each scope gets the markers that mean something in
+it: the openers of what is not open yet and the closers of what is.
+
+With a tokenizer, a marker that is one token of the vocabulary is that token and nothing else: law 6
+(docs/laws.md#law-6). In the buffer such a token is one character that no text can hold, a lone surrogate: its
+placeholder. So one search finds markers of both kinds, and the marker's text, spelled out in ordinary tokens, stays
+text.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ from .calls import CallSteps
 
 @dataclass(slots=True, eq=False, repr=False)
 class Program:
+    """A compiled format, for text or for one vocabulary. It is made once and shared by all parsers. It never changes
+    after that, save that the texts of tokens are added as they come."""
+
     format: grammar.Format
     vocabulary: Vocabulary | None
     content: ScopeRule = field(init=False)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from .machine import CallsState, Frame, Machine
+from .machine import CallsState, Frame, Machine, State
 from .markers import Marker, Markers
 from .pending_call import KEPT, MARKUP
 from .scopes import innermost
@@ -60,6 +60,12 @@ class CallsFrame(CallsState):
     """Inside the markers of calls: which step comes next."""
 
     kind = "calls"
+    opened_by = ("scope", "header")
+    about = State(
+        reads="calls between their markers, step by step",
+        ends="the closing marker, or where no further call comes",
+        malformed="text up to the nearest marker; in a list, the next call is read",
+    )
     saved = ("strand", "at", "accepted", "skipping", "tried_at")
     __slots__ = ("at", "rule", "skipping", "strand", "tried_at")
 

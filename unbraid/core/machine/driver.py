@@ -87,7 +87,7 @@ class Driver(Machine):
         self.texts = self._program.texts
         self.detokenizer = None if vocabulary is None else Detokenizer(vocabulary, self._program.texts)
         self.sections = 0
-        self.stack, self.strands = [], []
+        self.stack, self.strands, self.running = [], [], None
         self.push(ScopeFrame(self._program.content))
         self._start()
         self.choose_fast_path()

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 from .. import diagnostics
-from .machine import Frame, Machine
+from .machine import START, Frame, Machine, State
 from .markers import Markers
 from .pending_call import MARKUP, TEXT
 from .scopes import back_to_content, enter, innermost
@@ -74,6 +74,12 @@ class HeaderFrame(Frame):
     """Inside a header. Nothing of it goes out before it is whole: until then it may be text."""
 
     kind = "header"
+    opened_by = (START, "scope")
+    about = State(
+        reads="the header of a message: whose turn, which channel, to whom",
+        ends="one of the format's ends of a header; then what it announces begins",
+        malformed="its first character is text, and another header may begin after it",
+    )
     saved = ("before",)
     __slots__ = ("before", "rule")
 

@@ -1,19 +1,23 @@
 """The pushdown machine that frames run on: input, output and a stack.
 
 A response is read by a stack of frames (`Frame`). Each frame is one state: text of a strand, a header, a call, a value
-inside a call. The frame on top works on the buffer until it needs more input. `states.py` lists all of them, what opens
-and closes what, and what malformed input does; read it first.
+inside a call. The frame on top works on the buffer until it needs more input. `__init__.py` has the theory; read it
+first.
 
 This module has what every frame needs and knows none of them by name:
 
 - *Input.* `buffer[position:]` is the text that nobody has taken. All of it leaves through `take`, which says what it
-  means and where it stood. So every character is emitted once or is markup (law 3).
+  means and where it stood. So every character is emitted once or is markup: law 3 (docs/laws.md#law-3).
 - *Output.* Events, in the order of the text. While a call is not accepted its pieces are held in `call`.
 - *The stack.* `push`, `pop`, and `run`, which also catches `Malformed`.
 
-Before you change it: a frame must either have all that it needs or return False and change nothing. Chunk boundaries
-are invisible for this reason alone. State is plain values, or `snapshot` cannot save it. What runs for every delta is
-`Frame.fast_path`, then `take`; a line more there can be measured.
+Rules for frames:
+
+1. A frame either has all that it needs, or returns False and has changed nothing. Chunk boundaries are invisible for
+   this reason alone.
+2. What may push a frame is declared on that frame (`Frame.opened_by`). `push` asserts it.
+3. A frame's state is plain values, or `snapshot` cannot save it.
+4. What runs for every delta is `Frame.fast_path`, then `take`; a line more there can be measured.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from .. import diagnostics
@@ -59,9 +64,23 @@ class Malformed(Exception):
 
 
 FastPath = Callable[["Machine", str], list[Event] | None]
-"""Takes a whole delta: the events that it makes, while the stack stays as it is. None where that is not so simple. Then
-nothing was taken, and `Frame.step` gets the same text; it must come to the same where both can. One that changes more
-than `offset` adds to `Machine.moves`."""
+"""Takes a whole delta and returns its events, or returns None and takes nothing. Then `Frame.step` gets the same text.
+Where both could take it, both must return the same. The stack stays as it is. A fast path that changes more than
+`offset` adds to `Machine.moves`."""
+
+START = "start"
+"""In `Frame.opened_by`: a parser may start with this frame, by what its prompt ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One kind of frame in words: a row of the table in docs/machine.md."""
+
+    reads: str
+    ends: str
+    """What ends it."""
+    malformed: str
+    """What malformed input does to it."""
 
 
 class Frame(ABC):
@@ -69,7 +88,10 @@ class Frame(ABC):
 
     __slots__ = ()
     kind: ClassVar[str]
-    """Its name in snapshots and in `states.STATES`."""
+    """Its name in snapshots, in `opened_by` and in docs/machine.md."""
+    opened_by: ClassVar[tuple[str, ...]]
+    """The kinds of frames that push this one, or give their place to it; START too."""
+    about: ClassVar[State]
     saved: ClassVar[tuple[str, ...]] = ()
     """The attributes that make up its state. All others follow from what stands below it."""
     registry: ClassVar[dict[str, type[Frame]]] = {}
@@ -84,7 +106,7 @@ class Frame(ABC):
         """Do what can be done with the buffer. False when more input is needed; then nothing may have changed."""
 
     def fast_path(self, machine: Machine) -> FastPath | None:
-        """A short cut for what most deltas are, in the state that this frame is in now; None where there is none."""
+        """The fast path for the state that the frame is in now, or None."""
         return None
 
     @property
@@ -173,6 +195,8 @@ class Machine:
         """The characters that stand for tokens in the buffer, and the text of each token."""
 
         self.stack: list[Frame] = []
+        self.running: Frame | None = None
+        """The frame whose step runs, for the assertion in `push`; None at the start."""
         self.strands: list[str] = []
         """The strands that are open, the innermost last."""
         self.text_event: Callable[[str, int, int], Event] = Content
@@ -277,7 +301,7 @@ class Machine:
         self.out.append(Diagnostic(kind, self.spell(message), at, at))
 
     def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
-        """Send a piece out, or hold it while it is open what it means."""
+        """Emit a piece, or hold it until its role is known."""
         if self.reading_call:
             call = self.call
             if call.rejected:
@@ -323,6 +347,7 @@ class Machine:
     # --- The stack -------------------------------------------------------------------------------------------------
 
     def push(self, frame: Frame) -> None:
+        assert (self.running.kind if self.running else START) in frame.opened_by, f"{self.running} opens {frame}"
         self.stack.append(frame)
         frame.entered(self)
 
@@ -372,8 +397,10 @@ class Machine:
         """Let the frame on top work until it needs more input."""
         while True:
             try:
-                while (not self.trail or self._skip_trail()) and self.stack[-1].step(self):
-                    pass
+                while not self.trail or self._skip_trail():
+                    frame = self.running = self.stack[-1]
+                    if not frame.step(self):
+                        break
                 return
             except Malformed as problem:
                 self._recover(problem)

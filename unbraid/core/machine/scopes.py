@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 from .. import diagnostics
 from ..events import Event
-from .machine import FastPath, Frame, Machine
+from .machine import START, FastPath, Frame, Machine, State
 from .markers import Marker, Markers, space_end
 from .pending_call import KEPT, MARKUP, TEXT
 
@@ -66,6 +66,12 @@ class ScopeFrame(Frame):
     """Text of one strand, up to the nearest marker."""
 
     kind = "scope"
+    opened_by = (START, "scope", "header")
+    about = State(
+        reads="text of one strand: content, reasoning or speech",
+        ends="its closing marker, the closer of a scope around it, a header, or the end of the output",
+        malformed="a closer of something that is not open is reported; it is text, or markup if it is a token",
+    )
     saved = ("strand", "tail", "orphan_closer")
     __slots__ = ("orphan_closer", "rule", "strand", "tail")
 
@@ -202,6 +208,12 @@ class LeadingMarkerFrame(Frame):
     may close it: templates write `</think>` for a turn without reasoning. What opens the reasoning may have a label."""
 
     kind = "leading_marker"
+    opened_by = (START, "scope")
+    about = State(
+        reads="at the start: the opening marker once more, where it is open; or a closing one alone",
+        ends="the marker, or anything else",
+        malformed="anything else belongs to the scope below",
+    )
     saved = ("label", "is_last")
     __slots__ = ("is_last", "label", "markers")
 
@@ -298,6 +310,12 @@ class CitationFrame(Frame):
     """A tag, from what it begins with on."""
 
     kind = "citation"
+    opened_by = ("scope",)
+    about = State(
+        reads="a tag that says where the text comes from",
+        ends="its end",
+        malformed="what it begins with is text",
+    )
     __slots__ = ("rule",)
 
     def __init__(self, rule: CitationRule) -> None:

@@ -141,7 +141,8 @@ def _load_frames(driver: Driver, rows: Sequence[Row]) -> None:
         made = Frame.registry[kind]
         frame = made.resume(driver, dict(zip(made.saved, values, strict=True)))
         _restore(frame, frame.saved, values, driver.limits)
-        driver.push(frame)
+        driver.stack.append(frame)  # not `push`: what opened it is not known any more
+        frame.entered(driver)
 
 
 def _strand(frame: Frame, row: Row) -> Any:

@@ -19,7 +19,7 @@ from .. import diagnostics
 from ..fast_import import frozen
 from ..json_text import Number, decode, escape, is_number, may_become_number, quote
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import FastPath, Frame, Machine
+from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import Marker, Markers, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
@@ -108,6 +108,12 @@ class BareArgumentsFrame(Frame):
     """`{key:value, …}`. Where that breaks, all is passed on as it is, and any marker ends it."""
 
     kind = "bare"
+    opened_by = ("calls",)
+    about = State(
+        reads="an object with bare keys",
+        ends="its closing bracket",
+        malformed="passed on up to the nearest marker",
+    )
     saved = ("keys", "lead", "only_text", "open", "other_quote", "state")
     __slots__ = (*saved, "markers", "quotes")
 

@@ -1,8 +1,8 @@
 """Element notation: arguments as nested elements, `<city>Paris</city>`, turned into JSON as they arrive.
 
 An element that holds others is an array if the schema says so, or if the first of them is an item, and an object
-otherwise. The text of one that holds none is a value between tags (`values.py`), by what the schema says at that depth.
-A closing tag closes the innermost element, whatever its name.
+otherwise. The text of one that holds none is a value between tags (`tagged_values.py`), by what the schema says at that
+depth. A closing tag closes the innermost element, whatever its name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import diagnostics
 from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import Frame, Machine, Malformed, State
 from ..machine.markers import Marker, Markers, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation
@@ -97,6 +97,12 @@ class LeafFrame(TaggedValueFrame):
     """The text of an element that holds no others. What comes after it stays for the element."""
 
     kind = "leaf"
+    opened_by = ("elements",)
+    about = State(
+        reads="the text of an element that holds no others",
+        ends="the next tag",
+        malformed="what is not of its kind is passed on as a string",
+    )
     __slots__ = ()
 
     def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
@@ -109,6 +115,12 @@ class ElementArgumentsFrame(Frame):
     mean, and a grammar cannot hold a model to a name that no schema knows."""
 
     kind = "elements"
+    opened_by = ("calls",)
+    about = State(
+        reads="between elements, nested",
+        ends="what follows the last argument, or a marker",
+        malformed="the call is given up",
+    )
     saved = ("holds", "keys", "names")
     __slots__ = ("holds", "keys", "markers", "names", "rule", "schemas")
 

@@ -19,7 +19,7 @@ from ..fast_import import frozen
 from ..json_text import plain_end, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import FastPath, Frame, Machine, Malformed
+from ..machine.machine import FastPath, Frame, Machine, Malformed, State
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
@@ -58,6 +58,12 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
+    opened_by = ("calls", "json_call", "tagged", "xml")
+    about = State(
+        reads="one JSON value, passed on as it is",
+        ends="the end of the value",
+        malformed="brackets and quotes are followed to its end, or to the nearest marker",
+    )
     saved: ClassVar[tuple[str, ...]] = ("ahead", "depth", "escaped", "lenient", "quoted", "role", "scanner")
     __slots__ = (*saved, "markers")
 
@@ -195,6 +201,12 @@ class QuotedArgumentsFrame(Frame):
     """Arguments that the model wrote as a JSON string: what the string says is passed on."""
 
     kind = "quoted"
+    opened_by = ("calls", "json_call")
+    about = State(
+        reads="JSON arguments that stand in a JSON string",
+        ends="the closing quote",
+        malformed="passed on; the call is not complete",
+    )
     saved = ("empty", "opened", "scanner")
     __slots__ = saved
 

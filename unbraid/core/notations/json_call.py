@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, cast
 from .. import diagnostics
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import Frame, Machine, Malformed, State
 from ..machine.markers import Markers
 from ..machine.pending_call import MARKUP, NAME
 from ..machine.steps import BeginNotation
@@ -55,6 +55,12 @@ class JsonCallFrame(Frame):
     """A call as one JSON object. Name and arguments may come in either order."""
 
     kind = "json_call"
+    opened_by = ("calls",)
+    about = State(
+        reads="a call that is one JSON object",
+        ends="its closing brace",
+        malformed="the call is given up",
+    )
     saved = ("key", "state")
     __slots__ = ("key", "markers", "node", "state")
 

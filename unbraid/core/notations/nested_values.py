@@ -13,7 +13,7 @@ from typing import Any, Self
 from .. import diagnostics
 from ..events import Event
 from ..json_text import plain_end
-from ..machine.machine import Machine
+from ..machine.machine import Machine, State
 from ..machine.markers import Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from .json import QuotedArgumentsFrame, ValueFrame, unescape
@@ -31,6 +31,12 @@ class ArgumentFrame(ValueFrame):
     """An array or an object, as JSON."""
 
     kind = "argument"
+    opened_by = ("tagged_value", "xml_value", "leaf", "python_argument", "escaped_argument")
+    about = State(
+        reads="an array or an object between tags, as JSON",
+        ends="the end of the value",
+        malformed="brackets and quotes are followed to its end, or to its closing tag",
+    )
     __slots__ = ()
 
     def step(self, machine: Machine) -> bool:
@@ -108,6 +114,12 @@ class PythonArgumentFrame(PythonArgumentsFrame):
     """The rest of an array or an object that goes on as Python writes it."""
 
     kind = "python_argument"
+    opened_by = ("argument",)
+    about = State(
+        reads="the rest of an array or an object that goes on as Python writes it",
+        ends="the end of the value",
+        malformed="brackets and quotes are followed to its end, or to its closing tag",
+    )
     __slots__ = ()
 
     def __init__(self, markers: Markers, open: str = "", state: int = ITEM) -> None:
@@ -130,6 +142,12 @@ class EscapedArgumentFrame(QuotedArgumentsFrame):
     """The rest of an array or an object that is escaped as if it stood in a JSON string."""
 
     kind = "escaped_argument"
+    opened_by = ("argument",)
+    about = State(
+        reads="the rest of an array or an object that is escaped as if it stood in a string",
+        ends="the end of the value",
+        malformed="brackets and quotes are followed to its end, or to its closing tag",
+    )
     __slots__ = ()
 
     def __init__(self, scanner: JsonScanner, open: str = "") -> None:

@@ -18,7 +18,7 @@ from ..events import Event
 from ..fast_import import frozen
 from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import FastPath, Frame, Machine
+from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import Markers, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
@@ -86,6 +86,12 @@ class PythonArgumentsFrame(Frame):
     any marker ends it."""
 
     kind = "python"
+    opened_by = ("calls",)
+    about = State(
+        reads="arguments as in a Python call",
+        ends="the bracket that closes the call",
+        malformed="brackets and quotes are followed to that bracket, or to the nearest marker",
+    )
     own_bracket: ClassVar = False
     """Whether the last bracket to close is of the arguments, and not of the call."""
     saved = ("depth", "escaped", "in_key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
@@ -365,6 +371,12 @@ class PythonDictFrame(PythonArgumentsFrame):
     """`{'key': value, …}`, its brackets included."""
 
     kind = "python_dict"
+    opened_by = ("calls",)
+    about = State(
+        reads="arguments as a dict of Python's",
+        ends="its closing bracket",
+        malformed="brackets and quotes are followed to its end, or to the nearest marker",
+    )
     own_bracket: ClassVar = True
     __slots__ = ()
 

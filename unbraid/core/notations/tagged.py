@@ -1,7 +1,7 @@
 """Arguments between tags of their own: `<parameter=key>value</parameter>`, turned into JSON.
 
 A value ends at its closing tag. Models forget that, so the next tag and the end of the call end it as well, with a
-diagnostic. What a value is, is told in `values.py`.
+diagnostic. What a value is, is told in `tagged_values.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..fast_import import frozen
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed
+from ..machine.machine import Frame, Machine, Malformed, State
 from ..machine.markers import (
     HEADER_END,
     QUOTES,
@@ -184,6 +184,12 @@ class TaggedArgumentsFrame(Frame):
     """Between the arguments: the next one's tag comes, or the end."""
 
     kind = "tagged"
+    opened_by = ("calls",)
+    about = State(
+        reads="between arguments that stand in tags",
+        ends="what follows the last argument, or a marker",
+        malformed="the call is given up",
+    )
     saved = ("keys",)
     __slots__ = ("keys", "markers", "rule")
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
 from ..json_text import escape, is_number, may_become_number, members
-from ..machine.machine import FastPath, Frame, Machine
+from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import Marker, Markers, run_of
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from .base import ObjectWriter, string_path
@@ -58,6 +58,12 @@ class TaggedValueFrame(Frame):
     its first character where the schema leaves no other kind, by the first that JSON cannot have, or by its end."""
 
     kind = "tagged_value"
+    opened_by = ("tagged",)
+    about = State(
+        reads="one value between its tags",
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="what is not of its kind is passed on as a string",
+    )
     saved: ClassVar[tuple[str, ...]] = ("kind_names", "scalar", "scanner", "size", "state")
     __slots__ = ("kinds", "rule", "scalar", "scanner", "size", "state")
 
@@ -365,6 +371,12 @@ class WrapperFrame(Wrapper):
     """Such a value between plain tags."""
 
     kind = "wrapper"
+    opened_by = ("tagged",)
+    about = State(
+        reads="a value between tags that may hold all of the arguments",
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="it is an argument like others",
+    )
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "key", "text", "python")
 
     def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:

@@ -1,7 +1,7 @@
 """XML notation: arguments between tags, whose keys and values are XML text.
 
-Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `arguments.py`.
-Arrays and objects are read by the same frames as there (`nested.py`), which see the text decoded (`DecodedFrame`).
+Entities and CDATA sections are read as they arrive; only an unfinished one waits. All else is as in `tagged.py`. Arrays
+and objects are read by the same frames as there (`nested_values.py`), which see the text decoded (`DecodedFrame`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .. import diagnostics
 from ..events import Diagnostic, Event, ToolCallArguments
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine
+from ..machine.machine import Frame, Machine, State
 from ..machine.markers import Marker, Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
@@ -112,6 +112,12 @@ class XmlArgumentsFrame(TaggedArgumentsFrame):
     """Between such arguments."""
 
     kind = "xml"
+    opened_by = ("calls",)
+    about = State(
+        reads="between arguments that stand in tags, as XML",
+        ends="what follows the last argument, or a marker",
+        malformed="the call is given up",
+    )
     __slots__ = ()
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:
@@ -125,6 +131,12 @@ class XmlValueFrame(TaggedValueFrame):
     """One value. Only an entity, and what begins or ends a section, waits until it is whole."""
 
     kind = "xml_value"
+    opened_by = ("xml",)
+    about = State(
+        reads="one value between its tags, with entities and CDATA sections",
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="what is not of its kind is passed on as a string",
+    )
     saved: ClassVar[tuple[str, ...]] = (*TaggedValueFrame.saved, "in_section")
     __slots__ = ("in_section",)
 
@@ -185,6 +197,12 @@ class XmlWrapperFrame(Wrapper, XmlValueFrame):
     """Such a value that may hold all of the arguments."""
 
     kind = "xml_wrapper"
+    opened_by = ("xml",)
+    about = State(
+        reads="such a value that may hold all of the arguments",
+        ends="its closing tag, the next opening one, or the end of the call",
+        malformed="it is an argument like others",
+    )
     saved: ClassVar[tuple[str, ...]] = (*XmlValueFrame.saved, "key", "text", "python")
 
     def __init__(self, rule: ValueRule, key: str = "", text: bool = False) -> None:
@@ -201,6 +219,12 @@ class DecodedFrame(Frame):
     characters of the output that was. What it does not take yet stays in the buffer, and is decoded again."""
 
     kind = "decoded"
+    opened_by = ("xml_value",)
+    about = State(
+        reads="entities and CDATA sections, for the frame below that reads an array or an object",
+        ends="the end of the value, or what ends the text around it",
+        malformed="as in the frame below",
+    )
     __slots__ = ()
 
     @property
@@ -232,15 +256,17 @@ class DecodedFrame(Frame):
 
     def _run_below(self, machine: Machine, text: str) -> tuple[int, list[Event]]:
         """Let the frame below read a text: how much of it was taken, and what was said."""
-        names = ("buffer", "position", "offset", "gaps", "out", "at_end", "keep_raw")
+        names = ("buffer", "position", "offset", "gaps", "out", "at_end", "keep_raw", "running")
         before = {name: getattr(machine, name) for name in names}
         machine.buffer, machine.position, machine.offset, machine.gaps, machine.out = text, 0, 0, [], []
         machine.at_end = machine.keep_raw = False
         machine.stack.pop()
         height = len(machine.stack)
         try:
-            while len(machine.stack) == height and machine.stack[-1].step(machine):
-                pass
+            while len(machine.stack) == height:
+                below = machine.running = machine.stack[-1]
+                if not below.step(machine):
+                    break
             return machine.position, machine.out
         finally:
             for name, state in before.items():
