@@ -62,8 +62,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "constraints": "Constraint NotRegular NotTokens Unenforced",
-    "core.custom_tools.definition": "CustomTool",
-    "core.custom_tools": "CustomInput",
+    "core.custom_tools": "CustomInput CustomTool",
     "core.events": "Content Diagnostic Event Language Markup Reasoning SpeechAudio SpeechText Timestamp "
     "ToolCallArguments ToolCallEnd ToolCallStart",
     "core.grammar": "Format",

@@ -10,18 +10,21 @@ import re
 import sys
 
 from unbraid.core import machine, notations
+from unbraid.core.machine import driver  # noqa: F401  # loads all frames
 from unbraid.core.machine.machine import START, Frame
 
 from ..support.generated import main
 from ..support.places import ROOT
 
 DOCUMENT = ROOT / "docs" / "machine.md"
+
 OWN = (f"{machine.__name__}.", f"{notations.__name__}.")
 
 
 def frames() -> dict[str, type[Frame]]:
-    """The frames of unbraid, each after one that opens it. (Tests have frames of their own.)"""
-    left = {kind: frame for kind, frame in sorted(Frame.registry.items()) if frame.__module__.startswith(OWN)}
+    """The frames of unbraid, content first, each after one that opens it. (Tests have frames of their own.)"""
+    kinds = sorted(Frame.registry, key=lambda kind: (kind != "scope", kind))
+    left = {kind: Frame.registry[kind] for kind in kinds if Frame.registry[kind].__module__.startswith(OWN)}
     ordered: dict[str, type[Frame]] = {}
 
     def add(opener: str) -> None:
@@ -37,7 +40,7 @@ def frames() -> dict[str, type[Frame]]:
 
 def document() -> str:
     _, begin, theory = (machine.__doc__ or "").partition("**The machine.**")
-    theory = re.sub(r"(law \d+)\s\(docs/(laws\.md#law-\d+)\)", r"[\1](\2)", begin + theory.strip())
+    theory = re.sub(r"(law \d+)\s\(docs/(laws\.md#law-\d+)\)", r"[\1](\2)", (begin + theory).strip())
     lines = ["# The machine", "", theory, "", "## Diagram", "", *_diagram(), "", "## States", ""]
     lines += ["| state | reads | ends with | malformed input |", "| --- | --- | --- | --- |"]
     for kind, frame in frames().items():

@@ -1,7 +1,7 @@
 """A GGUF file's tokens as a `Vocabulary`.
 
 GGUF stores the pieces of byte-level BPE (`gpt2`) or SentencePiece (`llama`), so they are decoded like those of a
-Hugging Face tokenizer (`tokens.piece_decoding`). Special, added and control tokens are their own text.
+Hugging Face tokenizer (`tokens.huggingface`). Special, added and control tokens are their own text.
 """
 
 from __future__ import annotations

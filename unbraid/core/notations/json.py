@@ -58,7 +58,7 @@ class ValueFrame(Frame):
     """
 
     kind = "value"
-    opened_by = ("calls", "json_call", "tagged", "xml")
+    opened_by: ClassVar[tuple[str, ...]] = ("calls", "json_call", "tagged", "xml")
     about = State(
         reads="one JSON value, passed on as it is",
         ends="the end of the value",
@@ -201,7 +201,7 @@ class QuotedArgumentsFrame(Frame):
     """Arguments that the model wrote as a JSON string: what the string says is passed on."""
 
     kind = "quoted"
-    opened_by = ("calls", "json_call")
+    opened_by: ClassVar[tuple[str, ...]] = ("calls", "json_call")
     about = State(
         reads="JSON arguments that stand in a JSON string",
         ends="the closing quote",
