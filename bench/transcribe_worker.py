@@ -29,9 +29,9 @@ System = Callable[[str, str | None, bool], Answer]
 def unbraid(options: dict[str, Any]) -> System:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from unbraid.speech.audio.decode import read
+    from unbraid.speech.audio.vad import VoiceDetector
     from unbraid.speech.options import TranscriptionOptions
     from unbraid.speech.transcriber import Transcriber
-    from unbraid.speech.vad.detector import VoiceDetector
     from unbraid.speech.whisper.files import resolve_whisper
     from unbraid.speech.whisper.listener import WhisperEngine
 

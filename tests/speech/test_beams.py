@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.engines.base import Piece, Unsupported
-from unbraid.speech.decoding.base import Logits, log_softmax
 from unbraid.speech.decoding.beams import BeamDecoding
-from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding, log_softmax
 from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.listening import ListenEnd, ListenRequest, Opening
 from unbraid.speech.options import TranscriptionOptions

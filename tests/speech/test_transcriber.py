@@ -21,12 +21,12 @@ from unbraid.errors import UnbraidError
 from unbraid.speech.attempt import Thresholds
 from unbraid.speech.audio.chunking import Chunk, cut, is_silent
 from unbraid.speech.audio.decode import RATE, Samples, read
+from unbraid.speech.audio.vad import FRAME, VoiceDetector
 from unbraid.speech.families import adapter_for, known_families
 from unbraid.speech.listening import EndReason, ListenEnd, ListenRequest, Opening
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import PrefixMissing, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
-from unbraid.speech.vad.detector import FRAME, VoiceDetector
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
 from unbraid.templates import encoder

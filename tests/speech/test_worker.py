@@ -11,7 +11,7 @@ import pytest
 
 from unbraid.engines.base import EngineBusy, EngineDown, EngineFailed, Load, TokenLogprob, Unsupported
 from unbraid.speech.decoding.alignment import Attention
-from unbraid.speech.decoding.base import Step
+from unbraid.speech.decoding.sampling import Step
 from unbraid.speech.decoding.worker import ListeningWorker, ListenJob
 from unbraid.speech.listening import EndReason, ListenRequest
 

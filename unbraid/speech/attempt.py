@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from ..constraints.printers.token_sets import TokenSets
 from ..engines.base import EngineFailed, TokenLogprob
 from ..parsing import Parser
-from .adapters import Adapter
 from .audio.chunking import Chunk
-from .listening import ANYTHING, ListenEnd, Listener, Opening
+from .listening import ANYTHING, Adapter, ListenEnd, Listener, Opening
 from .options import TranscriptionOptions
 from .segments import SegmentReader
 from .transcript import TranscriptEvent, compression_ratio

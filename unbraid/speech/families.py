@@ -18,12 +18,11 @@ from importlib.metadata import entry_points
 
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
-from .adapters import Adapter
-from .engines.endpoint_adapter import EndpointAdapter
-from .listening import Listener
-from .moonshine.adapter import MoonshineAdapter
+from .engines.endpoint import EndpointAdapter
+from .engines.qwen_asr import QwenAsrAdapter
+from .listening import Adapter, Listener
+from .moonshine import MoonshineAdapter
 from .onnx import Device
-from .qwen_asr.adapter import QwenAsrAdapter
 from .whisper.adapter import WhisperAdapter
 
 _log = logging.getLogger(__name__)
@@ -57,8 +56,7 @@ def _load_whisper(model: str, threads: int | None, device: Device) -> Listener:
 
 
 def _load_moonshine(model: str, threads: int | None, device: Device) -> Listener:
-    from .moonshine.files import DEFAULT_MOONSHINE
-    from .moonshine.listener import MoonshineEngine
+    from .moonshine import DEFAULT_MOONSHINE, MoonshineEngine
 
     return MoonshineEngine(model or DEFAULT_MOONSHINE, threads=threads, device=device)
 

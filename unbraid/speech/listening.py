@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from ..constraints.printers.token_sets import TokenSets
+from ..core.grammar import Format
 from ..core.vocabulary import Vocabulary
 from ..engines.base import Piece
 from .audio.chunking import Spans
 from .audio.decode import Samples
+from .options import TranscriptionOptions
 
 ANYTHING = TokenSets(())
 EndReason = Literal["stop", "length", "loop"]
@@ -136,3 +138,43 @@ def family_of(listener: Listener) -> str | None:
 def goes_on_from_words(listener: Listener) -> bool:
     """Whether a listener takes `ListenRequest.goes_on`: its attribute of that name."""
     return bool(getattr(listener, "goes_on_from_words", False))
+
+
+class Adapter(Protocol):
+    """One family of models, for the vocabulary of one model."""
+
+    @property
+    def format(self) -> Format:
+        """What the models write."""
+        ...
+
+    @property
+    def max_seconds(self) -> float:
+        """The longest chunk that a model takes."""
+        ...
+
+    @property
+    def supports_language_detection(self) -> bool: ...
+
+    @property
+    def language(self) -> str | None:
+        """The language code of a model for one language; None for other models, and where it is unknown."""
+        ...
+
+    @property
+    def supports_timestamps(self) -> bool: ...
+
+    @property
+    def supports_translation(self) -> bool: ...
+
+    def check(self, options: TranscriptionOptions) -> None:
+        """Raise `UnbraidError` for options that the model does not support."""
+        ...
+
+    def request(self, samples: Samples, options: TranscriptionOptions, temperature: float) -> ListenRequest:
+        """The request for one chunk. Where the language is to be detected, the same request does that too."""
+        ...
+
+    def language_of(self, token: int) -> str | None:
+        """The language code that a token stands for, if it stands for one."""
+        ...

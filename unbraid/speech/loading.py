@@ -19,17 +19,16 @@ from ..engines.routing import Routing
 from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
 from ..models.errors import ModelError
-from .moonshine.files import KNOWN_MOONSHINE
 from .onnx import Device
 from .whisper.files import DEFAULT_WHISPER
 
 if TYPE_CHECKING:
+    from .audio.vad import VoiceDetector
     from .engines.chat import ChatListener
     from .engines.endpoint import EndpointListener
     from .engines.sglang import SGLangWhisper
     from .listening import Listener
     from .transcriber import Transcriber
-    from .vad.detector import VoiceDetector
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ async def load_transcriber(
 
 def _detector() -> VoiceDetector | None:
     """The voice activity detector. Where it cannot be had, the server does without, and says so."""
-    from .vad.detector import VoiceDetector
+    from .audio.vad import VoiceDetector
 
     try:
         return VoiceDetector()
@@ -121,6 +120,7 @@ async def load_listener(settings: ListenerSettings) -> Listener:
 def load_embedded(model: str, *, threads: int | None = None, device: Device = "auto") -> Listener:
     """A model in this process: `FAMILY:MODEL`, one that a family is known for, or else a Whisper."""
     from .families import family, known_families
+    from .moonshine import KNOWN_MOONSHINE
 
     named, colon, rest = model.partition(":")
     if colon and named in known_families():

@@ -16,10 +16,9 @@ from typing import Protocol
 
 from ..core.events import Content, Event, Language, Timestamp
 from ..engines.base import EngineFailed, TokenLogprob
-from .adapters import Adapter
 from .audio.chunking import Chunk
 from .languages import known_code, spaced
-from .listening import ListenEnd, Listener
+from .listening import Adapter, ListenEnd, Listener
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Segment, TranscriptEvent, Word
 from .words import fit_to_sound, join_words

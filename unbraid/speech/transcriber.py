@@ -23,17 +23,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ..engines.base import EngineFailed, TokenLogprob
-from .adapters import Adapter
 from .attempt import Attempt, Thresholds, TokenCounts
 from .audio.chunking import Chunk, cut_runs, is_silent
 from .audio.decode import Samples
+from .audio.vad import Speech, VoiceDetector
 from .errors import UnsupportedOption
 from .families import adapter_for
-from .listening import Listener, family_of, max_beams, supports_word_times
+from .listening import Adapter, Listener, family_of, max_beams, supports_word_times
 from .options import TranscriptionOptions
 from .transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
-from .vad.detector import VoiceDetector
-from .vad.speech import Speech
 
 _DEFAULT_THRESHOLDS = Thresholds()
 _BEAMS = 5  # where none are given, the listener has a beam search and a voice was detected

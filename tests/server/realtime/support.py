@@ -15,9 +15,10 @@ from websockets.asyncio.client import ClientConnection
 
 from unbraid.engines.replay.replay import ReplayEngine, Script
 from unbraid.server.service import Service
-from unbraid.speech.live.sound import Samples, write_sound
+from unbraid.speech.audio.decode import Samples
+from unbraid.speech.audio.pcm import write_sound
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.whisper.vocabulary import WhisperVocabulary
+from unbraid.speech.whisper.tokens import WhisperVocabulary
 from unbraid.templates import built_in
 
 from ...speech.live.talking import LevelVoice, WordListener

@@ -14,7 +14,7 @@ from agents.realtime import RealtimeAgent, RealtimeRunner
 from openai import AsyncOpenAI
 
 from unbraid.engines.replay.replay import script
-from unbraid.speech.live.sound import Resampler, write_sound
+from unbraid.speech.audio.pcm import Resampler, write_sound
 
 from ...speech.live.talking import say, silence
 from ...speech.word_errors import words

@@ -11,7 +11,7 @@ import pytest
 import websockets
 
 from unbraid.engines.base import EngineDown
-from unbraid.speech.live.sound import Resampler
+from unbraid.speech.audio.pcm import Resampler
 
 from ...speech.live.talking import WordListener, say, silence
 from ...speech.word_errors import words

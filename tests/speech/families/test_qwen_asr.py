@@ -19,10 +19,10 @@ from unbraid import Parser, UnbraidError
 from unbraid.core.events import Language
 from unbraid.format_checks import check
 from unbraid.speech.engines.chat import ChatListener
+from unbraid.speech.engines.qwen_asr import LANGUAGE_NAMES, QWEN3_ASR
 from unbraid.speech.families import adapter_for
 from unbraid.speech.loading import ListenerSettings, load_listener
 from unbraid.speech.options import TranscriptionOptions
-from unbraid.speech.qwen_asr.adapter import LANGUAGE_NAMES, QWEN3_ASR
 from unbraid.speech.transcript import Transcript
 
 from ...support.fake_servers import Asked, FakeServer

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from unbraid.models import ModelError
-from unbraid.speech.kokoro.files import KokoroFiles, resolve_kokoro
+from unbraid.speech.synthesis.kokoro import KokoroFiles, resolve_kokoro
 
 from ...support.places import CACHE
 

@@ -13,10 +13,9 @@ import pytest
 
 from unbraid.models import ModelError
 from unbraid.speech.audio.decode import read
-from unbraid.speech.kokoro.files import KOKORO_VOICES, resolve_kokoro
-from unbraid.speech.kokoro.speaker import KokoroSpeaker
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.synthesis.encoding import SoundWriter
+from unbraid.speech.synthesis.kokoro import KOKORO_VOICES, KokoroSpeaker, resolve_kokoro
 from unbraid.speech.synthesis.speaker import CannotSpeak, Sound, SpeakRequest
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine

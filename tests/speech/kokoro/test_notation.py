@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.speech.kokoro.notation import LANGUAGES, LONGEST, phonetic, tokens
+from unbraid.speech.synthesis.phonemes import LANGUAGES, LONGEST, phonetic, tokens
 
 from ...support.examples import examples
 

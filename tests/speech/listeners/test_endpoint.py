@@ -12,7 +12,7 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineDown, EngineFailed, Unsupported
-from unbraid.speech.audio.wav import as_wav
+from unbraid.speech.audio.pcm import as_wav
 from unbraid.speech.engines.endpoint import EndpointListener
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.outputs import RESPONSE_FORMATS, render_transcript

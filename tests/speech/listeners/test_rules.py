@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from unbraid.constraints.printers.token_sets import TokenSets
-from unbraid.speech.decoding.base import Logits
-from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding
 from unbraid.speech.engines.sglang import _constraint
 from unbraid.speech.engines.vllm import EXTRA_ARGS_KEY, REPORTED_OFFSET
 from unbraid.speech.options import Task, TranscriptionOptions

@@ -15,10 +15,10 @@ import numpy as np
 
 from unbraid.engines.base import Piece, TokenLogprob
 from unbraid.speech.audio.decode import RATE
+from unbraid.speech.audio.pcm import Samples
+from unbraid.speech.audio.vad import FRAME
 from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
-from unbraid.speech.live.hearing import Hearing
-from unbraid.speech.live.sound import Samples
-from unbraid.speech.vad.detector import FRAME
+from unbraid.speech.live.transcription import Hearing
 
 from ..whisper.whisper_models import tokenizer
 from ..whisper.whisper_models import tokens as special_tokens

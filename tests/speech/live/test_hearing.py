@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from unbraid.engines.base import EngineDown
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.live.agreement import Agreement, HeardPiece, pieces_of
-from unbraid.speech.live.hearing import Hearing
+from unbraid.speech.live.transcription import Hearing
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.whisper.listener import WhisperEngine
-from unbraid.speech.whisper.vocabulary import WhisperVocabulary
+from unbraid.speech.whisper.tokens import WhisperVocabulary
 
 from ...support.examples import examples
 from ...support.real_speech import recording

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.speech.audio.decode import RATE
+from unbraid.speech.audio.pcm import Resampler, SoundFormat, SoundReader, write_sound
 from unbraid.speech.errors import BadAudio
-from unbraid.speech.live.sound import Resampler, SoundFormat, SoundReader, write_sound
 
 FORMATS = [
     SoundFormat("pcm", 16_000),
@@ -60,7 +60,7 @@ def test_every_byte_of_g711_is_the_nearest_to_its_own_value(kind: str) -> None:
     values = SoundReader(SoundFormat(kind, 8_000))
     samples = values.feed(every)  # resampled: so take the table itself
     assert len(samples)
-    from unbraid.speech.live.sound import _table
+    from unbraid.speech.audio.pcm import _table
 
     written = write_sound(_table(kind), kind)
     assert np.array_equal(_table(kind)[np.frombuffer(written, np.uint8)], _table(kind))
@@ -70,7 +70,7 @@ def test_every_byte_of_g711_is_the_nearest_to_its_own_value(kind: str) -> None:
 
 def test_known_values_of_g711() -> None:
     """By ITU-T G.711: silence, and the loudest of both signs."""
-    from unbraid.speech.live.sound import _table
+    from unbraid.speech.audio.pcm import _table
 
     assert _table("pcmu")[0xFF] == 0
     assert round(float(_table("pcmu")[0x80]) * 32768) == 32124

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.live.turns import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
+from unbraid.speech.live.utterances import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
 
 from .talking import LevelVoice, say, silence
 

@@ -15,14 +15,19 @@ from unbraid import UnbraidError
 from unbraid.engines.base import Piece, Unsupported
 from unbraid.models import ModelError, pinned
 from unbraid.models.packages import Package
-from unbraid.speech.adapters import Adapter
 from unbraid.speech.audio.decode import RATE
 from unbraid.speech.errors import UnsupportedOption
 from unbraid.speech.families import adapter_for
-from unbraid.speech.listening import ListenEnd, Listener, ListenRequest
-from unbraid.speech.moonshine.adapter import MOONSHINE, MoonshineAdapter, MoonshineVocabulary
-from unbraid.speech.moonshine.files import KNOWN_MOONSHINE, MoonshineFiles, resolve_moonshine
-from unbraid.speech.moonshine.listener import MoonshineEngine
+from unbraid.speech.listening import Adapter, ListenEnd, Listener, ListenRequest
+from unbraid.speech.moonshine import (
+    KNOWN_MOONSHINE,
+    MOONSHINE,
+    MoonshineAdapter,
+    MoonshineEngine,
+    MoonshineFiles,
+    MoonshineVocabulary,
+    resolve_moonshine,
+)
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
 from unbraid.speech.transcript import Delta, Transcript

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unbraid.speech.synthesis import SOUND_FORMATS, SoundFormat
 from unbraid.speech.synthesis.encoding import SoundWriter
-from unbraid.speech.synthesis.formats import SOUND_FORMATS, SoundFormat
 from unbraid.speech.synthesis.speaker import Sound
 
 av: Any = pytest.importorskip("av", reason="av is not installed: pip install av")

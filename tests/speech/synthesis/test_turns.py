@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from unbraid.engines import EngineBusy, EngineDown
-from unbraid.speech.synthesis.turns import SentenceTurns
+from unbraid.speech.synthesis.sentences import SentenceTurns
 
 from ...support.in_loop import in_loop
 

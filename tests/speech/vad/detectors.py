@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from unbraid.models import ModelError
-from unbraid.speech.vad.detector import VoiceDetector
-from unbraid.speech.vad.files import resolve_vad
+from unbraid.speech.audio.vad import VoiceDetector, resolve_vad
 
 from ...support.places import CACHE
 

@@ -10,8 +10,7 @@ import pytest
 from unbraid.models import ModelError, pinned
 from unbraid.models.packages import Package
 from unbraid.speech.audio.decode import RATE
-from unbraid.speech.vad.detector import FRAME
-from unbraid.speech.vad.files import resolve_vad
+from unbraid.speech.audio.vad import FRAME, resolve_vad
 
 from ...support.real_speech import recording
 from ..noises import KINDS, noise

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from unbraid.speech.audio.chunking import Chunk, Run, cut_runs
 from unbraid.speech.audio.decode import RATE
+from unbraid.speech.audio.vad import FRAME, Speech
 from unbraid.speech.options import VoiceOptions
-from unbraid.speech.vad.detector import FRAME
-from unbraid.speech.vad.speech import Speech
 
 from ...support.examples import examples
 

@@ -18,8 +18,7 @@ from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.onnx.runtime import Floats
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.transcriber import Transcriber
-from unbraid.speech.whisper.encodings import Encodings
-from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.listener import Encodings, WhisperEngine
 
 from .whisper_models import files, jfk
 

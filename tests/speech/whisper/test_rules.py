@@ -14,9 +14,7 @@ from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.core.events import Content, Diagnostic, Language, Timestamp
 from unbraid.formats import find
 from unbraid.parsing import Parser
-from unbraid.speech.decoding.base import Logits
-from unbraid.speech.decoding.loop_guard import is_looping
-from unbraid.speech.decoding.sampling import SamplingDecoding
+from unbraid.speech.decoding.sampling import Logits, SamplingDecoding, is_looping
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.rules import WhisperRules

@@ -30,9 +30,7 @@ from numpy.typing import NDArray
 
 from ...errors import UnbraidError
 from ..errors import BadAudio, TooMuchAudio
-from .mp4_guard import check_mp4
-from .sources import AudioSource, opened
-from .truncation import counts_frames, is_truncated
+from .sources import AudioSource, check_mp4, counts_frames, is_truncated, opened
 
 if TYPE_CHECKING:
     from av import AudioFrame, AudioStream

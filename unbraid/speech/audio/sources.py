@@ -7,6 +7,8 @@ ends that.
 from __future__ import annotations
 
 import os
+import re
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -111,3 +113,122 @@ def _too_large(name: str, most: int) -> TooMuchAudio:
         f"{name} is larger than {most / 1e6:,.0f} MB, which is the most that is taken: compress it, to mp3 or opus for "
         "instance, or cut it into several files"
     )
+
+
+MOST_SAMPLES = 4_000_000
+"""The most samples of a file: a day of AAC, or ten hours of video at sixty frames a second with its sound."""
+
+_MOST_BOXES = 100_000  # at the top level: an hour has some thousand fragments, of two boxes each
+_PIECE = 1 << 20
+_TABLES = re.compile(rb"stsz|stz2|trun")
+_TABLE = 16  # bytes of a table's header: its tag, version and flags, and two numbers
+_CONVERT = "convert it to flac or mp3 first"
+
+
+def check_mp4(source: AudioSource) -> None:
+    """Raise `BadAudio` for more samples than any recording has.
+
+    The tables are searched for byte by byte in everything but the sound itself (`mdat`), so that no nesting of boxes
+    hides one.
+    """
+    claimed = 0
+    for piece in _outside_of_sound(source):
+        if b"cmov" in piece:
+            raise BadAudio(f"{source.name} has a compressed header, as old QuickTime files have: {_CONVERT}")
+        claimed += sum(_claimed(piece, source.size))
+        if claimed > MOST_SAMPLES:
+            raise BadAudio(
+                f"{source.name} claims more samples than any recording has: it is damaged or no recording; if it is "
+                f"one, {_CONVERT}"
+            )
+
+
+def _claimed(piece: bytes, size: int) -> Iterator[int]:
+    whole = piece.ljust(len(piece) + _TABLE, b"\0")
+    for table in _TABLES.finditer(piece, 0, _PIECE - _TABLE):
+        first, second = struct.unpack_from(">II", whole, table.start() + 8)
+        if table[0] == b"trun":
+            yield first
+        elif table[0] == b"stz2" or not first or first * second > size:
+            yield second
+        # Else all samples have one size and the file can hold them: PCM, for which FFmpeg needs few entries.
+
+
+def _outside_of_sound(source: AudioSource) -> Iterator[bytes]:
+    """All boxes but `mdat`, in pieces that overlap, so that no table header is cut in two."""
+    start = 0
+    for _ in range(_MOST_BOXES):
+        source.seek(start)
+        header = source.read(16)
+        if len(header) < 8:
+            return
+        size, tag = struct.unpack_from(">I4s", header)
+        if size == 1 and len(header) == 16:
+            (size,) = struct.unpack_from(">Q", header, 8)
+        if size < 8:  # 0 is the rest of the file; other values make no sense
+            size = source.size - start
+        end = min(start + size, source.size)
+        while start < end and tag != b"mdat":
+            source.seek(start)
+            yield source.read(min(end - start, _PIECE))
+            start += _PIECE - _TABLE
+        start = end
+    raise BadAudio(f"{source.name} has more parts than any recording has: {_CONVERT}")
+
+
+_LONGEST_PAGE = 65_307  # of Ogg
+_MOST_CHUNKS = 1_000
+_NO_SIZE = (0, 0xFFFF_FFFF)  # in the header of a wav that was written to a pipe
+
+
+def counts_frames(file: AudioSource, format: str) -> bool:
+    """Whether this is an mp3 whose first frame counts all frames. FFmpeg estimates the length of others."""
+    if format != "mp3":
+        return False
+    with _from_start(file):
+        head = file.read(10)
+        if head[:3] == b"ID3" and len(head) == 10:
+            file.seek(10 + sum((byte & 0x7F) << shift for byte, shift in zip(head[6:], (21, 14, 7, 0), strict=True)))
+        head += file.read(4096)
+        return b"Xing" in head or b"Info" in head
+
+
+def is_truncated(file: AudioSource, format: str) -> bool:
+    """Whether the file ends before its last page or chunk does."""
+    with _from_start(file):
+        return (format == "ogg" and _ogg_is_truncated(file)) or (format == "wav" and _wav_is_truncated(file))
+
+
+def _ogg_is_truncated(file: AudioSource) -> bool:
+    file.seek(max(0, file.size - _LONGEST_PAGE))
+    tail = file.read(_LONGEST_PAGE)
+    at = tail.rfind(b"OggS")
+    if not 0 <= at < len(tail) - 26:
+        return True
+    sizes = tail[at + 27 : at + 27 + tail[at + 26]]
+    return at + 27 + tail[at + 26] + sum(sizes) > len(tail)
+
+
+def _wav_is_truncated(file: AudioSource) -> bool:
+    at = 12
+    for _ in range(_MOST_CHUNKS):
+        file.seek(at)
+        header = file.read(8)
+        if len(header) < 8:
+            return False
+        tag, size = struct.unpack("<4sI", header)
+        if tag == b"data":
+            return size not in _NO_SIZE and at + 8 + size > file.size
+        at += 8 + size + size % 2
+    return False
+
+
+@contextmanager
+def _from_start(file: AudioSource) -> Iterator[None]:
+    """Read the file from its start, and put its position back afterwards."""
+    at = file.tell()
+    file.seek(0)
+    try:
+        yield
+    finally:
+        file.seek(at)

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from ...engines.base import TokenLogprob
 from ..listening import EndReason
 from .alignment import Attention
-from .base import Logits, Step, log_softmax
-from .loop_guard import is_looping
-from .sampling import SamplingDecoding
+from .sampling import Logits, SamplingDecoding, Step, is_looping, log_softmax
 
 
 @dataclass(frozen=True, slots=True)

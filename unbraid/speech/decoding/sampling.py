@@ -6,18 +6,116 @@ language, for instance. After the prefix, the family's rules forbid tokens first
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...constraints.printers.token_sets import TokenSets
-from ...engines.base import TokenLogprob
+from ...engines.base import Piece, TokenLogprob
 from ..listening import EndReason
 from .alignment import Attention
-from .base import Logits, Step, TokenRules, log_softmax
-from .loop_guard import is_looping
+
+Logits = NDArray[np.float32]
+Logprobs = NDArray[np.float64]
+
+
+class TokenRules(Protocol):
+    """Which tokens a family of models may write."""
+
+    @property
+    def end(self) -> int:
+        """The token that ends an output."""
+        ...
+
+    @property
+    def silence(self) -> int | None:
+        """The token whose probability, at the start of an output, is that of no speech."""
+        ...
+
+    def apply(self, logits: Logits, written: Sequence[int], timestamps: bool) -> None:
+        """Set the logits to minus infinity of tokens that may not follow `written`, the output after its prefix."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows from one step of the model."""
+
+    emitted: tuple[TokenLogprob, ...]
+    """The tokens that are final now."""
+    rows: tuple[int, ...] = ()
+    """The rows that continue, as indices into the output's rows; one may come several times. None at the end."""
+    tokens: tuple[int, ...] = ()
+    """The token that each of these rows continues with."""
+    forced: tuple[int, ...] = ()
+    """The tokens that follow it in all of them without a choice: the model reads them in the same step."""
+
+
+class Decoding(Protocol):
+    """One output while it is written."""
+
+    @property
+    def begun(self) -> Sequence[int]:
+        """The tokens of the prefix."""
+        ...
+
+    @property
+    def written(self) -> Sequence[int]:
+        """The tokens after the prefix."""
+        ...
+
+    @property
+    def attention(self) -> Sequence[Attention]:
+        """The cross-attention at each of these tokens, if it was given."""
+        ...
+
+    @property
+    def no_speech(self) -> float | None:
+        """The probability that nobody speaks; known after the first step."""
+        ...
+
+    @property
+    def choices(self) -> Mapping[int, float]:
+        """See `ListenEnd.choices`."""
+        ...
+
+    @property
+    def reason(self) -> EndReason | None:
+        """Why the output has ended; None if it has not."""
+        ...
+
+    @property
+    def forced(self) -> int:
+        """How many tokens follow the next one without a choice."""
+        ...
+
+    def step(
+        self,
+        logits: Logits,
+        attention: NDArray[np.float32] | None = None,
+        before: Sequence[NDArray[np.float32]] = (),
+        forced: int = 0,
+    ) -> Step:
+        """Choose what comes next.
+
+        logits: of the rows that the last step let continue: (rows, vocabulary).
+        attention: the cross-attention of these rows: (rows, heads, frames).
+        before: the same at the forced tokens of the last step, for each of them.
+        forced: how many tokens without a choice may be in the result: no more than `forced` says.
+        """
+        ...
+
+
+def log_softmax(logits: Logits) -> Logprobs:
+    """The logprobs of all tokens, in double precision."""
+    shifted = logits.astype(np.float64) - logits.max()
+    logprobs: Logprobs = shifted - np.log(np.exp(shifted).sum())
+    return logprobs
+
 
 _ANY = -1  # stands for the token that is not chosen yet
 
@@ -116,3 +214,56 @@ class SamplingDecoding:
         if len(self.begun) + len(self.written) >= self.limit:
             return "length"
         return "loop" if is_looping(self.written) else None
+
+
+_REPEATS = 4
+_LOOP = 40  # tokens that a repetition must have: people repeat short phrases, too
+_LONGEST_PERIOD = 32
+
+
+def is_looping(tokens: Sequence[int]) -> bool:
+    """Whether an output ends with one phrase over and over."""
+    if len(tokens) < _LOOP:
+        return False
+    for period in range(1, _LONGEST_PERIOD + 1):
+        size = max(period * _REPEATS, -(-_LOOP // period) * period)
+        end = tokens[-size:]
+        if len(end) == size and all(end[at] == end[at - period] for at in range(period, size)):
+            return True
+    return False
+
+
+class ReceivedTokens:
+    """The tokens of one output that another engine writes, up to where it begins to loop.
+
+    prefix: what the output must begin with.
+    end: the token that ends it.
+    """
+
+    def __init__(self, prefix: TokenSets, end: int) -> None:
+        self.all: list[TokenLogprob] = []
+        self.looping = False
+        """The output loops: abort the request. Further tokens are ignored."""
+        self._prefix = prefix
+        self._end = end
+        self._written: list[int] = []
+
+    def take(self, tokens: Iterable[TokenLogprob]) -> Piece:
+        """Add the next tokens. Returns them, without those after the start of a loop."""
+        first = len(self.all)
+        for token in tokens:
+            if self.looping:
+                break
+            if len(self.all) >= len(self._prefix.sets):
+                self._written.append(token.token)
+            self.all.append(token)
+            self.looping = token.token != self._end and is_looping(self._written)
+        taken = tuple(self.all[first:])
+        return Piece(tuple(one.token for one in taken), logprobs=taken)
+
+    @property
+    def choice(self) -> dict[int, float]:
+        """The first token of the prefix that was a choice between several, with its probability among them."""
+        several = (step for step, some in enumerate(self._prefix.sets) if len(some) > 1)
+        step = next(several, len(self.all))
+        return {one.token: math.exp(one.logprob) for one in self.all[step : step + 1]}

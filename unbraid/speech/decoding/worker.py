@@ -26,7 +26,7 @@ from ...engines.jobs import Job
 from ..audio.decode import RATE
 from ..listening import ListenEnd, ListenRequest, Opening
 from .alignment import token_times
-from .base import Decoding, Logits, Step
+from .sampling import Decoding, Logits, Step
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from ...engines.base import Audio, Finish, Generation, Piece, Sampling, Unsuppor
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers
-from ..audio.wav import as_wav
+from ..audio.pcm import as_wav
 from ..listening import ListenEnd, ListenRequest
 from .remote import RemoteListener
 

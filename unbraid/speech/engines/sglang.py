@@ -24,12 +24,11 @@ from ...engines.routing import Routing
 from ...engines.server import ServerOptions, Servers
 from ...engines.sglang import SGLangServer
 from ...schema.regular import Repeat, Text, all_but, maybe, sequence
-from ..audio.wav import as_wav
-from ..decoding.loop_guard import ReceivedTokens
+from ..audio.pcm import as_wav
+from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest
 from ..whisper.rules import WhisperRules
-from ..whisper.tokens import WhisperTokens
-from ..whisper.vocabulary import WhisperVocabulary
+from ..whisper.tokens import WhisperTokens, WhisperVocabulary
 from .remote import RemoteListener
 
 _CONTEXT = 448  # tokens, in every Whisper

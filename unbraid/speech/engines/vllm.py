@@ -17,10 +17,10 @@ from ...engines.base import Piece, PromptTooLong, TokenLogprob, Unsupported
 from ...engines.reader import Reader
 from ...engines.vllm.async_llm import AsyncVLLM, vllm
 from ..audio.decode import RATE
-from ..decoding.loop_guard import ReceivedTokens
+from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest, Opening, TextVocabulary
 from ..whisper.rules import WhisperRules
-from ..whisper.vocabulary import WhisperVocabulary
+from ..whisper.tokens import WhisperVocabulary
 
 EXTRA_ARGS_KEY = "unbraid_whisper"
 """The key in a request's `extra_args` with the processor's instructions."""

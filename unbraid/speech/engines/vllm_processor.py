@@ -17,7 +17,7 @@ import torch
 from vllm.tokenizers import cached_tokenizer_from_config
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
-from ..whisper.vocabulary import WhisperVocabulary
+from ..whisper.tokens import WhisperVocabulary
 from .vllm import EXTRA_ARGS_KEY, REPORTED_OFFSET, rules_of
 
 _NEVER = -float("inf")

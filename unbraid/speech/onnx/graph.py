@@ -279,3 +279,28 @@ def write_array(name: str, value: Array) -> bytes:
     raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     sizes: list[Field] = [(_TENSOR_DIMS, size) for size in value.shape]
     return join([*sizes, (_TENSOR_DATA_TYPE, kind), (_TENSOR_NAME, name.encode()), (_TENSOR_RAW_DATA, raw)])
+
+
+_FLOAT, _HALF = 1, 10  # TensorProto.DataType
+
+
+def in_floats(path: Path) -> bytes:
+    """The model in a file, with floats of 32 bits wherever it has those of 16."""
+    model = read_file(path)
+    graph = model.graph
+    for name in list(graph.tensors):
+        value = graph.array(name)
+        if value is not None and value.dtype == np.float16:
+            graph.put(name, value.astype(np.float32))
+    for node in graph.nodes:
+        _convert(node)
+    return write_model(model)
+
+
+def _convert(node: Node) -> None:
+    if node.op == "Cast" and node.integer("to") == _HALF:
+        node.attributes = [integer("to", _FLOAT)]
+    elif node.op in ("Constant", "ConstantOfShape"):
+        value = node.constant()
+        if value is not None and value.dtype == np.float16:
+            node.attributes = [tensor_attribute("value", value.astype(np.float32))]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .formats import SoundFormat
+from . import SoundFormat
 from .speaker import Sound
 
 _OPEN = 0xFFFFFFFF  # a length that is not known

@@ -33,6 +33,6 @@ def _load(model: str, queue_size: int, threads: int | None) -> Speaker:
             missing.append(error.name or name)
     if missing:
         raise UnbraidError(f"speech needs {', '.join(missing)}, which cannot be imported: pip install 'unbraid[voice]'")
-    from ..kokoro.speaker import KokoroSpeaker
+    from .kokoro import KokoroSpeaker
 
     return KokoroSpeaker(model, queue_size=queue_size, threads=threads)

@@ -6,7 +6,8 @@ batch runs form the next one; which chunks, and when, is the worker's to say.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import weakref
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,39 @@ from ..decoding.worker import ListeningWorker, ListenJob
 from ..listening import ListenEnd, ListenRequest, TextVocabulary
 from ..onnx import Device
 from ..onnx.runtime import Floats
-from .encodings import Encodings
 from .features import log_mels
 from .files import DEFAULT_WHISPER, WhisperFiles, resolve_whisper
 from .model import WhisperModel
 from .rules import WhisperRules
-from .vocabulary import WhisperVocabulary
+from .tokens import WhisperVocabulary
+
+
+class Encodings:
+    """The encoder's output by the array of samples.
+
+    encode: computes it. One thread calls `of`; arrays may go in any.
+    """
+
+    def __init__(self, encode: Callable[[Samples], Floats]) -> None:
+        self._encode = encode
+        self._known: dict[int, tuple[weakref.ref[Samples], Floats]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, samples: Samples) -> Floats:
+        key = id(samples)
+        known = self._known.get(key)
+        if known is not None and known[0]() is samples:
+            return known[1]
+        found = self._encode(samples)
+        self._known[key] = weakref.ref(samples, lambda gone: self._forget(key, gone)), found
+        return found
+
+    def _forget(self, key: int, gone: weakref.ref[Samples]) -> None:
+        known = self._known.get(key)
+        if known is not None and known[0] is gone:  # not an entry that another array has made at the same address
+            self._known.pop(key, None)
 
 
 class WhisperEngine:

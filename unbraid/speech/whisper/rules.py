@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.vocabulary import Vocabulary
-from ..decoding.base import Logits
+from ..decoding.sampling import Logits
 from .tokens import WhisperTokens
 
 _LATEST_FIRST = 1.0  # seconds: the latest first timestamp

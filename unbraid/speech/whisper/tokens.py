@@ -12,6 +12,7 @@ from typing import Literal
 
 from ...core.vocabulary import Vocabulary
 from ...errors import MissingTokens, UnbraidError
+from ...templates import encoder
 from ..languages import LANGUAGES, language_code
 from ..options import Task
 
@@ -124,3 +125,18 @@ class WhisperTokens:
         if language is None:
             return [self.sot]
         return [self.sot, self.language(language), self.transcribe if task == "transcribe" else self.translate, *end]
+
+
+class WhisperVocabulary:
+    """A `TextVocabulary` over a tokenizer of any supported library."""
+
+    def __init__(self, tokenizer: object) -> None:
+        self._encoder = encoder(tokenizer)
+        tokens: Vocabulary = self._encoder.vocabulary
+        self.version = tokens.version
+        self.dummy_prefix = tokens.dummy_prefix
+        self.token_id = tokens.token_id
+        self.token_bytes = tokens.token_bytes
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoder.encode(text)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ....speech.synthesis import MEDIA_TYPES, SoundFormat
 from ....speech.synthesis.encoding import SoundWriter
-from ....speech.synthesis.formats import MEDIA_TYPES, SoundFormat
 from ....speech.synthesis.speaker import Speaker, SpeakRequest
 from ...errors import as_api_error
 from ...http import while_connected

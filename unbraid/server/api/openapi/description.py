@@ -242,7 +242,7 @@ def _json(schema: Any) -> dict[str, Any]:
 
 def _sound() -> dict[str, Any]:
     """The kinds of sound that a reply may have."""
-    from ....speech.synthesis.formats import MEDIA_TYPES
+    from ....speech.synthesis import MEDIA_TYPES
 
     return {kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in MEDIA_TYPES.values()}
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....speech.audio.wav import wav_of_pcm
+from ....speech.audio.pcm import wav_of_pcm
 from ...errors import ApiError
 from ..fields import Object
 from ..responses.items import ItemReader

@@ -15,10 +15,10 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ....speech.audio.decode import RATE
-from ....speech.live.hearing import Hearing
-from ....speech.live.sound import Samples, SoundFormat, SoundReader, pcm_bytes
-from ....speech.live.turns import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
+from ....speech.audio.decode import RATE, Samples
+from ....speech.audio.pcm import SoundFormat, SoundReader, pcm_bytes
+from ....speech.live.transcription import Hearing
+from ....speech.live.utterances import Quiet, SpokenSound, Started, Stopped, TurnDetector, TurnEvent, TurnOptions
 from ....speech.transcriber import Transcriber
 from ...errors import ApiError, api_error_of
 from .event_writer import new_id

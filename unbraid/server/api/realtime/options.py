@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ....errors import UnbraidError
-from ....speech.live.sound import SoundFormat
-from ....speech.live.turns import TurnOptions
+from ....speech.audio.pcm import SoundFormat
+from ....speech.live.utterances import TurnOptions
 from ....speech.options import TranscriptionOptions
 from ...errors import ApiError
 from ..fields import Object

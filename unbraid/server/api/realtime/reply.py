@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ....core.events import Event, SpeechAudio
-from ....speech.live.sound import Resampler, Samples, SoundFormat, write_sound
+from ....speech.audio.decode import Samples
+from ....speech.audio.pcm import Resampler, SoundFormat, write_sound
 from ...errors import ApiError, api_error_of
 from ...generation.blocks import Block, Blocks, Step
 from ...generation.choice import Choice

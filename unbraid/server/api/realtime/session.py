@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive
 
-from ....speech.live.sound import SoundReader, pcm_bytes
+from ....speech.audio.pcm import SoundReader, pcm_bytes
 from ...access.metering import Meter
 from ...errors import ApiError, api_error_of
 from ...generation.plan import Plan, plan_chat

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....speech.live.sound import SoundFormat
+from ....speech.audio.pcm import SoundFormat
 from ....speech.options import TranscriptionOptions
 from ...errors import ApiError, api_error_of
 from ...service import Service

@@ -14,22 +14,90 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..audio.chunking import Run, Spans
-from ..audio.decode import RATE
+from ...models.cache import cache_folder, keep
+from ...models.pinned import PinnedPackage, take_files
+from ...models.progress import Progress, bar
+from ..onnx.runtime import Floats, Runtime
 from ..options import VoiceOptions
-from .detector import FRAME, Voice
+from .chunking import Run, Spans
+from .decode import RATE, Samples
+
+FRAME = 512
+"""Samples of 16 kHz."""
+_CONTEXT = 64  # samples before a frame that the model reads with it
+_STATE = (1, 1, 128)
+_MOST = 512  # frames in one call: the longest that a call may take, and the memory it needs
+
+
+class VoiceDetector:
+    """The model. One processor thread is enough: it takes 1/200 of the time of the recording."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        """file: what `resolve_vad` returns. It is fetched if it is not given; then `ModelError` may be raised."""
+        self._runtime = Runtime(1)
+        self._session = self._runtime.session(file or resolve_vad())
+
+    def listen(self) -> Voice:
+        """A new recording."""
+        return Voice(self)
+
+    def run(self, frames: Floats, hidden: Floats, cell: Floats) -> tuple[Floats, Floats, Floats]:
+        """Probabilities and the new state, for (frames, context and samples)."""
+        value = self._runtime.value
+        feeds = {"input": value(frames), "h": value(hidden), "c": value(cell)}
+        found = self._session.run(feeds, ("speech_probs", "hn", "cn"))
+        probabilities, hidden, cell = (one.numpy() for one in found)
+        return probabilities.reshape(-1), hidden, cell
+
+
+class Voice:
+    """One recording as it is read."""
+
+    def __init__(self, detector: VoiceDetector) -> None:
+        self._detector = detector
+        self._hidden = self._cell = np.zeros(_STATE, np.float32)
+        self._context = np.zeros(_CONTEXT, np.float32)
+
+    def feed(self, samples: Floats) -> Floats:
+        """The probability of speech in each frame. `samples` is a whole number of frames."""
+        frames = samples.astype(np.float32, copy=False).reshape(-1, FRAME)
+        found = [self._run(frames[at : at + _MOST]) for at in range(0, len(frames), _MOST)]
+        return np.concatenate(found) if found else np.zeros(0, np.float32)
+
+    def _run(self, frames: Floats) -> Floats:
+        before = np.concatenate([self._context[None], frames[:-1, -_CONTEXT:]])
+        self._context = frames[-1, -_CONTEXT:].copy()
+        given = np.concatenate([before, frames], axis=1)
+        found, self._hidden, self._cell = self._detector.run(given, self._hidden, self._cell)
+        return found
+
+
+_PACKAGE = PinnedPackage("pypi:silero-vad==6.2.3", 11_317_527)
+_NAME = "silero_vad_16k_sequence.onnx"
+_SHA256 = "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85"
+
+
+def resolve_vad(*, cache: Path | None = None, progress: Progress | None = bar) -> Path:
+    """The graph, fetched if need be. Raises `ModelError`.
+
+    cache: the folder to keep files in, if not that of `cache_folder()`.
+    """
+
+    def make(place: Path) -> None:
+        place.mkdir()
+        take_files(_PACKAGE, {f"silero_vad/data/{_NAME}": _SHA256}, place, progress)
+
+    return keep((cache or cache_folder()) / "models" / f"{_SHA256[:16]}-silero-vad", make) / _NAME
+
 
 _BELOW = 0.15  # how far below the threshold speech ends
 _LEAST = 3  # frames of speech in a stretch: what is shorter is a click
 _JOINED = 0.3  # seconds between two spans that count as one
 _EDGE = 0.1  # seconds that are added to a span on both sides: the model is late by about as much
-
-Samples = NDArray[Any]
 
 
 class Speech:

@@ -13,9 +13,9 @@ from ...core.grammar import Format, TranscriptMarkup
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
 from ..audio.decode import Samples
-from ..engines.chat import ChatRequest
 from ..languages import language_code
 from ..options import TranscriptionOptions
+from .chat import ChatRequest
 
 _NAMES = """
 Arabic Cantonese Chinese Czech Danish Dutch English Filipino Finnish French German Greek Hindi Hungarian Indonesian

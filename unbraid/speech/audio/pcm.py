@@ -7,17 +7,17 @@ order. The way back (`write_sound`) is for what a client is sent.
 
 from __future__ import annotations
 
+import io
+import wave
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..audio.decode import RATE
 from ..errors import BadAudio
+from .decode import RATE, Samples
 
-Samples = NDArray[np.float32]
 _FULL = 32768.0
 _TELEPHONE = 8_000
 _RATES = (8_000, 16_000, 24_000, 32_000, 44_100, 48_000)
@@ -169,3 +169,19 @@ def write_sound(samples: Samples, kind: str) -> bytes:
 def pcm_bytes(samples: Samples) -> bytes:
     """Samples as PCM of 16 bits."""
     return write_sound(samples, "pcm")
+
+
+def as_wav(samples: Samples) -> bytes:
+    """Mono, 16 bits."""
+    return wav_of_pcm((samples * 32768.0).round().clip(-32768, 32767).astype(np.dtype("<i2")).tobytes())
+
+
+def wav_of_pcm(data: bytes) -> bytes:
+    """PCM of 16 bits, mono, as a file."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setnchannels(1)
+        written.setsampwidth(2)
+        written.setframerate(RATE)
+        written.writeframes(data)
+    return file.getvalue()

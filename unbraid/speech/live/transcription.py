@@ -25,14 +25,13 @@ import numpy as np
 
 from ..attempt import Attempt, Thresholds, TokenCounts
 from ..audio.chunking import Chunk, cut, is_silent
-from ..audio.decode import RATE
+from ..audio.decode import RATE, Samples
 from ..listening import goes_on_from_words
 from ..options import TranscriptionOptions
 from ..transcriber import Transcriber
 from ..transcript import Delta, Detected
 from ..words import is_unspaced
 from .agreement import Agreement, HeardPiece, pieces_of
-from .sound import Samples
 
 _STEP = 0.3  # seconds of new sound that are worth a pass
 _FIRST = 0.7  # seconds before the first pass: of less, models make things up

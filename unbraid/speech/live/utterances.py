@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..audio.decode import RATE
-from ..vad.detector import FRAME, Voice
-from .sound import Samples
+from ..audio.decode import RATE, Samples
+from ..audio.vad import FRAME, Voice
 
 _BELOW = 0.15  # how far below the threshold speech ends
 _LEAST = 3  # frames of speech in a row that begin an utterance: what is shorter is a click

@@ -1,1 +1,0 @@
-"""Kokoro-82M in this process: text to speech on ONNX Runtime."""

