@@ -14,8 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 import numpy as np
 
 from unbraid.engines.base import Piece, TokenLogprob
-from unbraid.speech.audio.decode import RATE
-from unbraid.speech.audio.pcm import Samples
+from unbraid.speech.audio.decode import RATE, Samples
 from unbraid.speech.audio.vad import FRAME
 from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
 from unbraid.speech.live.transcription import Hearing
