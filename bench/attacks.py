@@ -33,7 +33,7 @@ from tests.support.flood import FLOODS
 from tests.support.real_tokenizers import encode, qwen3_huggingface
 from tests.support.running_server import service_of
 from tests.support.scripted_server import template_of_qwen3
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
 from unbraid.server.planning.planner import Planner

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.support.browser import PATIENCE_MS, chromium
 from tests.support.running_server import service_of, serving
 from tests.support.static_host import hosted
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.playground.site import build
 
 TURNS = 5

@@ -24,9 +24,9 @@ import ray  # noqa: E402
 from ray import serve  # noqa: E402
 
 from unbraid.engines import Generation, Piece, Sampling  # noqa: E402
-from unbraid.engines.replay.recording import Recorder  # noqa: E402
-from unbraid.engines.replay.replay import ReplayEngine, script  # noqa: E402
-from unbraid.engines.timeouts import Timeouts  # noqa: E402
+from unbraid.engines.http.timeouts import Timeouts  # noqa: E402
+from unbraid.engines.recording import Recorder  # noqa: E402
+from unbraid.engines.replay import ReplayEngine, script  # noqa: E402
 from unbraid.ray.engine import RayEngine  # noqa: E402
 from unbraid.ray.replicas import Described, EngineReplica  # noqa: E402
 from unbraid.server.settings_sources import settings_of  # noqa: E402

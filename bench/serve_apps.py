@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.running_server import service_of
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
 from unbraid.server.running.garbage import spare_what_is_loaded

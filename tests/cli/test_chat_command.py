@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from unbraid.cli import main
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 
 from ..support.places import ROOT
 from ..support.recordings import recorded

@@ -13,7 +13,7 @@ from anthropic.types import ToolParam
 from pydantic import BaseModel
 
 from unbraid.engines import EngineFailed, Generation
-from unbraid.engines.replay.replay import Script, script
+from unbraid.engines.replay import Script, script
 
 from ..support.real_tokenizers import encode
 from ..support.scripted_server import HELLO, Scripted

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 

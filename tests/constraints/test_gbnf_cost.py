@@ -19,7 +19,7 @@ from unbraid.constraints.printers import Printed
 from unbraid.constraints.printers.ebnf import to_ebnf
 from unbraid.constraints.printers.gbnf import to_gbnf
 from unbraid.engines import Unsupported
-from unbraid.engines.llama_cpp.constraint_fields import constraint_fields
+from unbraid.engines.llama_cpp.requests import constraint_fields
 from unbraid.errors import InvalidSchema
 
 from .grammar_engines import LlamaCppGrammar

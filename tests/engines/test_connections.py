@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from unbraid.engines.http.connections import _AT_A_TIME, _MOST_REQUESTS, Connections
+from unbraid.engines.http.connections import _AT_A_TIME, _MOST_REQUESTS, ConnectionPool
 
 REQUESTS = 5 * _MOST_REQUESTS
 
@@ -46,17 +46,17 @@ class _Nothing(httpx.AsyncByteStream):
         yield b""
 
 
-def on(network: Network) -> tuple[Connections, list[httpx.AsyncClient]]:
+def on(network: Network) -> tuple[ConnectionPool, list[httpx.AsyncClient]]:
     made: list[httpx.AsyncClient] = []
 
     def make() -> httpx.AsyncClient:
         made.append(httpx.AsyncClient(transport=network, base_url="http://engine"))
         return made[-1]
 
-    return Connections(make), made
+    return ConnectionPool(make), made
 
 
-async def ask(connections: Connections, **options: Any) -> int:
+async def ask(connections: ConnectionPool, **options: Any) -> int:
     with connections.pool() as client:
         response = await connections.send(client, client.build_request("POST", "/"), **options)
         await response.aclose()

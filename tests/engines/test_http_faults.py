@@ -22,8 +22,8 @@ from unbraid.engines import (
     Unsupported,
 )
 from unbraid.engines.http.address import _message
-from unbraid.engines.refusals import refusal, too_long_field
-from unbraid.engines.timeouts import Timeouts
+from unbraid.engines.http.refusals import refusal, too_long_field
+from unbraid.engines.http.timeouts import Timeouts
 
 from ..support.byte_vocabulary import END, MARKER
 from ..support.fake_servers import FakeServer, FakeSGLang, Fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from unbraid.engines.llama_cpp.prompt_queue import PromptQueue
+from unbraid.engines.llama_cpp.model import PromptQueue
 
 from ..support.waiting import PATIENCE, wait_for
 

@@ -27,8 +27,8 @@ from unbraid.engines import (
     TokenLogprob,
     Unsupported,
 )
-from unbraid.engines.replay.recording import Recorder, read_recording
-from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
+from unbraid.engines.recording import Recorder, read_recording
+from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
 from unbraid.errors import UnbraidError
 from unbraid.tokens import vocabulary as vocabulary_of
 
@@ -118,7 +118,7 @@ async def test_delays_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("unbraid.engines.replay.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("unbraid.engines.replay.asyncio.sleep", sleep)
     slow = script("abcd", chunks=2).paced(0.5)
     for speed, delay in ((1.0, 0.5), (2.0, 0.25), (math.inf, 0.0)):
         await collect(ReplayEngine([slow], speed=speed).generate(REQUEST))
@@ -153,7 +153,7 @@ RICH = Generation(
 @in_loop
 async def test_a_recording_plays_the_same(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    steps = (Step(Piece((5, 6), logprobs=(LOGPROB,) * 2)), Step(Piece(text="é\u2028"), 0.05))
+    steps = (TimedPiece(Piece((5, 6), logprobs=(LOGPROB,) * 2)), TimedPiece(Piece(text="é\u2028"), 0.05))
     finish = Finish("stop", 3, 3, 1, "\n")
     engine = ReplayEngine([Script(steps, finish), script("x")], model="m", context=77)
     outputs = await record(engine, path, RICH, REQUEST)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.engines.http.sse import EventReader
+from unbraid.engines.http.address import EventReader
 
 
 def read(data: bytes, cuts: list[int] | None = None) -> list[str]:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.engines import Piece, TokenLogprob
-from unbraid.engines.llama_cpp.missing_tokens import missing_tokens
-from unbraid.engines.retokenize import is_whole, spell, spell_most
-from unbraid.engines.stops import StopTexts
+from unbraid.engines.reader import StopTexts
+from unbraid.engines.retokenize import is_whole, missing_tokens, spell, spell_most
 from unbraid.errors import UnbraidError
 
 from ..support.byte_vocabulary import END, VOCABULARY, Opaque, WordVocabulary

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.timeouts import PieceClock, Timeouts
+from unbraid.engines.http.timeouts import PieceClock, Timeouts
 
 
 class HeldLoop(asyncio.SelectorEventLoop):

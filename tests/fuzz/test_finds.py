@@ -10,7 +10,7 @@ import pytest
 
 import unbraid
 from unbraid import UnbraidError
-from unbraid.engines.replay.recording import read_recording
+from unbraid.engines.recording import read_recording
 
 from ..support.described_api import DescribedApi
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 
 from ..support.serve_process import record
 from ..support.waiting import wait_for

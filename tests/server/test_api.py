@@ -13,7 +13,7 @@ import pytest
 
 from unbraid import __version__
 from unbraid.engines import Audio, Finish, Generation, Piece, TokenLogprob
-from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
+from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
 from unbraid.server.audio_input import placeholder_hook
 from unbraid.speech.outputs import RESPONSE_FORMATS
 from unbraid.templates import PromptBuilder, built_in
@@ -288,7 +288,7 @@ def test_logprobs(api: Scripted) -> None:
     probable = [TokenLogprob(id, known.token_bytes(id) or b"", -float(at)) for at, id in enumerate(ids)]
     top = (TokenLogprob(5, b"\xff", float("-inf")),)
     steps = [
-        Step(Piece((id,), logprobs=(TokenLogprob(id, one.bytes, one.logprob, top),)))
+        TimedPiece(Piece((id,), logprobs=(TokenLogprob(id, one.bytes, one.logprob, top),)))
         for id, one in zip(ids, probable, strict=True)
     ]
     api.choose = lambda _: Script(tuple(steps))
@@ -432,7 +432,7 @@ def test_prompts_that_are_none(api: Scripted, prompt: Any) -> None:
 
 def test_logprobs_of_completions(api: Scripted) -> None:
     piece = Piece((1,), logprobs=(TokenLogprob(1, b"Hi", -0.5, (TokenLogprob(2, b"Ho", -1.5),)),))
-    api.choose = lambda _: Script((Step(piece), Step(piece)))
+    api.choose = lambda _: Script((TimedPiece(piece), TimedPiece(piece)))
     (choice,) = api.post("/completions", prompt="abc", logprobs=1)["choices"]
     assert choice["logprobs"] == {
         "tokens": ["Hi", "Hi"],

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from starlette.types import Message
 
 from unbraid.engines import Finish, Generation, Piece
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.api import bodies
 from unbraid.server.api.chat import ChatRequest
 from unbraid.server.app import create_app

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from unbraid.engines import EngineBusy, EngineDown, EngineError, EngineFailed, PromptTooLong, Unsupported
-from unbraid.engines.refusals import refusal
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.http.refusals import refusal
+from unbraid.engines.replay import ReplayEngine, Script, script
 
 from ..support import patient_http
 from ..support.running_server import RunningServer, service_of, serving

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from unbraid import UnbraidError, find
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.app import create_app
 from unbraid.server.loading.service import default_format, load
 from unbraid.server.service import Service

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from unbraid.engines import Generation, Piece, TokenLogprob
-from unbraid.engines.replay.replay import Script, Step, script
+from unbraid.engines.replay import Script, TimedPiece, script
 from unbraid.server.planning.planner import Planner
 from unbraid.server.storage.store import Store
 
@@ -187,7 +187,7 @@ def test_logprobs(running: Scripted, path: str, asked: Body) -> None:
     (token,) = encode(running.tokenizer, "a")
     top = tuple(TokenLogprob(token, b"a", -1.0) for _ in range(20))
     pieces = [Piece((token,), logprobs=(TokenLogprob(token, b"a", -1.0, top),))] * 4_000
-    running.choose = _always(Script(tuple(map(Step, pieces))))
+    running.choose = _always(Script(tuple(map(TimedPiece, pieces))))
     check(running, path, {**ROUTES[path], **asked})
 
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Finish, Generation, PromptTooLong
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.api.messages.request import MessagesRequest, task_of
 from unbraid.tokens import vocabulary
 

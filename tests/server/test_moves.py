@@ -15,7 +15,7 @@ import pytest
 import unbraid
 from unbraid import Format, Message, Text, ToolCall
 from unbraid.engines import Finish, Generation, Piece
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import AffinityRules, RetryRules, Routed, Routing
 from unbraid.server.generation.choice import merged
 from unbraid.server.generation.plan import plan_chat

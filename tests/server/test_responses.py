@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from unbraid import UnbraidError
 from unbraid.engines import EngineFailed, Piece, PromptTooLong, TokenLogprob
-from unbraid.engines.replay.replay import Script, Step, script
+from unbraid.engines.replay import Script, TimedPiece, script
 from unbraid.server.storage.store import Store
 from unbraid.tokens import vocabulary
 
@@ -281,7 +281,7 @@ def test_logprobs_are_those_of_the_answer(api: Scripted, size: int) -> None:
     pieces = [
         Piece(tuple(ids[at : at + size]), None, tuple(logprobs[at : at + size])) for at in range(0, len(ids), size)
     ]
-    api.choose = lambda _: Script(tuple(map(Step, pieces)))
+    api.choose = lambda _: Script(tuple(map(TimedPiece, pieces)))
     ask = {"input": "Hi", "tools": [WEATHER], "include": ["message.output_text.logprobs"]}
     for output in (api.post("/responses", **ask)["output"], events(api, **ask)[-1]["response"]["output"]):
         (message,) = [item for item in output if item["type"] == "message"]

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.settings import Settings
 
 from ..support import patient_http

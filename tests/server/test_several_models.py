@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 
 from ..support import patient_http
 from ..support.serve_process import HELLO, Process, record, serve

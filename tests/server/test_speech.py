@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from unbraid.engines.replay.recording import read_recording
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.recording import read_recording
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 

@@ -18,7 +18,7 @@ import unbraid
 from unbraid import Message, Parser, Text
 from unbraid.core.grammar import Format
 from unbraid.engines import EngineFailed, Finish, Generation, Piece, TokenLogprob
-from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
+from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
 from unbraid.server.generation.thinking import Budget, bounded
 from unbraid.tokens import vocabulary
 
@@ -218,8 +218,8 @@ def test_logprobs_are_there_for_all_tokens() -> None:
     format, tokens = qwen3()
     whole, rest = rendered(format)
 
-    def piece(ids: Sequence[int]) -> Step:
-        return Step(Piece(tuple(ids), logprobs=tuple(TokenLogprob(id, b"", -1.0) for id in ids)))
+    def piece(ids: Sequence[int]) -> TimedPiece:
+        return TimedPiece(Piece(tuple(ids), logprobs=tuple(TokenLogprob(id, b"", -1.0) for id in ids)))
 
     scripts = [Script((piece(tokens.encode(text)),)) for text in (whole, rest)]
     engine = ReplayEngine(scripts, vocabulary=tokens.vocabulary)

@@ -21,7 +21,7 @@ import numpy as np
 
 from unbraid.constraints.printers.token_sets import TokenSets
 from unbraid.engines.base import TokenLogprob
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import RATE, Samples
 from unbraid.speech.decoding.sampling import SamplingDecoding
 from unbraid.speech.listening import ListenRequest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.storage.store import Store
 
 from .real_tokenizers import encode

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from unbraid.engines import Generation
-from unbraid.engines.replay.recording import Recorder
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.recording import Recorder
+from unbraid.engines.replay import ReplayEngine, script
 
 
 def recorded(folder: Path, prompt: str, *pieces: str) -> str:

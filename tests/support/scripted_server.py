@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 
 from unbraid.engines import Generation
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.templates import from_source
 from unbraid.tokens import vocabulary
 

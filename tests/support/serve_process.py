@@ -17,8 +17,8 @@ from typing import IO, Any
 import httpx
 
 from unbraid.engines import Generation
-from unbraid.engines.replay.recording import Recorder
-from unbraid.engines.replay.replay import ReplayEngine, Script
+from unbraid.engines.recording import Recorder
+from unbraid.engines.replay import ReplayEngine, Script
 
 from . import patient_http
 from .in_loop import collect_until_error, in_loop

@@ -14,7 +14,7 @@ from typing import Any
 from .. import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart, UnbraidError
 from ..engines.base import EngineFailed
 from ..engines.http.address import Address
-from ..engines.timeouts import PieceClock
+from ..engines.http.timeouts import PieceClock
 
 _REASONING = ("reasoning_content", "reasoning")
 

@@ -91,7 +91,7 @@ def _outputs(path: Path) -> Iterator[tuple[str, Pieces, str | tuple[int, ...] | 
     if not data.lstrip().startswith(b'{"unbraid"'):
         yield str(path), [data.decode("utf-8", "replace")], None
         return
-    from ..engines.replay.recording import read_recording
+    from ..engines.recording import read_recording
 
     recording = read_recording(path)
     for number, (request, script) in enumerate(zip(recording.requests, recording.scripts, strict=True)):

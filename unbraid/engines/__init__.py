@@ -1,13 +1,22 @@
 """Engines: what generates tokens. llama.cpp and vLLM in this process, servers over HTTP, or a recording.
 
-`base` has the protocol, and every other module is an engine or a part of several:
+    base.py            the protocol, its values and its errors
+    llama_cpp/         llama.cpp, in this process and as a server
+    vllm/              vLLM, in this process and as a server
+    sglang.py          SGLang's server
+    openai.py          any server with OpenAI's completions
+    replay.py          scripted or recorded outputs
+    recording.py       outputs written to a file, for `replay`
+    server.py          what all engines that are servers share
+    http/              the HTTP client of these engines
+    remote_models.py   which model a server has
+    routing/           several engines as one
+    partial_output.py  an output that another replica goes on with
+    reader.py          an engine's chunks to pieces, cut at stop texts
+    retokenize.py      bytes spelled in a model's tokens
+    jobs.py            work in a thread, results in an event loop
 
-    llama_cpp/  vllm/  sglang.py  openai.py  replay/     the engines
-    server.py  http.py  timeouts.py  sse.py  refusals.py engines that are servers
-    routing/                                             several engines as one
-    reader.py  stops.py  retokenize.py  jobs.py          chunks to tokens, stop texts, threads
-
-The public names are here; an engine is imported from its own module, since each needs packages of its own.
+The public names are here. Import an engine from its own module, since each needs packages of its own.
 """
 
 from __future__ import annotations

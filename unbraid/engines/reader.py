@@ -1,50 +1,134 @@
 """Readers: an engine's chunks turned into pieces, token counts and a finish reason.
 
 Each engine streams chunks of its own shape: JSON messages over HTTP, result objects inside the process. A `Reader`
-takes the chunks of one output, in order. `read` gives the tokens of a chunk, `end` what follows the last one. Whoever
-drives it (`engines.server`, `engines.vllm.local`, the listeners of `unbraid.speech`) needs no more than these two.
+takes the chunks of one output, in order. `read` gives the tokens of a chunk, `end` what follows the last chunk. Its
+drivers (`engines.server`, `engines.vllm.local`, the listeners of `unbraid.speech`) need only these two.
 
-`Reader` says nothing about what an output ends with, so that speech can end with more than a `Finish`. `OutputReader`
-is for text engines: a subclass writes `parse`, which fills in the counts and the reason, and gets stop texts and the
-`Finish` for free.
+`Reader` leaves open what an output ends with, so that speech can end with more than a `Finish`. `OutputReader` is for
+text engines: a subclass writes `parse`, which fills in the counts and the reason, and gets stop texts and the `Finish`
+for free.
+
+Stop texts are looked for in token ids, since servers cut them off the text that they send, but not off the ids. A stop
+text may begin and end inside tokens. `StopTexts` holds tokens back while they may be part of one. The part of its first
+token that stands before it is spelled in other tokens, so that the output stays ids.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
-from ..core.vocabulary import Vocabulary
-from .base import EngineFailed, Finish, FinishReason, Generation, Piece
-from .retokenize import is_whole
-from .stops import StopTexts, as_piece
+from ..core.vocabulary import Vocabulary, WholeVocabulary
+from .base import EngineFailed, Finish, FinishReason, Generation, Piece, TokenLogprob
+from .retokenize import is_whole, spell_most
+
+
+@dataclass(frozen=True, slots=True)
+class OutputToken:
+    """One token of the output."""
+
+    id: int
+    data: bytes
+    logprob: TokenLogprob | None = None
+
+
+def as_tokens(ids: Iterable[int], vocabulary: Vocabulary) -> list[OutputToken]:
+    """Tokens and their bytes."""
+    return [OutputToken(token, vocabulary.token_bytes(token) or b"") for token in ids]
+
+
+def as_piece(tokens: Sequence[OutputToken]) -> Piece:
+    """Tokens as an engine gives them."""
+    logprobs = tuple(token.logprob for token in tokens if token.logprob is not None)
+    return Piece(tuple(token.id for token in tokens), logprobs=logprobs)
+
+
+class StopTexts:
+    """Holds tokens back while they may begin a stop text, and ends the output at the first stop text.
+
+    With the stop text "END", the tokens "Fr", "iE", "ND." come out as "Fr", "i": a parser that was fed ids takes no
+    text, so the rest of a cut token is spelled in other tokens. Bytes that the vocabulary cannot spell are left out.
+    """
+
+    def __init__(self, texts: Iterable[str], vocabulary: WholeVocabulary) -> None:
+        self.found: str | None = None
+        """The stop text that ended the output."""
+        self._stops = [(text.encode(), text) for text in texts if text]
+        self._vocabulary = vocabulary
+        self._held: list[OutputToken] = []
+
+    def push(self, token: OutputToken) -> list[OutputToken]:
+        """Tokens that can be released because no stop text can start in them. After a match: the tokens before it, then
+        nothing."""
+        if self.found is not None:
+            return []
+        self._held.append(token)
+        data = b"".join(held.data for held in self._held)
+        places = [(data.find(stop), -len(stop), text) for stop, text in self._stops if stop in data]
+        if not places:
+            return self._release(len(data) - max((_overlap(data, stop) for stop, _ in self._stops), default=0))[0]
+        at, _, self.found = min(places)
+        released, rest = self._release(at)
+        self._held.clear()
+        return [*released, *as_tokens(spell_most(self._vocabulary, rest), self._vocabulary)]
+
+    def feed(self, piece: Piece) -> Piece:
+        """`push` for all tokens of a piece. Fewer logprobs than tokens are those of the last tokens."""
+        unknown = [None] * (len(piece.ids) - len(piece.logprobs))
+        released: list[OutputToken] = []
+        for token, logprob in zip(piece.ids, [*unknown, *piece.logprobs], strict=True):
+            released += self.push(OutputToken(token, self._vocabulary.token_bytes(token) or b"", logprob))
+        return as_piece(released)
+
+    def flush(self) -> list[OutputToken]:
+        """The tokens that are still held back."""
+        released, self._held = self._held, []
+        return released
+
+    def _release(self, end: int) -> tuple[list[OutputToken], bytes]:
+        """The held tokens that end by byte `end`, and the bytes of the next token before `end`."""
+        at = count = 0
+        while count < len(self._held) and at + len(self._held[count].data) <= end:
+            at += len(self._held[count].data)
+            count += 1
+        released, self._held = self._held[:count], self._held[count:]
+        return released, self._held[0].data[: end - at] if self._held else b""
+
+
+def _overlap(data: bytes, stop: bytes) -> int:
+    """How many bytes at the end of `data` are the beginning of `stop`."""
+    for length in range(min(len(data), len(stop) - 1), 0, -1):
+        if data.endswith(stop[:length]):
+            return length
+    return 0
+
 
 Chunk = TypeVar("Chunk")
 End = TypeVar("End")
 
 
 class Reader(ABC, Generic[Chunk, End]):
-    """Reads the chunks of one output. `End` is what the output ends with: a `Finish`, where text is generated."""
+    """Reads the chunks of one output. `End` is the type that the output ends with: a `Finish`, if text is generated."""
 
     over: bool = False
-    """The output has ended, though the engine may not know it: abort the request."""
+    """The output has ended, but the engine may not know it: abort the request."""
 
     @abstractmethod
     def read(self, chunk: Chunk) -> Piece | None:
-        """The tokens that go out now, None if there are none. Some may be held back until later."""
+        """The tokens that go out now, or None. Some may be held back until later."""
 
     @abstractmethod
     def finish(self) -> End | None:
-        """How the output ended, None if the engine has not said that it did."""
+        """How the output ended, or None while it has not."""
 
     def held(self) -> list[Piece]:
-        """What `read` has held back until the end."""
+        """The tokens that `read` has held back until the end."""
         return []
 
     def end(self, source: str) -> list[Piece | End]:
-        """What follows the last chunk. Raises `EngineFailed`, naming `source`, if the engine stopped half-way."""
+        """The held tokens and the end. Raises `EngineFailed`, naming `source`, if the engine stopped half-way."""
         finish = self.finish()
         if finish is None:
             raise EngineFailed(f"{source} broke off in the middle of an output")
@@ -70,7 +154,7 @@ class OutputReader(Reader[Chunk, Finish]):
 
     @abstractmethod
     def parse(self, chunk: Chunk) -> Piece | None:
-        """The tokens in `chunk`, None if there are none."""
+        """The tokens in `chunk`, or None."""
 
     def read(self, chunk: Chunk) -> Piece | None:
         piece = self.parse(chunk)
@@ -103,20 +187,20 @@ _REASONS: dict[str, FinishReason] = {"length": "length", "limit": "length", "abo
 
 
 def finish_reason(word: str) -> FinishReason:
-    """The finish reason in an engine's words. Whatever is not known is a stop."""
+    """The finish reason for an engine's word. An unknown word is a stop."""
     return _REASONS.get(word, "stop")
 
 
 def token_bytes(vocabulary: Vocabulary | None, token: int, text: str | None = None) -> bytes:
-    """The bytes of a token, from its text where there is no vocabulary."""
-    found = None if vocabulary is None else vocabulary.token_bytes(token)
-    return (text or "").encode() if found is None else found
+    """The bytes of a token, from its text if there is no vocabulary."""
+    data = None if vocabulary is None else vocabulary.token_bytes(token)
+    return (text or "").encode() if data is None else data
 
 
 def as_text(request: Generation, vocabulary: Vocabulary | None) -> bool:
     """Whether to read the output as text although there are ids.
 
-    A stop text may begin inside a token. To cut ids there takes the whole vocabulary. Without it, only the server can
-    cut, and it cuts the text. Then all of the output is text, since a parser takes either ids or text.
+    A stop text may begin inside a token. Cutting ids there takes the whole vocabulary. Without it, only the server can
+    cut, and it cuts the text. Then the whole output is text, since a parser takes either ids or text.
     """
     return bool(request.stop) and not is_whole(vocabulary)

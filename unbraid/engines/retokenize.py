@@ -1,7 +1,7 @@
-"""Retokenizing: bytes spelled in ordinary tokens of a model, where the tokens that they came in are not known.
+"""Retokenizing: bytes spelled in ordinary tokens of a model, if the tokens that they came in are unknown.
 
-Engines cut tokens at stop texts, or do not tell the ids of some. A parser that reads ids needs ids all the same. Any
-spelling will do, as long as its bytes are the same; it need not be the one that the tokenizer would choose.
+Engines cut tokens at stop texts, or omit the ids of some. A parser that reads ids needs ids all the same. Any spelling
+with the same bytes will do; it need not be the tokenizer's.
 """
 
 from __future__ import annotations
@@ -13,54 +13,66 @@ from ..tokens.weak_cache import WeakCache
 
 
 def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:
-    """Whether `vocabulary` can list its tokens, which spelling takes."""
+    """Whether `vocabulary` can list its tokens. Spelling needs the list."""
     return vocabulary is not None and hasattr(vocabulary, "size") and hasattr(vocabulary, "special")
 
 
 def spell(vocabulary: WholeVocabulary, data: bytes, count: int | None = None) -> tuple[int, ...] | None:
-    """Ordinary tokens whose bytes are `data`, long ones first; exactly `count`, if it is given. None if it cannot be
-    spelled."""
+    """Ordinary tokens whose bytes are `data`, long ones first; exactly `count` of them, unless it is None. None if
+    there is no such spelling."""
     ids, longest = _ordinary(vocabulary), _longest(vocabulary)
     # For each place in `data`, how many tokens can lead from there to its end, and where the first of them ends.
-    ways: list[dict[int, int]] = [*({} for _ in data), {0: 0}]
+    spellings: list[dict[int, int]] = [*({} for _ in data), {0: 0}]
     for at in reversed(range(len(data))):
         for end in range(min(len(data), at + longest), at, -1):
             if data[at:end] in ids:
-                for rest in ways[end]:
-                    ways[at].setdefault(rest + 1, end)
-                if ways[at] and count is None:
+                for rest in spellings[end]:
+                    spellings[at].setdefault(rest + 1, end)
+                if spellings[at] and count is None:
                     break  # any number will do
-    left = next(iter(ways[0]), -1) if count is None else count
-    if left not in ways[0]:
+    left = next(iter(spellings[0]), -1) if count is None else count
+    if left not in spellings[0]:
         return None
-    found = []
+    tokens = []
     at = 0
     while left:
-        end = ways[at][left]
-        found.append(ids[data[at:end]])
+        end = spellings[at][left]
+        tokens.append(ids[data[at:end]])
         at, left = end, left - 1
-    return tuple(found)
+    return tuple(tokens)
 
 
 def spell_most(vocabulary: WholeVocabulary, data: bytes) -> tuple[int, ...]:
-    """Tokens for the longest beginning of `data` that can be spelled; mostly that is all of it."""
+    """Tokens for the longest beginning of `data` that can be spelled. Mostly this is all of it."""
     tries = (spell(vocabulary, data[:size]) for size in range(len(data), 0, -1))
-    return next((found for found in tries if found is not None), ())
+    return next((tokens for tokens in tries if tokens is not None), ())
+
+
+def missing_tokens(vocabulary: WholeVocabulary, text: str, last: bytes, count: int) -> tuple[int, ...]:
+    """The ids of `count` tokens that llama.cpp did not stream.
+
+    llama.cpp streams no id for a token that ends inside a character: its bytes come in the `text` of the token that
+    completes the character, whose bytes are `last`. Mostly they can be spelled in `count` tokens in only one way.
+    If not, the ids may differ, but spell the same text.
+    """
+    before = text.encode().removesuffix(last)
+    exact = None if "\ufffd" in text else spell(vocabulary, before, count)  # bytes that are no text are lost
+    return exact or spell(vocabulary, before) or ()
 
 
 @WeakCache
 def _ordinary(vocabulary: WholeVocabulary) -> dict[bytes, int]:
     """The tokens that are ordinary text, by their bytes."""
     of, special = vocabulary.token_bytes, vocabulary.special
-    found: dict[bytes, int] = {}
+    tokens: dict[bytes, int] = {}
     for token in range(vocabulary.size):
         if token not in special and (data := of(token)):
-            found.setdefault(data, token)
+            tokens.setdefault(data, token)
     for byte in range(0x80):  # SentencePiece has tokens for bytes besides those for characters, which go before them
         named = vocabulary.token_id(chr(byte))
         if named is not None and named not in special:
-            found[bytes([byte])] = named
-    return found
+            tokens[bytes([byte])] = named
+    return tokens
 
 
 @WeakCache

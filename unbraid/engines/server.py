@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -29,15 +30,23 @@ from .base import (
     refuse_audio,
 )
 from .http.address import Address
+from .http.refusals import error_text, refusal, too_long_field
+from .http.timeouts import PieceClock, Timeouts
 from .reader import Reader
-from .refusals import error_text, refusal, too_long_field
 from .routing import Routed, Routing
-from .routing.reports import read_load
-from .timeouts import PieceClock, Timeouts
 
 _log = logging.getLogger(__name__)
 _LARGE = 10_000
 """Tokens or characters of a prompt whose request is written in a thread."""
+_RUNNING = (
+    *("vllm:num_requests_running", "sglang:num_running_reqs"),
+    *("llamacpp:requests_processing", "unbraid_engine_running"),
+)
+_WAITING = (
+    *("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
+    *("llamacpp:requests_deferred", "unbraid_engine_waiting"),
+)
+_METRIC = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? +([0-9.eE+-]+)(?: +[0-9]+)?$", re.MULTILINE)
 Message = dict[str, Any]
 """One JSON object of a server's answer."""
 
@@ -248,3 +257,18 @@ class Servers(Routed):
     def __init__(self, urls: str | Sequence[str], kind: Callable[[str], Server], routing: Routing | None) -> None:
         servers = [kind(url) for url in ([urls] if isinstance(urls, str) else urls)]
         super().__init__(servers, routing or Routing(), [server.address.url for server in servers])
+
+
+def read_load(metrics: str) -> Load | None:
+    """A server's own load by its Prometheus metrics, or None if they lack it. Other clients' requests are in it."""
+    running = waiting = 0.0
+    reports = False
+    for name, value in _METRIC.findall(metrics):
+        try:
+            if name in _RUNNING:
+                running, reports = running + float(value), True
+            elif name in _WAITING:
+                waiting += float(value)
+        except ValueError:  # it looks like a number, and is none
+            return None
+    return Load(int(running), int(waiting)) if reports else None

@@ -15,8 +15,8 @@ from ..constraints import Constraint
 from ..constraints.printers import SGLangSyntax
 from ..core.vocabulary import Vocabulary
 from .base import Audio, Generation, Piece, TokenLogprob, refuse_penalties
+from .http.refusals import refusal
 from .reader import OutputReader, finish_reason, token_bytes
-from .refusals import refusal
 from .routing import Routing
 from .server import Message, Server, ServerOptions, Servers
 

@@ -25,8 +25,8 @@ from ..engines import (
     PromptTooLong,
     Unsupported,
 )
-from ..engines.routing.begun import Begun, may_go_on
-from ..engines.timeouts import Timeouts
+from ..engines.http.timeouts import Timeouts
+from ..engines.partial_output import PartialOutput, may_go_on
 from .replicas import Described
 from .wire import answer, packed, streamed
 
@@ -71,7 +71,7 @@ class RayEngine:
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`."""
-        begun = Begun(request)
+        begun = PartialOutput(request)
         left = self._retries
         self._running += 1
         try:
@@ -99,7 +99,7 @@ class RayEngine:
             self._running -= 1
 
     @staticmethod
-    def _may_move(error: EngineError, begun: Begun, left: int) -> bool:
+    def _may_move(error: EngineError, begun: PartialOutput, left: int) -> bool:
         if isinstance(error, Unsupported | PromptTooLong | EngineBusy) or not may_go_on(error):
             return False
         return left > 0 and not (begun and begun.why_not())

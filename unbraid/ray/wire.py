@@ -19,7 +19,7 @@ from ray.serve.exceptions import BackPressureError, RayServeException
 
 from ..core.vocabulary import Vocabulary
 from ..engines import EngineBusy, EngineDown, EngineError, EngineFailed, EngineTimeout
-from ..engines.timeouts import PieceClock, Timeouts
+from ..engines.http.timeouts import PieceClock, Timeouts
 from ..errors import UnbraidError
 from ..server.planning.shared import packed_error, raised
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..engines.base import EngineDown
+from ..engines.http.timeouts import Timeouts
 from ..engines.routing import Routing
-from ..engines.timeouts import Timeouts
 from ..errors import MissingTokens, UnbraidError
 from ..models.errors import ModelError
 from .onnx import Device

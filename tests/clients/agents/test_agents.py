@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from unbraid.engines import Generation
-from unbraid.engines.replay.recording import read_recording
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.recording import read_recording
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.formats import find
 
 from ...support import patient_http

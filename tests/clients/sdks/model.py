@@ -14,7 +14,7 @@ from pathlib import Path
 from unbraid import Message, ToolCall, render
 from unbraid.core.message import Part, Text
 from unbraid.engines import Generation
-from unbraid.engines.replay.replay import Script, script
+from unbraid.engines.replay import Script, script
 from unbraid.server.storage.store import Store
 
 from ...support.real_tokenizers import encode

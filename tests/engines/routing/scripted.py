@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from unbraid.engines import EngineDown, EngineError, EngineFailed, Finish, Generation, Load, Piece
-from unbraid.engines.refusals import refusal
+from unbraid.engines.http.refusals import refusal
 from unbraid.engines.routing import Routed, Routing
 
 REQUEST = Generation(prompt=(1, 2))

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from unbraid import UnbraidError
 from unbraid.engines import Generation, Load
 from unbraid.engines.routing import AffinityRules, Replica, Routing
-from unbraid.engines.routing.affinity import Affinity
-from unbraid.engines.routing.choice import choose
-from unbraid.engines.routing.reports import read_load
+from unbraid.engines.routing.choice import Affinity, choose
+from unbraid.engines.server import read_load
 
 from ...support.examples import examples
 from ...support.fake_servers import FakeVLLM

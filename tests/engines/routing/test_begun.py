@@ -21,8 +21,8 @@ from unbraid.engines import (
     TokenLogprob,
 )
 from unbraid.engines.base import costly_work
-from unbraid.engines.refusals import refusal
-from unbraid.engines.replay.replay import ReplayEngine, Script, Step, script
+from unbraid.engines.http.refusals import refusal
+from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
 from unbraid.engines.routing import RetryRules, Routed, Routing
 from unbraid.errors import OverBudget
 
@@ -140,7 +140,7 @@ async def test_only_the_end_is_missing() -> None:
 
 @in_loop
 async def test_logprobs_go_on() -> None:
-    steps = tuple(Step(Piece((token,), logprobs=(TokenLogprob(token, b"x", -0.5),))) for token in IDS)
+    steps = tuple(TimedPiece(Piece((token,), logprobs=(TokenLogprob(token, b"x", -0.5),))) for token in IDS)
     whole = Script(steps)
     one, _ = routed(whole.failing(after=5), whole)
     outputs = await collect(one.generate(REQUEST))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from unbraid.engines.routing.breaker import Breaker, State, Try
+from unbraid.engines.routing.replica import Breaker, BreakerState, Try
 from unbraid.engines.routing.rules import BreakerRules
 
 from ...support.examples import examples
@@ -159,7 +159,7 @@ class AnyCourse(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.told: list[State] = []
+        self.told: list[BreakerState] = []
         self.random = 0.0
         self.one = Breaker(RULES, self.clock, lambda: self.random, lambda state, _: self.told.append(state))
         self.running: list[Try] = []

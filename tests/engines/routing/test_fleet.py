@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from unbraid.engines import EngineBusy, EngineDown, EngineError, EngineTimeout
-from unbraid.engines.refusals import refusal
+from unbraid.engines.http.refusals import refusal
 from unbraid.engines.routing import RetryRules
 
 from ...support.in_loop import collect, in_loop

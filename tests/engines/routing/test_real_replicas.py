@@ -10,8 +10,8 @@ import pytest
 from unbraid.engines import EngineBusy, EngineDown, EngineFailed, EngineTimeout, Generation, Piece
 from unbraid.engines import server as server_module
 from unbraid.engines.http.address import without_credentials
+from unbraid.engines.http.timeouts import PieceClock, Timeouts
 from unbraid.engines.routing import Routing
-from unbraid.engines.timeouts import PieceClock, Timeouts
 
 from ...support.fake_servers import FakeServer, FakeVLLM, Fault
 from ...support.in_loop import collect, collect_until_error, in_loop

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid import UnbraidError
-from unbraid.engines.routing.retries import RetryBudget
+from unbraid.engines.routing.routed import RetryBudget
 from unbraid.engines.routing.rules import RetryRules
 
 from ...support.examples import examples

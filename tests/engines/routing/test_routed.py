@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unbraid.engines import Engine, EngineDown, EngineError, Finish, Generation, Load, Unsupported
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.engines.routing import Routed, Routing
 
 from ...support.in_loop import collect, in_loop

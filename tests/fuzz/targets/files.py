@@ -15,7 +15,7 @@ from typing import Any
 
 import unbraid
 from unbraid import UnbraidError
-from unbraid.engines.replay.recording import VERSION, read_recording
+from unbraid.engines.recording import VERSION, read_recording
 from unbraid.models.gguf import Gguf
 from unbraid.speech.audio.decode import AudioLimits, read
 from unbraid.templates import from_source

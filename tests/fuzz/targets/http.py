@@ -7,8 +7,8 @@ import json
 from functools import cache
 from typing import Any
 
-from unbraid.engines.http.sse import EventReader
-from unbraid.engines.replay.replay import script
+from unbraid.engines.http.address import EventReader
+from unbraid.engines.replay import script
 from unbraid.server.app import create_app
 
 from ...support.real_tokenizers import encode

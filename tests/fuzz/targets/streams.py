@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbraid.engines.http.sse import EventReader
+from unbraid.engines.http.address import EventReader
 
 from ..source import Source
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.access.addresses import proxies_of
 from unbraid.server.access.connections import Connections, Seat
 from unbraid.server.errors import ApiError

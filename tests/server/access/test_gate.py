@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.gate import is_loopback, read_origins
 
 from ...support import patient_http

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.access.addresses import proxies_of
 from unbraid.server.access.protocol import MOST_HEADER_BYTES, MOST_HEADERS
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.engines.replay.replay import ReplayEngine, Script, script
+from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.addresses import client_of_scope, proxies_of
 from unbraid.server.access.rate_headers import duration
 from unbraid.server.access.rates import Rates

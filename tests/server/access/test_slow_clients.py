@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.access.patience import SLOWEST, Progress
 
 from ...support.waiting import wait_for

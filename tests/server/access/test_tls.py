@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from unbraid import UnbraidError
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.connections import Connections
 from unbraid.server.access.door import Access
 from unbraid.server.access.patience import Patience

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.observing.logs import Format, logging_as
 from unbraid.server.observing.otel import OpenTelemetry
 

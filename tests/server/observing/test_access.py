@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from unbraid.engines import EngineBusy, EngineError, EngineFailed
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.access.addresses import proxies_of
 from unbraid.server.app import create_app
 from unbraid.server.http import expire_all

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import Metric
 
 from unbraid.engines import Engine
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.observing.metrics import Metrics
 from unbraid.server.running.totals import Totals
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.engines.routing import Routing
 from unbraid.engines.sglang import SGLangEngine
 from unbraid.engines.vllm.server import VLLMEngine

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.errors import UnbraidError
 from unbraid.server.observing.otel import OpenTelemetry, tracer
 

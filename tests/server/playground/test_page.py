@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import unbraid
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 
 from ...formats.conformance.cases import FOLDER
 from ...support.browser import page_of

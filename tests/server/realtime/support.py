@@ -13,7 +13,7 @@ import numpy as np
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from unbraid.engines.replay.replay import ReplayEngine, Script
+from unbraid.engines.replay import ReplayEngine, Script
 from unbraid.server.service import Service
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.audio.pcm import write_sound

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import websockets
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.server.access.connections import Connections
 from unbraid.server.access.door import Access
 from unbraid.server.app import write_error

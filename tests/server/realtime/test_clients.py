@@ -13,7 +13,7 @@ from agents import function_tool
 from agents.realtime import RealtimeAgent, RealtimeRunner
 from openai import AsyncOpenAI
 
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 from unbraid.speech.audio.pcm import Resampler, write_sound
 
 from ...speech.live.talking import say, silence

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.engines.replay.recording import read_recording
-from unbraid.engines.replay.replay import script
+from unbraid.engines.recording import read_recording
+from unbraid.engines.replay import script
 from unbraid.server.api.realtime.conversation import SpokenText
 from unbraid.server.audio_input import placeholder_hook
 from unbraid.templates import PromptBuilder, built_in

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 import unbraid
-from unbraid.engines.replay.replay import script
+from unbraid.engines.replay import script
 
 from ...support import patient_http
 from ...support.real_tokenizers import encode

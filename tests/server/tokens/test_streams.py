@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid.core.tools import Tools
-from unbraid.engines.replay.replay import ReplayEngine
+from unbraid.engines.replay import ReplayEngine
 from unbraid.server.api.tokens.readings import LIMITS, Reading, Readings
 from unbraid.server.api.tokens.streams import Streams, TokenStream
 from unbraid.server.api.tokens.wire import ToldState

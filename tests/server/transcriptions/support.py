@@ -20,7 +20,7 @@ from openai import OpenAI
 
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import Piece, TokenLogprob
-from unbraid.engines.replay.replay import ReplayEngine, script
+from unbraid.engines.replay import ReplayEngine, script
 from unbraid.speech.audio.decode import Samples
 from unbraid.speech.listening import ListenEnd, ListenRequest
 from unbraid.speech.transcriber import Transcriber

@@ -1,8 +1,7 @@
-"""HTTP client for one server: requests, streamed answers, and errors as those of `engines.base`.
+"""HTTP client for one server: requests, streamed answers (server-sent events), and errors as those of `engines.base`.
 
-`Address` turns every failure into an `EngineError` that says what to do. How long it waits for a server is in
-`engines.timeouts`; httpx itself only bounds how long connecting and sending take, since it would count any byte as a
-sign of life.
+`Address` turns every failure into an `EngineError` that says what to do. `timeouts` has how long it waits for a server.
+httpx only bounds how long connecting and sending take, since it would count any byte as a sign of life.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from typing import Any
 import httpx
 
 from ..base import EngineDown, EngineError, EngineFailed, EngineTimeout, outgoing_headers
-from ..refusals import error_text, refusal
-from ..timeouts import PieceClock, Timeouts
-from .connections import Connections
-from .sse import EventReader
+from .connections import ConnectionPool
+from .refusals import error_text, refusal
+from .timeouts import PieceClock, Timeouts
 
 _TIMEOUTS = Timeouts()
 _log = logging.getLogger(__name__)
@@ -30,6 +28,8 @@ _LARGE = 10_000
 """Characters or items of a value that is written in a thread."""
 _LINGER = 1.0
 """Seconds that a server may take to close its answer after the last message."""
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark, with which a stream may begin."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,59 @@ class Form:
     file: bytes = field(repr=False)
     name: str
     """The name of the file. Servers go by its ending."""
+
+
+class EventReader:
+    """Reads server-sent events: bytes, cut anywhere, to the data of each event that they complete.
+
+        b'data: {"a"'  b': 1}\\n\\nda'  b'ta: [DONE]\\n\\n'   ->   []  ['{"a": 1}']  ['[DONE]']
+
+    By the standard, lines end with CR, LF or both, the data lines of one event are joined by newlines, and comments and
+    all other fields are skipped. An incomplete event at the end is dropped. (`server.api` writes such events.)
+    """
+
+    __slots__ = ("_data", "_line", "_skip", "_started")
+
+    def __init__(self) -> None:
+        self._line = b""
+        """The beginning of a line whose end has not come."""
+        self._data: list[bytes] = []
+        self._skip = False
+        """The last byte was CR: a LF right after it ends no other line."""
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The data of the events that end in `chunk`."""
+        if not chunk:
+            return []
+        whole = self._line + self._plain(chunk)
+        if not self._started:
+            if len(whole) < len(_MARK) and _MARK.startswith(whole):  # it may still be a byte order mark
+                self._line = whole
+                return []
+            self._started = True
+            whole = whole.removeprefix(_MARK)
+        *lines, self._line = whole.split(b"\n")
+        events = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line == b"data":
+                self._data.append(b"")
+            elif not line and self._data:
+                events.append(b"\n".join(self._data).decode("utf-8", "replace"))
+                self._data.clear()
+        return events
+
+    def _plain(self, chunk: bytes) -> bytes:
+        """`chunk` with LF for every end of a line."""
+        if self._skip and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            if not chunk:
+                self._skip = False
+                return chunk
+        self._skip = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
 
 class Address:
@@ -67,10 +120,10 @@ class Address:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=2.0),
             verify=httpx.create_ssl_context(),
         )
-        self._connections = Connections(make)
+        self._connections = ConnectionPool(make)
 
     async def get(self, path: str, timeout: float | None = None) -> Any:
-        """The JSON at `path`, None where there is none."""
+        """The JSON at `path`, or None if the answer is none."""
         return _json_of(await self._ask("GET", path, None, timeout))
 
     async def get_text(self, path: str, timeout: float | None = None) -> str:
@@ -78,7 +131,7 @@ class Address:
         return (await self._ask("GET", path, None, timeout)).text
 
     async def post(self, path: str, body: Mapping[str, Any], timeout: float | None = None) -> Any:
-        """The JSON that answers `body`, None where it is none."""
+        """The JSON that answers `body`, or None if the answer is none."""
         return _json_of(await self._ask("POST", path, body, timeout))
 
     async def _ask(
@@ -97,9 +150,9 @@ class Address:
     async def stream(
         self, path: str, body: Mapping[str, Any] | Form, clock: PieceClock
     ) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """The JSON objects that answer `body`, then None once the server has said that there are no more. A server that
-        does not stream sends one object. Closing the generator closes the connection. Whoever reads tells `clock` which
-        of the objects brought a piece."""
+        """The JSON objects that answer `body`, then None once the server has ended the stream. A server that does not
+        stream sends one object. Closing the generator closes the connection. The caller sets `clock.came` for each
+        object that brought a piece."""
         with self._errors(), self._connections.pool() as client:
             try:
                 response = await clock.wait(self._send(client, "POST", path, body))
@@ -153,13 +206,13 @@ class Address:
 
     def _object(self, data: str) -> dict[str, Any]:
         try:
-            found = json.loads(data)
+            message = json.loads(data)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            message = None
+        if not isinstance(message, dict):
             _log.debug("%s sent what is no JSON object: %.200s", self.url, data)
             raise EngineFailed(f"{self.url} sent what is no JSON object")
-        return found
+        return message
 
     def _check_status(self, response: httpx.Response) -> None:
         """Raise the error that the status means."""
@@ -195,7 +248,7 @@ def _json_of(response: httpx.Response) -> Any:
 
 
 def _is_large(value: Any) -> bool:
-    """Whether it may take more than a few milliseconds to write a value as JSON."""
+    """Whether writing a value as JSON may take more than a few milliseconds."""
     if isinstance(value, str | list) and len(value) > _LARGE:
         return True
     if isinstance(value, list) and value and isinstance(value[0], int):
@@ -209,7 +262,7 @@ def _json(body: Mapping[str, Any]) -> bytes:
 
 
 def without_credentials(url: str) -> str:
-    """A URL without the user, the password and the query that it may hold."""
+    """A URL without user, password and query."""
     scheme, mark, rest = url.partition("://")
     rest = rest.partition("?")[0]
     place, slash, path = rest.partition("/")
@@ -218,14 +271,14 @@ def without_credentials(url: str) -> str:
 
 def _message(body: str) -> str:
     try:
-        found = json.loads(body)
+        error = json.loads(body)
     except (ValueError, RecursionError):
         return body.strip()[:1000]
-    return error_text(found.get("error", found) if isinstance(found, dict) else found)[0]
+    return error_text(error.get("error", error) if isinstance(error, dict) else error)[0]
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The header in seconds; its other form, a date, is not worth a clock that both sides agree on."""
+    """The header in seconds. A date, its other form, is ignored: both sides would need the same clock."""
     try:
         return None if retry_after is None else max(0.0, float(retry_after))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Connections to one server: how many requests share a pool, and how many connections are opened at a time.
+"""ConnectionPool to one server: how many requests share a pool, and how many connections are opened at a time.
 
 httpx looks at all connections of a pool for every request. So pools are small, and there are as many as are needed.
 
@@ -20,7 +20,7 @@ import httpx
 _MOST_REQUESTS = 32
 """Of a pool."""
 _AT_A_TIME = 16
-"""Connections that are opened together."""
+"""ConnectionPool that are opened together."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Turn:
             self._turns.release()
 
 
-class Connections:
+class ConnectionPool:
     """All connections to one server.
 
     make: makes a pool.

@@ -47,8 +47,7 @@ from ..base import (
 )
 from ..jobs import Job
 from ..reader import joined
-from .model import LlamaModel
-from .prompt_queue import PromptQueue
+from .model import LlamaModel, PromptQueue
 from .reader import EmbeddedReader
 from .requests import as_request
 

@@ -9,6 +9,12 @@ How long a step takes matters, because nothing can be aborted inside one. A step
 that generates, and prompt tokens until the batch is full. Between steps, cancelled requests are dropped. So `n_batch`
 is what bounds an abort: 64 tokens on a CPU, where more is hardly faster, and 512 on a GPU, where it is, and where a
 step takes milliseconds. `n_ubatch` is the same, since a step that is computed in parts is no easier to interrupt.
+
+Which requests may enter matters as well. llama.cpp fills each step with prompt tokens, slot by slot. While one slot has
+a long prompt, the slots after it are not begun: they call nothing back, and only a callback can cancel a request. So a
+request waits in the `PromptQueue`, where it can be aborted at once, until the prompts that are being read leave room in
+the next step. From then on llama.cpp reports progress after every step. Short prompts still share a step. A long one is
+read beside nothing but generation, which does not make it slower.
 """
 
 from __future__ import annotations
@@ -18,10 +24,11 @@ import importlib
 import json
 import os
 import secrets
+import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..base import EngineDown, EngineFailed, Unsupported
 from .requests import as_error
@@ -74,8 +81,8 @@ class LlamaModel:
                 f"llama.cpp cannot load {path} with a context of {context} × {parallel}: {error}"
             ) from error
         self._loopback = Loopback(self._server.listening_address.removeprefix("http://"), key)
-        known: int = self._loopback.ask("GET", "/props")["default_generation_settings"]["n_ctx"]
-        self.context = min(context, known)
+        of_slot: int = self._loopback.ask("GET", "/props")["default_generation_settings"]["n_ctx"]
+        self.context = min(context, of_slot)
 
     def complete(self, body: bytes, callback: Callable[[bytes], bool]) -> None:
         """Run a request, and call `callback` with each chunk of the answer until it returns true, which cancels it."""
@@ -124,9 +131,9 @@ class Loopback:
 
     def tokenize(self, text: str, special: bool) -> list[int]:
         """The tokens of `text`."""
-        asked = {"content": text, "add_special": False, "parse_special": special}
-        found: list[int] = self.ask("POST", "/tokenize", asked)["tokens"]
-        return found
+        body = {"content": text, "add_special": False, "parse_special": special}
+        tokens: list[int] = self.ask("POST", "/tokenize", body)["tokens"]
+        return tokens
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -166,6 +173,59 @@ class Loopback:
     def forget(self) -> None:
         """For a forked process: the connections are those of the other one."""
         self._idle = deque()
+
+
+class Abortable(Protocol):
+    """A request that may be given up at any time."""
+
+    @property
+    def aborted(self) -> bool: ...
+
+
+class PromptQueue:
+    """Lets requests into llama.cpp, first come, first served. Its methods may be called from any thread.
+
+    room: how many prompt tokens fit into one step at least.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._waiting: deque[Abortable] = deque()
+        self._unread: dict[Abortable, int] = {}
+        """Prompt tokens that are still to be read, for each request that has entered."""
+        self._changed = threading.Condition()
+
+    def enter(self, request: Abortable, tokens: int) -> bool:
+        """Wait until a request with a prompt of so many tokens may enter. False if it was aborted before."""
+        with self._changed:
+            self._waiting.append(request)
+            self._changed.wait_for(lambda: request.aborted or self._is_next(request))
+            self._waiting.remove(request)
+            if not request.aborted:
+                self._unread[request] = tokens
+            self._changed.notify_all()
+            return request in self._unread
+
+    def _is_next(self, request: Abortable) -> bool:
+        return self._waiting[0] is request and sum(self._unread.values()) < self._room
+
+    def progress(self, request: Abortable, unread: int) -> None:
+        """Note that `unread` prompt tokens of a request that has entered are still to be read."""
+        with self._changed:
+            if self._unread[request] != unread:
+                self._unread[request] = unread
+                self._changed.notify_all()
+
+    def leave(self, request: Abortable) -> None:
+        """Note that llama.cpp is done with a request that had entered."""
+        with self._changed:
+            del self._unread[request]
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Note that a request was aborted."""
+        with self._changed:
+            self._changed.notify_all()
 
 
 def _itself(loopback: Loopback) -> Loopback:

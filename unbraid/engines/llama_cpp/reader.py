@@ -11,9 +11,8 @@ from typing import Any
 
 from ...models import GgufVocabulary
 from ..base import EngineFailed, Finish, FinishReason, Generation, Piece, TokenLogprob
-from ..reader import Reader
-from ..stops import StopTexts, Token, as_piece, as_tokens
-from .missing_tokens import missing_tokens
+from ..reader import OutputToken, Reader, StopTexts, as_piece, as_tokens
+from ..retokenize import missing_tokens
 from .requests import as_error
 
 _LEAST_LOGPROB = -9999.0  # what OpenAI's API says of a token that is as good as impossible
@@ -61,7 +60,7 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
     def finish(self) -> Finish | None:
         return self._end
 
-    def _tokens(self, chunk: dict[str, Any], choice: dict[str, Any]) -> list[Token]:
+    def _tokens(self, chunk: dict[str, Any], choice: dict[str, Any]) -> list[OutputToken]:
         detail = chunk.get("__verbose")
         if detail is None:
             raise EngineFailed("this llama.cpp does not tell the ids of its tokens: pip install 'xllamacpp>=2026.10'")
@@ -71,15 +70,15 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
         before = missing_tokens(self._vocabulary, choice["text"], data, missing) if missing > 0 else ()
         tokens = as_tokens(before, self._vocabulary)
         whole = b"".join(token.data for token in tokens) + data
-        tokens.append(Token(id, data, self._logprob(choice, whole)))
-        released: list[Token] = []
+        tokens.append(OutputToken(id, data, self._logprob(choice, whole)))
+        released: list[OutputToken] = []
         for at, token in enumerate(tokens, 1):
             released += self._accept(token, total - len(tokens) + at)
             if self._end is not None:
                 break
         return released
 
-    def _accept(self, token: Token, count: int) -> list[Token]:
+    def _accept(self, token: OutputToken, count: int) -> list[OutputToken]:
         if self._full:
             return self._close("length")
         self._count, self._last = count, token.id
@@ -94,7 +93,7 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
             self._full = True  # if it ends the output by itself, llama.cpp says so next
         return released
 
-    def _ended(self, reason: str, usage: dict[str, Any]) -> list[Token]:
+    def _ended(self, reason: str, usage: dict[str, Any]) -> list[OutputToken]:
         self._cached = usage["prompt_tokens_details"]["cached_tokens"]
         if not self._full:
             self._count = usage["completion_tokens"]
@@ -102,7 +101,7 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
             return self._close("stop", self._last)
         return self._close("length")
 
-    def _close(self, reason: FinishReason, by: str | int | None = None) -> list[Token]:
+    def _close(self, reason: FinishReason, by: str | int | None = None) -> list[OutputToken]:
         self._finish(reason, by)
         return [] if self._stops is None else self._stops.flush()
 

@@ -1,18 +1,29 @@
-"""Requests to llama.cpp inside the process: a `Generation` as its JSON, and its errors as those of `engines.base`."""
+"""Requests to llama.cpp: a `Generation` as its JSON, a constraint as fields of it, and its errors as ours.
+
+Constraints. llama.cpp itself says what is wrong with most grammars. Two kinds must be refused before: one that would
+keep it busy for minutes over one token, and one that leaves it no token to choose, which ends the whole process. The
+printed grammar tells both: whether it is too ambiguous, and what must come next at each point.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import Any
 
+from ...constraints import Constraint
+from ...constraints.language import Token
+from ...constraints.printers import Printed
+from ...constraints.printers.gbnf import shown
 from ...core.vocabulary import WholeVocabulary
+from ...schema.regular import Chars, Text
 from ..base import EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Sampling, Unsupported
-from .constraint_fields import constraint_fields
+from ..retokenize import spell
 
 MARGIN = 3
-"""How many tokens more than wanted are asked for: a token that ends inside a character is told only with the token that
-completes it."""
+"""Tokens asked for beyond the limit: a token that ends inside a character comes only with the token that completes it.
+"""
 _MOST_BIAS = 1e6
 _SEEDS = 2**32 - 1  # the highest one means any
 
@@ -20,7 +31,8 @@ _SEEDS = 2**32 - 1  # the highest one means any
 def as_request(
     request: Generation, prompt: tuple[int, ...], limit: int, context: int, vocabulary: WholeVocabulary
 ) -> bytes:
-    """The body that asks llama.cpp for `request`. Stop texts and tokens are not in it: the reader looks for them."""
+    """The body of a request to llama.cpp in this process. Stop texts and tokens are not in it: the reader looks for
+    them."""
     body: dict[str, Any] = {
         "prompt": prompt,
         "n_predict": limit + MARGIN,
@@ -65,7 +77,7 @@ def _sampling(sampling: Sampling, context: int) -> dict[str, Any]:
 
 
 def _biases(request: Generation) -> list[tuple[int, float | bool]]:
-    """`False` forbids a token, but never where there is a constraint: that must always leave a token to choose."""
+    """Biases by token. `False` forbids a token, but never under a constraint, which must leave a token to choose."""
     bias = request.sampling.logit_bias
     if any(map(math.isnan, bias.values())):
         raise Unsupported("logit_bias has a value that is not a number", field="logit_bias")
@@ -76,8 +88,52 @@ def _biases(request: Generation) -> list[tuple[int, float | bool]]:
     ]
 
 
+def constraint_fields(constraint: Constraint, vocabulary: WholeVocabulary | None) -> dict[str, Any]:
+    """The fields of a request that enforce the constraint, in the process or over HTTP. Raises `Unsupported` for a
+    constraint that llama.cpp would not survive."""
+    grammar = constraint.llama_cpp
+    where = grammar.printed.too_ambiguous
+    if where is not None:
+        raise Unsupported(
+            f"{where} leaves too many alternatives open at once for llama.cpp, which follows them all: give it fewer "
+            "alternatives and optional properties, or a simpler pattern",
+            field="constraint",
+        )
+    dead_end = None if vocabulary is None else _dead_end(grammar.printed, vocabulary)
+    if dead_end is not None:
+        message = f"the constraint asks for {dead_end}, which the model has no tokens for: leave it out"
+        raise Unsupported(message, field="constraint")
+    return grammar.fields
+
+
+def _dead_end(printed: Printed[str], vocabulary: WholeVocabulary) -> str | None:
+    """A text in the grammar that the vocabulary cannot spell at a point where nothing else may come."""
+
+    @cache
+    def can_spell(char: str) -> bool:
+        return spell(vocabulary, char.encode("utf-8", "surrogatepass")) is not None
+
+    def can_begin(leaf: Text | Chars | Token) -> bool:
+        match leaf:
+            case Text(text):
+                return can_spell(text[0])
+            case Chars():
+                return leaf.excluded or any(can_spell(chr(end)) for ends in leaf.ranges for end in ends)
+            case Token():
+                return any(vocabulary.token_bytes(token) is not None for token in leaf.ids)
+
+    for point in printed.points:
+        possible = [leaf for leaf in point.next if can_begin(leaf)]
+        if point.only and not possible:
+            return shown(point.next[0])
+        for leaf in possible:
+            if isinstance(leaf, Text) and not all(map(can_spell, leaf.text)):
+                return shown(leaf)
+    return None
+
+
 def as_error(answer: Any) -> EngineError:
-    """What llama.cpp says has gone wrong."""
+    """The error that llama.cpp's answer means."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return EngineFailed(f"llama.cpp failed: {answer}")

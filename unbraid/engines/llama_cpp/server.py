@@ -12,11 +12,10 @@ from typing import Any, Unpack, cast
 from ...core.vocabulary import Vocabulary
 from ..base import Generation, Piece, TokenLogprob
 from ..reader import OutputReader, finish_reason, token_bytes
-from ..retokenize import is_whole
+from ..retokenize import is_whole, missing_tokens
 from ..routing import Routing
 from ..server import Message, Server, ServerOptions, Servers
-from .constraint_fields import constraint_fields
-from .missing_tokens import missing_tokens
+from .requests import constraint_fields
 
 _LOOK_BACK = 4096
 """How far penalties reach where the context is not known."""

@@ -1,14 +1,15 @@
 """`Routed`: several engines as one.
 
 A request is tried on one replica after another (`choice`) until one gives its first piece. If that one fails later, the
-output goes on at another (`begun`). How many tries there may be is in `retries`. Replicas are checked in the
-background, too; one whose checks fail several times in a row gets no requests until a check succeeds.
+output goes on at another (`engines.partial_output`). Replicas are also checked in the background. One whose checks fail
+several times in a row gets no requests until a check succeeds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from itertools import count
@@ -28,38 +29,77 @@ from ..base import (
     PromptTooLong,
     Unsupported,
 )
-from .affinity import Affinity, Digests
-from .begun import Begun, WentOnDifferently, may_go_on
-from .choice import choose
+from ..partial_output import PartialOutput, WentOnDifferently, may_go_on
+from .choice import Affinity, Digests, choose
 from .replica import Replica, log, one_line
-from .retries import RetryBudget
-from .rules import Routing
+from .rules import RetryRules, Routing
+
+
+class RetryBudget:
+    """How many retries there may be: a share of the recent requests, and a few besides.
+
+    Without a budget, replicas that fail under load would get each request several times. When a replica dies, all its
+    requests come back at once: those without output may use a share of all that run, besides. Outputs that have begun
+    always move, and count as no retries: they are work that exists already. Requests and retries count less the older
+    they are, at the same rate, so there are no windows with edges.
+    """
+
+    def __init__(self, rules: RetryRules, clock: Callable[[], float]) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._at = clock()
+        self._requests = 0.0
+        self._retries = 0.0
+
+    def request(self) -> None:
+        """Count a new request."""
+        self._age()
+        self._requests += 1.0
+
+    def retry(self, running: int = 0) -> bool:
+        """Whether a request may be tried again. If so, the retry is counted. `running`: how many requests run, given if
+        this one was on a replica that died."""
+        self._age()
+        rules = self._rules
+        if self._retries + 1.0 > rules.minimum + rules.share * self._requests + rules.moves * running:
+            return False
+        self._retries += 1.0
+        return True
+
+    def _age(self) -> None:
+        now = self._clock()
+        if now > self._at:
+            left = math.exp((self._at - now) / self._rules.window)
+            self._requests *= left
+            self._retries *= left
+            self._at = now
+
 
 _DEFAULT = Routing()
 
 
 class _Journey:
-    """The replicas that one request has been at."""
+    """The replicas that one request has visited."""
 
     def __init__(self, digests: Digests) -> None:
         self.digests = digests
-        """Those of the prompt."""
+        """The digests of the prompt."""
         self.tries = 0
         self.tried: list[Replica] = []
-        """Those that are not to be tried now, the last one last: all that have failed since the last piece."""
+        """Replicas that failed since the last piece, in order. They are not tried now."""
         self.problems: list[EngineError] = []
         self.broken: EngineError | None = None
-        """What an output that has begun was broken off by."""
+        """The error that broke off the output, if it had begun."""
 
     def failed(self, error: EngineError, came: bool) -> None:
-        """The last replica failed; `came`: after it had given output."""
+        """Note that the last replica failed. `came`: after it had given output."""
         self.problems.append(error)
         if came:
             self.broken = error
             del self.tried[:-1]
 
     def lost(self, why: EngineError | str | None = None) -> EngineError:
-        """What to say of an output that has begun and cannot go on."""
+        """The error for an output that has begun and cannot go on."""
         assert self.broken is not None
         last = self.problems[-1]
         reason = why or ("there is none that may be tried now" if last is self.broken else last)
@@ -69,9 +109,9 @@ class _Journey:
 
 
 class Routed:
-    """Several engines as one. Of those that are well, the least loaded gets the next request.
+    """Several engines as one. The next request goes to the replica that has its prompt cached, or to the least loaded.
 
-    names: what logs and metrics call the engines.
+    names: the names of the engines in logs and metrics.
     """
 
     def __init__(
@@ -100,34 +140,33 @@ class Routed:
 
     @property
     def context(self) -> int | None:
-        known = [replica.engine.context for replica in self.replicas if replica.engine.context is not None]
-        return min(known, default=None)
+        return min((each.engine.context for each in self.replicas if each.engine.context is not None), default=None)
 
     @property
     def load(self) -> Load:
-        """Requests of ours. Whether one waits inside its engine is not known here."""
+        """Requests of ours. Whether one waits inside its engine is unknown here."""
         return Load(sum(replica.running for replica in self.replicas))
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         self._watch()
         self._budget.request()
-        begun = Begun(request)
+        partial = PartialOutput(request)
         may_move = len(self.replicas) > 1
         journey = _Journey(self._affinity.digests(request.prompt) if may_move else ())
-        while (replica := self._next(journey, begun)) is not None:
-            one = replica.begin()
+        while (replica := self._next(journey, partial)) is not None:
+            attempt = replica.begin()
             came = False
             problem: EngineError | None = None
             try:
                 async with aclosing(
-                    begun.rest(replica.engine) if begun else replica.engine.generate(request)
+                    partial.rest(replica.engine) if partial else replica.engine.generate(request)
                 ) as outputs:
                     async for output in outputs:
                         if not came:
                             came = True
-                            replica.first_piece(one, self._others(replica))
+                            replica.first_piece(attempt, self._others(replica))
                         if may_move:
-                            _note(begun, output)
+                            _note(partial, output)
                         yield output
                 return
             except (Unsupported, PromptTooLong) as error:
@@ -142,37 +181,37 @@ class Routed:
                     raise
                 journey.failed(error, came)
             finally:
-                replica.end(one, problem)
-            if came and (end := begun.end()) is not None:
+                replica.end(attempt, problem)
+            if came and (end := partial.end()) is not None:
                 yield end
                 return
-            if came and (why := begun.why_not()) is not None:
+            if came and (why := partial.why_not()) is not None:
                 raise journey.lost(why)
         raise self._worst(journey.problems) if journey.broken is None else journey.lost()
 
-    def _next(self, journey: _Journey, begun: Begun) -> Replica | None:
-        """The replica for the next try, None if there is to be no more."""
+    def _next(self, journey: _Journey, partial: PartialOutput) -> Replica | None:
+        """The replica for the next try, or None if there is to be no more."""
         if journey.tries > self._routing.retries.most:
             return None
         self._leave_slow_ones_out()
-        found = choose(self.replicas, journey.tried, self._routing.clock(), self._affinity, journey.digests)
-        if found is None:
+        replica = choose(self.replicas, journey.tried, self._routing.clock(), self._affinity, journey.digests)
+        if replica is None:
             return None
         if journey.tries:
             before, problem = journey.tried[-1], journey.problems[-1]
             reason, died = one_line(problem), problem.status is None and not isinstance(problem, EngineTimeout)
-            what = f"an output of {begun} so far" if begun else "a request"
-            always = died and begun
+            what = f"an output of {partial} so far" if partial else "a request"
+            always = died and partial
             if not always and not self._budget.retry(self.load.running if died else 0):
                 log.warning("%s is not moved from %s, as too many were: %s", what, before.name, reason)
                 return None
-            log.warning("%s moves from %s to %s: %s", what, before.name, found.name, reason)
-            before.moved += bool(begun)
-        found.used = next(self._uses)
-        self._affinity.note(journey.digests, found)
+            log.warning("%s moves from %s to %s: %s", what, before.name, replica.name, reason)
+            before.moved += bool(partial)
+        replica.used = next(self._uses)
+        self._affinity.note(journey.digests, replica)
         journey.tries += 1
-        journey.tried.append(found)
-        return found
+        journey.tried.append(replica)
+        return replica
 
     def _leave_slow_ones_out(self) -> None:
         now = self._routing.clock()
@@ -186,7 +225,7 @@ class Routed:
         return [other for other in self.replicas if other is not replica]
 
     def _worst(self, problems: Sequence[EngineError]) -> EngineError:
-        """The error to raise where no replica could do it: one that says when to try again, if there is any."""
+        """The error to raise if every replica failed: one that says when to try again, if there is any."""
         if not problems:
             return EngineDown(f"all {len(self.replicas)} engines are down", retry_after=self._routing.check_interval)
         down = [problem for problem in problems if isinstance(problem, EngineDown)]
@@ -222,9 +261,9 @@ class Routed:
         await asyncio.gather(*(replica.engine.close() for replica in self.replicas))
 
     def _watch(self) -> None:
-        """Start the checks, with the first use: a task needs a loop to run in."""
+        """Start the checks, on first use: a task needs a running loop."""
         if not self._watchers:
-            # In a context of their own: they go on, and are not part of the request that happens to be first.
+            # In a context of their own: they outlive the request that happens to be first.
             self._watchers = [
                 asyncio.create_task(self._watch_one(replica), context=Context()) for replica in self.replicas
             ]
@@ -240,9 +279,9 @@ class Routed:
             await replica.check()
 
 
-def _note(begun: Begun, output: Piece | Finish) -> None:
-    """Keep what has come. An engine that gives a request up has failed: nobody has asked it to."""
+def _note(partial: PartialOutput, output: Piece | Finish) -> None:
+    """Keep an output. An engine that gives up a request has failed: nobody asked it to."""
     if isinstance(output, Piece):
-        begun.note(output)
+        partial.note(output)
     elif output.reason == "abort":
         raise EngineFailed("the engine gave the request up")

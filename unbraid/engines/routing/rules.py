@@ -15,18 +15,18 @@ class BreakerRules:
     """When a replica is left out, and for how long."""
 
     failures: int = 3
-    """After how many failed requests in a row. One is enough if the replica broke off, was silent or out of reach."""
+    """Failed requests in a row that leave it out. One is enough if the replica broke off, was silent or unreachable."""
     rate: float = 0.5
-    """After which share of failures among the last requests."""
+    """Share of failures among the last requests that leaves it out."""
     outcomes: int = 20
     """How many requests are the last ones. The share counts as soon as there are half as many."""
     shortest: float = 5.0
-    """Seconds that it is left out at first. Each time that it fails again soon after, it is twice as long."""
+    """Seconds that it is left out at first. The time doubles each time that it fails again soon after."""
     longest: float = 120.0
     jitter: float = 0.2
-    """Up to which share this is lengthened at random, so that many servers do not come back to a replica at once."""
+    """Largest random share added to that time, so that many servers do not come back to a replica at once."""
     trial: float = 10.0
-    """Seconds of output after which the one request that a replica is tried with counts as answered."""
+    """Seconds of output after which the probe counts as answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class SlownessRules:
     """When a replica is too slow to its first pieces."""
 
     factor: float = 5.0
-    """A first piece is late if it takes so many times the others' median,"""
+    """A first piece is late if it takes more than this many times the others' median …"""
     seconds: float = 2.0
-    """and at least so long."""
+    """… and more than this many seconds."""
     requests: int = 8
-    """A replica is slow if more than half of its last so many requests were late."""
+    """How many requests are looked at. A replica is slow if more than half of them were late."""
     left: float = 0.5
-    """The share of all replicas that always stays. Slow is better than none."""
+    """Share of all replicas that always stays. Slow is better than none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class RetryRules:
     """How often requests are tried again."""
 
     most: int = 3
-    """How often one request is, at most, each time on a replica that has not tried it."""
+    """Most retries of one request, each on a replica that has not tried it."""
     share: float = 0.2
-    """How often all recent requests together are: this share of them,"""
+    """Most retries of all recent requests together, as a share of them …"""
     minimum: float = 10.0
-    """and so many besides,"""
+    """… plus this many …"""
     moves: float = 0.5
-    """and this share of all that run, where a replica has died. Outputs that it had begun always move."""
+    """… plus this share of all running requests, if a replica has died. Outputs that it had begun always move."""
     window: float = 10.0
     """Seconds after which a request hardly counts as recent."""
 
@@ -65,20 +65,20 @@ class RetryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffinityRules:
-    """When a request goes to the replica that knows the beginning of its prompt."""
+    """When a request goes to the replica that has the beginning of its prompt in its cache."""
 
     factor: float = 1.25
-    """As long as that has less than so many times its share of all requests; 0 for never,"""
+    """As long as that replica has less than this many times its share of all requests (0 turns affinity off) …"""
     free: int = 4
-    """or less than so many requests at all."""
+    """… or less than this many requests."""
     block: int = 64
     """Tokens of a block. A prompt is compared block by block."""
     home_blocks: int = 4
-    """How many blocks decide where a prompt goes of which nothing is known."""
+    """Blocks that decide where a prompt goes that no replica has cached."""
     most_blocks: int = 1024
-    """How many are looked at."""
+    """Most blocks of a prompt that are compared."""
     most_known: int = 32_768
-    """How many beginnings are kept."""
+    """Most beginnings that are kept."""
 
     def __post_init__(self) -> None:
         if 0 < self.factor < 1:
@@ -92,7 +92,7 @@ class Routing:
     check_interval: float = 5.0
     """Seconds from one check of a replica to the next."""
     failures: int = 3
-    """After how many failed checks in a row a replica gets no more requests, until a check succeeds."""
+    """Failed checks in a row after which a replica gets no more requests, until a check succeeds."""
     breaker: BreakerRules = BreakerRules()
     slowness: SlownessRules = SlownessRules()
     retries: RetryRules = RetryRules()

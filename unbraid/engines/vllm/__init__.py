@@ -1,1 +1,7 @@
-"""vLLM, as a server and inside the process."""
+"""vLLM as an engine.
+
+    server.py  vLLM's server, over HTTP
+    local.py   vLLM inside this process
+
+Both take and give token ids.
+"""

@@ -1,13 +1,16 @@
-"""vLLM inside the process, as an engine: token ids in, token ids out.
+"""vLLM inside the process, as an engine: token ids in, token ids out. Checked against vLLM 0.32.
 
-`AsyncVLLM` runs the model and maps its errors; this module writes requests for it and reads its results.
+`AsyncVLLM` starts vLLM's `AsyncLLM`, runs requests on it, shuts it down, and maps its errors to those of
+`engines.base`. `VLLMLocalEngine` writes requests for it and reads its results; so does `unbraid.speech` for Whisper.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+import importlib
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,13 @@ from ...constraints.printers import VLLMSyntax
 from ...core.vocabulary import Vocabulary
 from ..base import (
     Audio,
+    EngineBusy,
+    EngineDown,
+    EngineError,
+    EngineFailed,
     Finish,
     Generation,
+    Load,
     Piece,
     PromptTooLong,
     Sampling,
@@ -26,10 +34,123 @@ from ..base import (
     Unsupported,
     refuse_penalties,
 )
+from ..http.refusals import refusal, too_long_field
 from ..reader import OutputReader, finish_reason, token_bytes
-from ..refusals import too_long_field
-from .async_llm import AsyncVLLM, vllm
 from .server import structured_outputs
+
+
+class AsyncVLLM:
+    """A model that vLLM runs for this process, in processes that vLLM starts: a script that makes one needs
+    `if __name__ == "__main__":`.
+
+    It belongs to the event loop in which it is used first.
+    """
+
+    def __init__(self, model: str | Path, name: str | None, engine_args: dict[str, Any]) -> None:
+        arguments, llm = vllm("vllm.engine.arg_utils"), vllm("vllm.v1.engine.async_llm")
+        # What vLLM does not take, it says clearly itself.
+        self._llm: Any = llm.AsyncLLM.from_engine_args(arguments.AsyncEngineArgs(model=str(model), **engine_args))
+        self._context = int(self._llm.model_config.max_model_len)
+        self._name = name or str(model)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[str] = set()
+        self._closed = False
+
+    @property
+    def model(self) -> str:
+        """What the model is called."""
+        return self._name
+
+    @property
+    def context(self) -> int:
+        """The most tokens that prompt and output can have together."""
+        return self._context
+
+    @property
+    def load(self) -> Load:
+        """Requests here; vLLM does not say which of them wait."""
+        return Load(len(self._running))
+
+    async def _results(
+        self, request: Callable[[], Awaitable[tuple[Any, Any]]], **options: Any
+    ) -> AsyncGenerator[Any, None]:
+        """vLLM's results for a request. Closing the generator aborts it.
+
+        request: makes the prompt and the `SamplingParams`, either of which vLLM may refuse.
+        """
+        await self.check()
+        name = uuid.uuid4().hex
+        begun, reason = False, None
+        self._running.add(name)
+        try:
+            prompt, sampling = await request()
+            async with aclosing(self._llm.generate(prompt, sampling, name, **options)) as results:
+                async for result in results:
+                    begun, reason = begun or bool(result.outputs[0].token_ids), result.outputs[0].finish_reason
+                    yield result
+        except EngineError:
+            raise
+        except Exception as error:
+            raise _as_error(error, begun) from error
+        finally:
+            self._running.discard(name)
+        if reason == "error":
+            raise EngineFailed(f"{self._name}: vLLM made an error with this request, which it has logged")
+        if reason == "abort" and self._closed:
+            raise EngineFailed("the output broke off: the engine was closed") if begun else _closed()
+
+    async def check(self) -> None:
+        """Return if the engine can take requests now; raise `EngineDown` if not."""
+        if self._closed:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise EngineError("this engine was used in another event loop before: make one for each, or use one loop")
+        self._loop = loop
+        if self._llm.errored:
+            raise EngineDown(f"{self._name}: vLLM has broken down, as its log says: make a new engine", 60.0)
+
+    async def close(self) -> None:
+        """Abort what runs, and let the model go."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._loop is asyncio.get_running_loop():
+            with suppress(Exception):  # where vLLM has broken down, there is nothing to abort
+                await self._llm.abort(list(self._running))
+        await asyncio.to_thread(self._llm.shutdown)
+        self._llm = None  # it shuts itself down once more when it is dropped, and should not do so when Python ends
+
+
+def vllm(module: str) -> Any:
+    """A module of vLLM. It is large, so only its users import it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "vllm":
+            raise
+        raise Unsupported(
+            f"vLLM inside the process needs its library (there is no {error.name}): pip install vllm"
+        ) from error
+
+
+def _closed() -> EngineDown:
+    return EngineDown("the engine was closed", retry_after=60.0)
+
+
+def _as_error(error: Exception, begun: bool) -> EngineError:
+    """One of vLLM's errors as one of ours."""
+    ours, engine = vllm("vllm.exceptions"), vllm("vllm.v1.engine.exceptions")
+    cause = error.__cause__ if isinstance(error, engine.EngineGenerateError) else error
+    message = " ".join(str(cause or error).split()) or type(cause or error).__name__
+    if not begun:
+        if isinstance(cause, (ours.VLLMClientError, ValueError, TypeError)):
+            return refusal(400, message)
+        if isinstance(cause, ours.GracefulHTTPError):
+            return EngineBusy(message)
+        if isinstance(cause, engine.EngineDeadError):
+            return EngineDown(f"vLLM has broken down, as its log says: {message}", 60.0)
+    return EngineFailed(message)
 
 
 class VLLMLocalEngine(AsyncVLLM):
@@ -65,12 +186,12 @@ class VLLMLocalEngine(AsyncVLLM):
         """The output, piece by piece; see `Engine`. All tokens that have come in the meantime make one piece."""
         reader = VLLMReader(request, self._vocabulary)
 
-        async def asked() -> tuple[dict[str, Any], Any]:
+        async def arguments() -> tuple[dict[str, Any], Any]:
             return await self._prompt(request), self._sampling(request)
 
         options = {"tokenization_kwargs": {"add_special_tokens": False}}
         try:
-            async with aclosing(self._results(asked, **options)) as results:
+            async with aclosing(self._results(arguments, **options)) as results:
                 async for result in results:
                     piece = reader.read(result)
                     if piece is not None:
@@ -82,15 +203,14 @@ class VLLMLocalEngine(AsyncVLLM):
             yield output
 
     async def _prompt(self, request: Generation) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        prompt: dict[str, Any] = {}
         if isinstance(request.prompt, str):
-            found["prompt"] = request.prompt
+            prompt["prompt"] = request.prompt
         else:
-            found["prompt_token_ids"] = list(request.prompt)
+            prompt["prompt_token_ids"] = list(request.prompt)
         if request.audio:
-            heard = await asyncio.to_thread(_decode, request.audio)
-            found["multi_modal_data"] = {"audio": heard}
-        return found
+            prompt["multi_modal_data"] = {"audio": await asyncio.to_thread(_decode, request.audio)}
+        return prompt
 
     def _sampling(self, request: Generation) -> Any:
         refuse_penalties(request, "vLLM", "presence_penalty", "frequency_penalty")
@@ -137,10 +257,10 @@ class VLLMReader(OutputReader[Any]):
             return Piece(text=output.text, logprobs=logprobs) if output.text else None
         return Piece(tuple(output.token_ids), logprobs=logprobs)
 
-    def _logprobs(self, ids: Sequence[int], found: Sequence[Mapping[int, Any]]) -> tuple[TokenLogprob, ...]:
+    def _logprobs(self, ids: Sequence[int], logprobs: Sequence[Mapping[int, Any]]) -> tuple[TokenLogprob, ...]:
         return tuple(
             replace(self._logprob(token, at[token]), top=self._likeliest(at))
-            for token, at in zip(ids, found, strict=True)
+            for token, at in zip(ids, logprobs, strict=True)
         )
 
     def _likeliest(self, at: Mapping[int, Any]) -> tuple[TokenLogprob, ...]:

@@ -12,11 +12,11 @@ from typing import Any
 
 from ...core.vocabulary import Vocabulary
 from ...engines import Engine, Finish, Generation, Load, Piece, Unsupported
+from ...engines.http.timeouts import Timeouts
+from ...engines.recording import read_recording
 from ...engines.remote_models import ask, remote_tokenizer
-from ...engines.replay.recording import read_recording
-from ...engines.replay.replay import ReplayEngine
+from ...engines.replay import ReplayEngine
 from ...engines.routing import AffinityRules, RetryRules, Routing
-from ...engines.timeouts import Timeouts
 from ...errors import UnbraidError
 from ...models import DEFAULT, KNOWN, offer
 from ...templates import encoder, from_source

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...constraints.printers import GrammarSyntax
 from ...core.grammar import Format
 from ...engines import Engine, EngineError, Sampling
-from ...engines.replay.recording import Recorder
+from ...engines.recording import Recorder
 from ...engines.retokenize import is_whole
 from ...errors import UnbraidError
 from ...formats import compose, find

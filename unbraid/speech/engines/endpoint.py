@@ -16,10 +16,10 @@ from typing import Any, Unpack
 from ...core.vocabulary import Vocabulary
 from ...engines.base import Audio, EngineError, Finish, Generation, Piece, Sampling, Unsupported
 from ...engines.http.address import Form
+from ...engines.http.timeouts import PieceClock
 from ...engines.reader import Reader, finish_reason
 from ...engines.routing import Routing
 from ...engines.server import Message, Server, ServerOptions, Servers
-from ...engines.timeouts import PieceClock
 from ...errors import UnbraidError
 from ...formats import find
 from ..audio.decode import Samples

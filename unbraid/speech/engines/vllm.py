@@ -15,7 +15,7 @@ from typing import Any
 
 from ...engines.base import Piece, PromptTooLong, TokenLogprob, Unsupported
 from ...engines.reader import Reader
-from ...engines.vllm.async_llm import AsyncVLLM, vllm
+from ...engines.vllm.local import AsyncVLLM, vllm
 from ..audio.decode import RATE
 from ..decoding.sampling import ReceivedTokens
 from ..listening import EndReason, ListenEnd, ListenRequest, Opening, TextVocabulary

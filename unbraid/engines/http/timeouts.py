@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..errors import UnbraidError
+from ...errors import UnbraidError
 
 T = TypeVar("T")
 

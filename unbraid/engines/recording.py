@@ -33,9 +33,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
-from ...core.vocabulary import Vocabulary
-from ...errors import UnbraidError
-from ..base import (
+from ..core.vocabulary import Vocabulary
+from ..errors import UnbraidError
+from .base import (
     Audio,
     Engine,
     EngineBusy,
@@ -52,7 +52,7 @@ from ..base import (
     TokenLogprob,
     Unsupported,
 )
-from .replay import Ending, Script, Step
+from .replay import Ending, Script, TimedPiece
 
 VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
@@ -161,7 +161,7 @@ class Recording:
 def read_recording(path: str | Path) -> Recording:
     """Read a file that a `Recorder` wrote. A file that is cut off holds what was written."""
     recording: Recording | None = None
-    steps: dict[int, list[Step]] = {}
+    steps: dict[int, list[TimedPiece]] = {}
     endings: dict[int, Ending] = {}
     with Path(path).open("rb") as file:
         for at, text in enumerate(file, 1):
@@ -175,7 +175,7 @@ def read_recording(path: str | Path) -> Recording:
                     recording.requests.append(_read_request(line))
                     steps[line["request"]] = []
                 elif "ids" in line or "text" in line:
-                    steps[line["of"]].append(Step(_read_piece(line), line["after"]))
+                    steps[line["of"]].append(TimedPiece(_read_piece(line), line["after"]))
                 elif steps[line["of"]] is not None:
                     endings[line["of"]] = _read_ending(line)
             except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:

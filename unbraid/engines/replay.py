@@ -12,8 +12,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 
-from ...core.vocabulary import Vocabulary
-from ..base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Load, Piece, Unsupported
+from ..core.vocabulary import Vocabulary
+from .base import EngineDown, EngineError, EngineFailed, Finish, FinishReason, Generation, Load, Piece, Unsupported
 
 Ending = Finish | FinishReason | EngineError | None
 Chunks = int | tuple[int, int]
@@ -23,7 +23,7 @@ _KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimedPiece:
     """The next tokens of a script, and the seconds that pass before they come."""
 
     piece: Piece
@@ -34,7 +34,7 @@ class Step:
 class Script:
     """One output."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TimedPiece, ...]
     ending: Ending = "stop"
     """A `Finish`; a reason, with the tokens counted for it; an error to raise; or None to go silent for ever."""
     name: str = ""
@@ -72,7 +72,7 @@ def script(
     """
     chance = Random(seed)
     pieces = [piece for part in output for piece in _cut(part, chunks, chance)]
-    return Script(tuple(Step(piece, delay) for piece in pieces), ending, name)
+    return Script(tuple(TimedPiece(piece, delay) for piece in pieces), ending, name)
 
 
 def _cut(part: str | Sequence[int], chunks: Chunks, chance: Random) -> Iterator[Piece]:
@@ -174,7 +174,7 @@ class ReplayEngine:
         pass
 
 
-def _after(written: int, steps: Sequence[Step]) -> Iterator[Step]:
+def _after(written: int, steps: Sequence[TimedPiece]) -> Iterator[TimedPiece]:
     """The steps without the first tokens: these are written already."""
     for step in steps:
         ids = step.piece.ids[written:]

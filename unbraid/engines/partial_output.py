@@ -1,14 +1,13 @@
-"""An output that has begun: what has come of it, and how another replica goes on with it when its own has died.
+"""An output that has begun, and how another replica goes on with it when its own has died.
 
-From ids. Where prompt and output are token ids, the next replica is given both as its prompt, the constraint for the
-rest, and the limit that is left. Nothing is generated twice, and a model that always takes the likeliest token writes
-what it would have written.
+From ids. If prompt and output are token ids, the next replica gets both as its prompt, the constraint for the rest, and
+the limit that is left. Nothing is generated twice, and a greedy model writes what it would have written.
 
-Again. Where that cannot be said (the output is text; the engine cannot take up a penalty or a constraint midway), a
-greedy request is made once more. What has come already must come again, and is left out; if anything else comes, the
-output is lost. Where tokens are drawn by chance, that would not help, and the output is lost at once.
+Again. If the output is text, or the engine cannot take up a penalty or a constraint midway, a greedy request is made
+once more. The tokens so far must come again, and are left out; if other tokens come, the output is lost. Sampled tokens
+would not come again, so then the output is lost at once.
 
-A seed is not repeated: the draws that go on are those of another seed, which follows from the first and from the place.
+A seed is not repeated: the rest is drawn with another seed, which follows from the first seed and the place.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from random import Random
 
-from ...constraints import AllPrinted, Constraint, NotContinued
-from ...errors import OverBudget
-from ..base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported, costly_work
+from ..constraints import AllPrinted, Constraint, NotContinued
+from ..errors import OverBudget
+from .base import Engine, EngineError, EngineFailed, Finish, Generation, Piece, Sampling, Unsupported, costly_work
 
 
 class WentOnDifferently(EngineFailed):
-    """A replica wrote something else than what had come already. That is no fault of its own."""
+    """A replica did not repeat the tokens that had come already. That is no fault of its own."""
 
 
-class Begun:
-    """One output. False while nothing of it has come."""
+class PartialOutput:
+    """One output so far. False while it is empty."""
 
     def __init__(self, request: Generation) -> None:
         self._request = request
@@ -39,38 +38,38 @@ class Begun:
         return bool(self._ids or self._texts)
 
     def note(self, piece: Piece) -> None:
-        """These tokens have come."""
+        """Add tokens that have come."""
         if piece.ids:
             self._ids += piece.ids
         elif piece.text:
             self._texts.append(piece.text)
 
     def __str__(self) -> str:
-        """How much has come."""
+        """Its length, for logs."""
         return f"{len(self._ids)} tokens" if self._ids else f"{sum(map(len, self._texts))} characters"
 
     def end(self) -> Finish | None:
-        """How the output ended, if all of it has come and only the engine's word for that is missing."""
-        asked, ids = self._request, self._ids
-        prompt = 0 if isinstance(asked.prompt, str) else len(asked.prompt)
-        if ids and ids[-1] in asked.stop_tokens:
+        """How the output ended, if it is complete and only the engine's `Finish` is missing."""
+        request, ids = self._request, self._ids
+        prompt = 0 if isinstance(request.prompt, str) else len(request.prompt)
+        if ids and ids[-1] in request.stop_tokens:
             return Finish("stop", prompt, len(ids), 0, ids[-1])
-        if ids and asked.max_tokens is not None and len(ids) >= asked.max_tokens:
+        if ids and request.max_tokens is not None and len(ids) >= request.max_tokens:
             return Finish("length", prompt, len(ids))
         return None
 
     def why_not(self) -> str | None:
-        """Why no engine can go on with it, where that is known before one is asked."""
+        """Why no engine can go on with it, if that is certain before one is asked."""
         if (self._texts or isinstance(self._request.prompt, str)) and self._request.sampling.temperature > 0:
             return "it came as text, and was drawn by chance"
         return None
 
     async def rest(self, engine: Engine) -> AsyncGenerator[Piece | Finish, None]:
-        """What has not come yet, by another engine. Raises `Unsupported` where it cannot go on."""
+        """The rest of the output, by another engine. Raises `Unsupported` if it cannot go on."""
         came = False
         try:
-            count, asked = await self._continued()
-            async with aclosing(self._past(count, engine.generate(asked))) as outputs:
+            count, request = await self._continued()
+            async with aclosing(self._past(count, engine.generate(request))) as outputs:
                 async for output in outputs:
                     came = True
                     yield output
@@ -83,31 +82,31 @@ class Begun:
                 yield output
 
     async def _continued(self) -> tuple[int, Generation]:
-        """How many of the tokens are given to the engine, and what it is asked for then."""
-        asked, ids = self._request, self._ids
-        if self._texts or isinstance(asked.prompt, str):
+        """How many of the tokens go into the prompt, and the request for the rest."""
+        request, ids = self._request, self._ids
+        if self._texts or isinstance(request.prompt, str):
             raise NotContinued("it came as text")
         count, constraint = len(ids), None
-        if asked.constraint is not None:
+        if request.constraint is not None:
             try:
-                count, printed = await costly_work.get()(_printed_rest, asked.constraint, ids)
+                count, printed = await costly_work.get()(_printed_rest, request.constraint, ids)
             except OverBudget as error:
                 raise NotContinued(f"the constraint for the rest takes too long to work out: {error}") from error
-            constraint = asked.constraint.after(ids[:count])
+            constraint = request.constraint.after(ids[:count])
             constraint.add(printed)
         return count, replace(
-            asked,
-            prompt=(*asked.prompt, *ids[:count]),
-            written=asked.written + count,
-            max_tokens=None if asked.max_tokens is None else asked.max_tokens - count,
+            request,
+            prompt=(*request.prompt, *ids[:count]),
+            written=request.written + count,
+            max_tokens=None if request.max_tokens is None else request.max_tokens - count,
             constraint=constraint,
-            sampling=_further(asked.sampling, count),
+            sampling=_further(request.sampling, count),
         )
 
     async def _past(
         self, count: int, outputs: AsyncGenerator[Piece | Finish, None]
     ) -> AsyncGenerator[Piece | Finish, None]:
-        """The outputs without what has come already, of which `count` tokens were in the prompt."""
+        """The outputs without the part that has come already, of which `count` tokens were in the prompt."""
         ids, text = tuple(self._ids[count:]), "".join(self._texts)
         async with aclosing(outputs):
             async for output in outputs:
@@ -128,13 +127,13 @@ _LONGEST_CHARACTER = 4
 
 
 def _printed_rest(constraint: Constraint, ids: list[int]) -> tuple[int, AllPrinted]:
-    """How many of the tokens another engine can go on from, and the constraint for the rest in all syntaxes that the
-    whole one was printed in."""
+    """How many of the tokens another engine can go on from, and the constraint for the rest, in every syntax that the
+    whole constraint was printed in."""
     count, rest = len(ids), None
     while rest is None:
         try:
             rest = constraint.after(ids[:count])
-        except NotContinued:  # a character that is not complete comes again
+        except NotContinued:  # an incomplete character comes again
             if not count or count < len(ids) - _LONGEST_CHARACTER:
                 raise
             count -= 1
@@ -142,7 +141,7 @@ def _printed_rest(constraint: Constraint, ids: list[int]) -> tuple[int, AllPrint
 
 
 def _further(sampling: Sampling, count: int) -> Sampling:
-    """The sampling, with a seed for what comes after so many tokens."""
+    """The sampling, with a seed for the tokens after the first `count`."""
     if sampling.seed is None or not count:
         return sampling
     return replace(sampling, seed=Random(f"{sampling.seed} {count}").getrandbits(31))
@@ -156,7 +155,7 @@ def _counted(finish: Finish, count: int) -> Finish:
 
 
 def _without(piece: Piece, ids: tuple[int, ...], text: str) -> tuple[Piece, tuple[int, ...], str]:
-    """A piece without what was to come again, and what of that is still missing."""
+    """A piece without the ids or text that had to come again, and what is still to come again after it."""
     if piece.ids:
         size = min(len(piece.ids), len(ids))
         if text or piece.ids[:size] != ids[:size]:
@@ -164,14 +163,14 @@ def _without(piece: Piece, ids: tuple[int, ...], text: str) -> tuple[Piece, tupl
         left = piece.ids[size:]
         # Fewer logprobs than tokens are those of the last tokens.
         return Piece(left, logprobs=piece.logprobs[-len(left) :] if left else ()), ids[size:], text
-    written = piece.text or ""
-    size = min(len(written), len(text))
-    if ids or written[:size] != text[:size]:
+    new_text = piece.text or ""
+    size = min(len(new_text), len(text))
+    if ids or new_text[:size] != text[:size]:
         raise WentOnDifferently("the output went on differently than before")
-    left_text = written[size:]
+    left_text = new_text[size:]
     return Piece(text=left_text, logprobs=piece.logprobs if left_text else ()), ids, text[size:]
 
 
 def may_go_on(error: EngineError) -> bool:
-    """Whether another replica may do better. One that says that the request is wrong would not be alone with that."""
+    """Whether another replica may do better. If the request is wrong, none would."""
     return error.status is None or error.status >= 500 or error.status in (408, 429)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .base import EngineBusy, EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Unsupported
+from ..base import EngineBusy, EngineDown, EngineError, EngineFailed, Generation, PromptTooLong, Unsupported
 
 _TOO_LONG = re.compile(
     r"context[ _](length|size|window)|max_model_len|maximum model length|longer than the model|prompt is too long", re.I

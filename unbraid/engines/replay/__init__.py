@@ -1,1 +1,0 @@
-"""Recorded outputs, played back; and the recorder that writes them."""
