@@ -108,7 +108,7 @@ def test_what_is_kept_is_bounded() -> None:
     replicas, affinity = fleet(2), Affinity(AffinityRules(most_known=100, most_blocks=8))
     for of in range(1000):
         affinity.note(affinity.digests(prompt(of, 12)), replicas[0])
-        assert len(affinity._known) <= 100
+        assert len(affinity._cached) <= 100
     assert len(affinity.digests(prompt(1, 12))) == 8
 
 

@@ -26,8 +26,8 @@ from unbraid.engines.replay import ReplayEngine, Script, TimedPiece, script
 from unbraid.engines.routing import RetryRules, Routed, Routing
 from unbraid.errors import OverBudget
 
-from ...soak.truth import FORMAT, TOOL, Bytes
-from ...support.in_loop import collect, collect_until_error, in_loop
+from ..soak.truth import FORMAT, TOOL, Bytes
+from ..support.in_loop import collect, collect_until_error, in_loop
 
 IDS = tuple(range(10, 22))
 PROMPT = (1, 2)
