@@ -17,7 +17,7 @@ from unbraid.engines import Engine
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
 from unbraid.server.model import Model, Served
-from unbraid.server.observing.spans import Tracer
+from unbraid.server.observing.tracing import Tracer
 from unbraid.server.running.run import fast_loop
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder

@@ -24,7 +24,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
-from .access.bodies import guarded
 from .access.gate import ANY, Gate, Preflights
 from .access.metering import Meter
 from .access.rate_headers import anthropic_headers, openai_headers
@@ -47,12 +46,21 @@ from .api.tokens.derender_text import derender_text
 from .api.tokens.errors import vllm_error
 from .api.tokens.render import render_chat, render_text
 from .errors import ApiError, as_api_error
-from .http import ANTHROPIC_VERSION, CLIENT, ClientLeft, Connection, client_of, error_response
+from .http import (
+    ANTHROPIC_VERSION,
+    CLIENT,
+    ClientLeft,
+    Connection,
+    Sender,
+    body_memory,
+    client_of,
+    error_response,
+    guarded,
+    reply_headers,
+    sender,
+)
 from .observing.middleware import EXCHANGE, Observing, reply
-from .observing.request_ids import HEADER as REQUEST_ID
-from .observing.spans import Tracer
-from .planning.held import held
-from .planning.sender import Sender, sender
+from .observing.tracing import Tracer
 from .playground.routes import ROUTES as PLAYGROUND
 from .service import Service
 
@@ -138,7 +146,7 @@ def create_app(
     async def crash(request: HTTPConnection, error: Exception) -> Response:
         """What went wrong outside of the handlers."""
         response = _error_writer(request)(as_api_error(error))
-        response.headers[REQUEST_ID] = request.scope[EXCHANGE].id
+        response.headers.update(reply_headers(request.scope[EXCHANGE]))
         return response
 
     gate = Middleware(Gate, write_error, check_host=check_host, hosts=hosts, origins=origins)
@@ -223,7 +231,7 @@ class Endpoint:
             exchange.left = True
         finally:
             connection.close()
-            held.release(sender.get())
+            body_memory.release(sender.get())
 
     async def _respond(self, request: Request) -> Response:
         try:

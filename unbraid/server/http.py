@@ -1,35 +1,80 @@
-"""Requests and replies over ASGI: bodies, JSON, and work that ends when the client leaves or the server shuts down.
+"""HTTP over ASGI: who sent a request, its body, replies and their headers, and work that ends early.
 
-Two things can end the work for a request early. When its client closes the connection, `while_connected` cancels the
-work and raises `ClientLeft`: there is nobody to answer. When the server has to end, `expire_all` cancels whatever runs
-inside `until_shutdown` or `while_connected`, which raises `SHUTDOWN` for the client to be told. Streams are in
-`api.sse`.
+*The body.* It must say what it is. A page on the web may post to any address without asking, a server on this machine
+too, if the body is of one of three types (form, multipart, plain text) or of none. Any other type makes the browser ask
+first, and `Access-Control-Allow-Origin` is the answer. So JSON is taken as JSON only. Multipart is one of the three;
+for that `Origin` decides (`access.gate`). A body must also come along: no pause of more than `--body-seconds`, and at
+least `SLOWEST` bytes a second after that. 25 MB of audio may take seven hours; one byte at a time is over soon. Only
+the time that the server waits counts. Its size, its values and the memory of all bodies together have limits. Whatever
+is wrong with a body is raised where the body is read, so that the client is told in its dialect.
+
+*Work that ends early.* When the client closes the connection, `while_connected` cancels the work and raises
+`ClientLeft`: there is nobody to answer. When the server has to end, `expire_all` cancels whatever runs inside
+`until_shutdown` or `while_connected`, which raises `SHUTDOWN` for the client to be told. Streams are in `api.sse`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from .errors import ApiError
-from .planning.held import held
-from .planning.sender import Sender, sender
+from .observing.exchange import REQUEST_ID, Exchange
 
 T = TypeVar("T")
-
-
 ANTHROPIC_VERSION = "anthropic-version"
 """The header that Anthropic's clients send with every request. What it says makes no difference, and it may be missing
 where the path says enough."""
-
 CLIENT = "unbraid.client"
 """The key of a request's scope under which stands who sent it: a digest of the API key."""
+BROKEN = "unbraid.broken"
+"""The key of a request's scope under which the connection says what is wrong with the rest of the body."""
+MOST_BODIES = 1_000_000_000
+"""Bytes of all bodies in memory together."""
+SMALL_BODY = 131_072
+"""Bytes of a body that nobody is refused."""
+SLOWEST = 1000
+"""Bytes a second that a body must have, taken over all of it."""
+_LARGE = 2_000_000
+"""A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
+_VALUES = (b",", b"[", b"{")
+"""What there is about as many of in JSON as there are values."""
+_JSON = re.compile(r"application/(?:json|[\w.!#$&^-]+\+json)", re.ASCII)
+_FORM = "multipart/form-data"
+_MOST_DIGITS = 20
+_RETRY_AFTER = 5.0
+
+
+# Who sent a request
+
+
+@dataclass(slots=True)
+class Sender:
+    """The sender of one request, and how large the request is. This decides where the request is worked out."""
+
+    client: str = ""
+    """A digest of the API key; without keys, the address."""
+    size: int = 0
+    """The bytes of the body."""
+    held: int = 0
+    """Those of them that are in memory (`body_memory`)."""
+
+
+sender: ContextVar[Sender] = ContextVar("unbraid_sender")
+"""The sender of the request that is being answered, in all tasks that run for the request."""
 
 
 def client_of(request: HTTPConnection) -> str:
@@ -37,15 +82,13 @@ def client_of(request: HTTPConnection) -> str:
     return str(request.scope.get(CLIENT, ""))
 
 
-_MOST_DIGITS = 20
-_VALUES = (b",", b"[", b"{")
-"""What there is about as many of in JSON as there are values."""
-_LARGE = 2_000_000
-"""A body of more bytes is put together in a thread, where Python lets others run meanwhile."""
+# Replies
 
 
-class ClientLeft(Exception):
-    """The client closed the connection: there is nobody to answer."""
+def reply_headers(exchange: Exchange) -> dict[str, str]:
+    """The headers of every reply, whoever writes it. **To add one, add it here.** Limits on rates have headers of their
+    own in `access.rates`."""
+    return {REQUEST_ID: exchange.id}
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -54,6 +97,154 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 
 def error_response(error: ApiError) -> Response:
     return json_response(error.body(), error.status, error.headers())
+
+
+ErrorWriter = Callable[[Scope, ApiError], Response]
+"""Writes an error in the dialect of a request. Of its scope there are `path`, `headers`, `method` and `client`."""
+
+
+def raw_error(
+    write: ErrorWriter,
+    error: ApiError,
+    path: str = "",
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    *,
+    method: str = "",
+    client: tuple[str, int] | None = None,
+) -> bytes:
+    """The bytes of a whole reply, for connections on which no request came far enough to reach the application. The
+    connection ends after it. `path`, `headers`, `method`, `client`: as much of the request as is known."""
+    scope = {"type": "http", "path": path, "headers": list(headers), "method": method, "client": client}
+    response = write(scope, error)
+    lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
+    lines += [name + b": " + value for name, value in response.raw_headers if name != b"connection"]
+    return b"\r\n".join([*lines, b"connection: close", b"", bytes(response.body)])
+
+
+# The body of a request
+
+
+def check_json(request: Request) -> None:
+    """Raises `ApiError` where the body does not say that it is JSON."""
+    if not _JSON.fullmatch(_type(request)):
+        curl = "with curl, add -H 'Content-Type: application/json'"
+        raise _wrong_type(f"{_type_in_words(request)}, and must be application/json: {curl}")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        instead = "send it as it is, without Content-Encoding"
+        raise _wrong_type(f"the body's Content-Encoding is {encoding[:64]!r}: {instead}")
+
+
+def check_form(request: Request) -> None:
+    """Raises `ApiError` where the body does not say that it is a form with files."""
+    if _type(request) != _FORM:
+        curl = "with curl, -F file=@talk.wav"
+        raise _wrong_type(f"{_type_in_words(request)}, and must be {_FORM}, with the recording as `file`: {curl}")
+
+
+def _wrong_type(message: str) -> ApiError:
+    return ApiError(415, message, code="unsupported_media_type")
+
+
+def _type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _type_in_words(request: Request) -> str:
+    type = _type(request)
+    return f"the body's Content-Type is {type[:64]!r}" if type else "the body has no Content-Type"
+
+
+class BodyMemory:
+    """The bodies in the memory of one process that are being received or wait to be worked out.
+
+    One body is bounded by `--max-body`. Many clients can each send one of that size, slowly, so all bodies together are
+    bounded, too. A small body is always taken, and one client has at most half: nobody keeps the others out.
+    """
+
+    def __init__(self, most: int = MOST_BODIES) -> None:
+        self.most = most
+        self.size = 0
+        self._clients: Counter[str] = Counter()
+
+    def add(self, asking: Sender, size: int) -> None:
+        """More of a body has come. Raises `ApiError` where there is no room for it."""
+        asking.held += size
+        self.size += size
+        self._clients[asking.client] += size
+        if asking.held <= SMALL_BODY:
+            return
+        if self.size > self.most:
+            message = "the large requests of all clients are too much at once: ask again later"
+            raise ApiError(503, message, code="overloaded", retry_after=_RETRY_AFTER)
+        if self._clients[asking.client] > self.most // 2:
+            message = "your large requests are too much at once: send fewer at a time"
+            raise ApiError(429, message, code="rate_limit_exceeded", retry_after=_RETRY_AFTER)
+
+    def release(self, asking: Sender) -> None:
+        """A body is worked out, or nobody wants it any more. May be called again."""
+        self.size -= asking.held
+        self._clients[asking.client] -= asking.held
+        if self._clients[asking.client] <= 0:
+            del self._clients[asking.client]
+        asking.held = 0
+
+
+body_memory = BodyMemory()
+
+
+class BodyProgress:
+    """How fast a body comes, and how long the next piece of it may take."""
+
+    __slots__ = ("_received", "_seconds", "_waited")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds or math.inf
+        self._received = 0
+        self._waited = 0.0
+
+    def left(self) -> float:
+        """How long to wait for the next piece."""
+        slow = self._seconds + self._received / SLOWEST - self._waited
+        return max(0.0, min(self._seconds, slow))
+
+    def came(self, size: int, waited: float) -> None:
+        """A piece came, after a while."""
+        self._received += size
+        self._waited += waited
+
+
+def guarded(scope: Scope, receive: Receive, seconds: float) -> Receive:
+    """`receive`, except that it raises `ApiError` for a body that is broken, or pauses for more than `seconds` (0: any
+    time). Once the body is there, the messages only pass through, and `receive` waits for the client to leave."""
+    progress = BodyProgress(seconds)
+    whole = False
+
+    async def timed() -> Message:
+        nonlocal whole
+        if whole:
+            return await receive()
+        start, left = time.monotonic(), progress.left()
+        try:
+            async with asyncio.timeout(None if left == math.inf else left):
+                message = await receive()
+        except TimeoutError:
+            raise _too_slow(seconds) from None
+        if BROKEN in scope:
+            raise scope[BROKEN]
+        progress.came(len(message.get("body", b"")), time.monotonic() - start)
+        whole = not message.get("more_body", False)
+        return message
+
+    return timed
+
+
+def _too_slow(seconds: float) -> ApiError:
+    message = (
+        f"the body did not arrive in time: it may pause for {seconds:g} seconds (--body-seconds), and must come with "
+        f"{SLOWEST} bytes a second after that"
+    )
+    return ApiError(408, message, code="request_timeout", headers={"Connection": "close"})
 
 
 async def read_body(request: Request, most: int, most_values: int | None = None) -> bytes:
@@ -67,12 +258,13 @@ async def read_body(request: Request, most: int, most_values: int | None = None)
 
 
 def announced_size(request: Request) -> int:
-    """How many bytes the body has, as the request says; 0 where it does not."""
+    """The bytes of the body as `Content-Length` says; 0 without one."""
     return whole_number(request.headers.get("content-length", "")) or 0
 
 
 def whole_number(text: str) -> int | None:
-    """A number as clients write it in headers and addresses. None where it is none, or of more digits than any has."""
+    """A number as clients write it in headers and addresses. None for
+    anything else, and for more digits than any number has."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
@@ -84,7 +276,7 @@ async def _read(request: Request, most: int, most_values: int | None) -> bytes:
             size += len(part)
             if size > most:
                 raise _too_large(most)
-            held.add(asking, len(part))
+            body_memory.add(asking, len(part))
             if most_values is not None:
                 values += sum(map(part.count, _VALUES))
                 if values > most_values:
@@ -106,8 +298,12 @@ def _too_many(most: int) -> ApiError:
 # Work that ends early. It runs in the request's own task, which is cancelled; what the work raises then is the reason.
 
 
+class ClientLeft(Exception):
+    """The client closed the connection: there is nobody to answer."""
+
+
 class _Work:
-    """What runs in the current task now, and can be interrupted."""
+    """Work in the current task that can be interrupted."""
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -117,8 +313,8 @@ class _Work:
         self._reason: Exception | None = None
 
     def interrupt(self, reason: Exception) -> None:
-        """Have it raise `reason`. Once: what is cancelled already must be let to clean up. Not to be called in its own
-        task."""
+        """Have the work raise `reason`, once: work that is cancelled already must be let to clean up. Not to be called
+        in the task of the work."""
         if self._task.cancelling() == self._cancelling:
             self._reason = reason
             self._task.cancel()
@@ -154,10 +350,9 @@ async def until_shutdown(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Connection:
-    """What receives a request's messages, and notices when its client leaves.
+    """Receives a request's messages, and notices when the client leaves.
 
-    That takes a task that waits for it. There is one for a request, from the first piece of work that its client waits
-    for until `close`.
+    A task waits for that, one for each request: from the first piece of work that the client waits for until `close`.
     """
 
     def __init__(self, receive: Receive) -> None:

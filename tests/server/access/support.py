@@ -18,7 +18,7 @@ from unbraid.server.access.door import Access
 from unbraid.server.access.pacing import Pace
 from unbraid.server.access.patience import Patience
 from unbraid.server.app import write_error
-from unbraid.server.observing.refusals import observed
+from unbraid.server.observing.middleware import observed
 
 from ...support.running_server import RunningServer, service_of, serving
 from ...support.waiting import PATIENCE

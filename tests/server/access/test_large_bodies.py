@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.server.access.pacing import FREE, Pace, PacedFlow
-from unbraid.server.planning.held import held
+from unbraid.server.http import body_memory
 
 from ...support.examples import examples
 from ...support.in_loop import in_loop
@@ -192,10 +192,10 @@ async def test_a_connection_is_read_when_neither_reason_is_left() -> None:
 
 def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come slowly, and each of them is small enough."""
-    monkeypatch.setattr(held, "most", 1_000_000)
+    monkeypatch.setattr(body_memory, "most", 1_000_000)
     with limited() as server, server.connect() as first, server.connect() as second:
         first.sendall(head(length=LARGE) + b" " * 400_000)
-        wait_for(lambda: held.size >= 400_000)
+        wait_for(lambda: body_memory.size >= 400_000)
         second.sendall(head(length=LARGE) + b" " * 400_000)
         reply = read_all(second)
         assert status(reply) == 429
@@ -204,4 +204,4 @@ def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(monkeypatc
             other.sendall(ASK)
             assert status(read_reply(other)) == 200
         first.close()
-        wait_for(lambda: held.size == 0)
+        wait_for(lambda: body_memory.size == 0)

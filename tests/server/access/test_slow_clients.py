@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from unbraid.engines.replay import script
-from unbraid.server.access.patience import SLOWEST, Progress
+from unbraid.server.http import SLOWEST, BodyProgress
 
 from ...support.waiting import wait_for
 from .support import (
@@ -198,7 +198,7 @@ def test_a_body_that_is_large_may_take_its_time() -> None:
 )
 def test_progress(rate: int, size: int, arrives: bool) -> None:
     """A piece each second, for as long as it takes. No time passes here."""
-    progress, received = Progress(30.0), 0
+    progress, received = BodyProgress(30.0), 0
     while received < size and progress.left() >= 1.0:
         progress.came(rate, 1.0)
         received += rate
@@ -206,10 +206,10 @@ def test_progress(rate: int, size: int, arrives: bool) -> None:
 
 
 def test_progress_has_no_credit_for_silence() -> None:
-    progress = Progress(30.0)
+    progress = BodyProgress(30.0)
     progress.came(50_000_000, 1.0)
     assert progress.left() == 30.0
-    assert Progress(0).left() > 1e9
+    assert BodyProgress(0).left() > 1e9
 
 
 # Clients that do not read

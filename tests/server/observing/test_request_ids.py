@@ -20,8 +20,8 @@ from unbraid.engines.routing import Routing
 from unbraid.engines.sglang import SGLangEngine
 from unbraid.engines.vllm.server import VLLMEngine
 from unbraid.server.app import create_app
+from unbraid.server.observing.exchange import request_id
 from unbraid.server.observing.otel import OpenTelemetry
-from unbraid.server.observing.request_ids import request_id
 
 from ...support import patient_http
 from ...support.byte_vocabulary import END

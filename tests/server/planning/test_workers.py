@@ -16,11 +16,10 @@ from unbraid.constraints import Constraint
 from unbraid.constraints.constraint import constraint
 from unbraid.errors import OverBudget
 from unbraid.server.errors import ApiError
-from unbraid.server.http import SHUTDOWN
+from unbraid.server.http import SHUTDOWN, Sender, sender
 from unbraid.server.model import Model
 from unbraid.server.planning import shared
 from unbraid.server.planning.planner import LARGE, Planner
-from unbraid.server.planning.sender import Sender, sender
 from unbraid.server.planning.shared import SharedModels
 from unbraid.server.planning.workers import WorkerPool
 from unbraid.templates import PromptBuilder, built_in, encoder

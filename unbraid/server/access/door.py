@@ -21,13 +21,13 @@ from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from ..errors import ApiError
+from ..http import ErrorWriter, raw_error
 from ..settings import Settings
 from .addresses import Network, client_at, is_trusted, proxies_of
 from .connections import Connections, Seat, affordable
 from .pacing import Pace
 from .patience import Patience
 from .protocol import GuardedProtocol, say_goodbye
-from .raw_replies import ErrorWriter, raw_error
 from .tls import tls_context
 
 _log = logging.getLogger(__name__)

@@ -27,8 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import UnbraidError
 from ..errors import ApiError
+from ..http import ErrorWriter
 from .addresses import address_of
-from .raw_replies import ErrorWriter
 
 ANY = "*"
 _READS = ("GET", "HEAD", "OPTIONS")

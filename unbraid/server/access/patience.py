@@ -11,9 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SLOWEST = 1000
-"""Bytes a second that a body must have, taken over all of it."""
-
 
 def _end(seconds: float) -> float:
     return seconds or math.inf
@@ -42,24 +39,3 @@ class Patience:
 
     def for_reading(self) -> float:
         return _end(self.sending)
-
-
-class Progress:
-    """How a body comes along."""
-
-    __slots__ = ("_received", "_seconds", "_waited")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = _end(seconds)
-        self._received = 0
-        self._waited = 0.0
-
-    def left(self) -> float:
-        """How long to wait for the next piece."""
-        slow = self._seconds + self._received / SLOWEST - self._waited
-        return max(0.0, min(self._seconds, slow))
-
-    def came(self, size: int, waited: float) -> None:
-        """A piece came, after a while."""
-        self._received += size
-        self._waited += waited

@@ -34,11 +34,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from ..errors import ApiError
-from .bodies import BROKEN
+from ..http import BROKEN, ErrorWriter, raw_error
 from .connections import Seat
 from .pacing import FREE, Pace, PacedFlow
 from .patience import Patience
-from .raw_replies import ErrorWriter, raw_error
 from .websocket import PATHS
 from .websocket.protocol import WebSocketProtocol
 

@@ -23,9 +23,8 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from ..access.bodies import check_json
 from ..errors import ApiError
-from ..http import read_body, while_connected
+from ..http import check_json, read_body, while_connected
 from ..model import Model, Served, chosen
 from ..planning.planner import LARGE
 from ..service import Service

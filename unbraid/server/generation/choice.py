@@ -19,8 +19,9 @@ from ...engines.base import costly_work
 from ...parsing import Parser
 from ..access.metering import Meter
 from ..model import Served
-from ..observing.exchange import engine_call, note_end
+from ..observing.exchange import note_end
 from ..observing.metrics import Metrics
+from ..observing.spans import engine_call
 from ..vocoder import Voice
 from .thinking import Budget, bounded
 from .updates import UNREMARKABLE, Outgoing, Update, Usage

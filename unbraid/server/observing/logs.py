@@ -5,6 +5,8 @@ and what it says of threads that fail. So no line has another shape. A message c
 printable in it is escaped, line ends first of all. Only a traceback has lines of its own in text, which are indented so
 that none of them looks like an event; in JSON it is a field.
 
+Each request has one access line when it is over (`log_access`). **To add a field to it, add it to `_access_fields`.**
+
 At info no prompt and no output is logged, by anyone. A text that may quote one is logged at debug.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -19,16 +22,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TextIO
 
-from .exchange import current
+from .exchange import Exchange, current
 
 _log = logging.getLogger(__name__)
+_access = logging.getLogger("unbraid.access")
 Format = Literal["text", "json"]
 FIELDS = "unbraid_fields"
 """The attribute of a record that has its further fields: `extra={FIELDS: {…}}`."""
 _CHATTY = ("httpx", "uvicorn.error")
-"""Loggers that tell of each request at info, of which we tell ourselves."""
+"""Loggers that log each request at info, as our access line does."""
 _CHATTIEST = ("httpcore", "python_multipart", "uvicorn.access")
-"""Loggers that tell of each chunk at debug, or the same as our access lines."""
+"""Loggers that log each chunk at debug, or the same as our access lines."""
+
+
+_IN_WORDS = ("method", "path", "status", "outcome", "ms")
+"""The fields of an access line that the text has as words, without their names."""
+_LONGEST = 256
+"""How many characters are told of what a client can make long."""
+_WORD = re.compile(r"[^\s\"=]+")
 
 
 @contextmanager
@@ -60,21 +71,21 @@ def logging_as(format: Format, level: str, stream: TextIO | None = None) -> Iter
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
-    """What Python would write in lines of its own."""
+    """Log the error of a thread, which Python would write in lines of its own."""
     if failed.exc_value is not None:
         raised = failed.exc_type, failed.exc_value, failed.exc_traceback
         _log.error("a thread ended with an error", exc_info=raised)
 
 
 def _unraisable(failed: sys.UnraisableHookArgs) -> None:
-    """The same for what could not be raised where it happened."""
+    """The same for an error that could not be raised where it happened."""
     if failed.exc_value is not None:
         raised = type(failed.exc_value), failed.exc_value, failed.exc_traceback
         _log.error("%s", failed.err_msg or "an error could not be raised", exc_info=raised)
 
 
 def _about_request(record: logging.LogRecord) -> bool:
-    """Add the request that the event belongs to, here: the handler runs where the event happens."""
+    """Add the ids of the request that the event belongs to. The handler runs in the task of the event."""
     exchange = current()
     if exchange is not None:
         record.request_id, record.trace_id = exchange.id, exchange.trace_id
@@ -96,7 +107,7 @@ class JsonLines(logging.Formatter):
     """An object a line, in ASCII."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -104,13 +115,13 @@ class JsonLines(logging.Formatter):
         }
         for name in ("request_id", "trace_id"):
             if getattr(record, name, None):
-                found[name] = getattr(record, name)
+                line[name] = getattr(record, name)
         fields: Mapping[str, Any] = getattr(record, FIELDS, {})
-        found |= {name: value for name, value in fields.items() if name not in found}
+        line |= {name: value for name, value in fields.items() if name not in line}
         trace = _traceback(self, record)
         if trace:
-            found["exception"] = trace
-        return json.dumps(found, default=str)
+            line["exception"] = trace
+        return json.dumps(line, default=str)
 
 
 def printable(text: str) -> str:
@@ -119,6 +130,41 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def log_access(exchange: Exchange) -> None:
+    """The access line of a request that is over."""
+    if _access.isEnabledFor(logging.INFO):
+        fields = _access_fields(exchange)
+        others = " ".join(f"{name}={_word(value)}" for name, value in fields.items() if name not in _IN_WORDS)
+        words = f"{exchange.method} {fields['path']} {exchange.status} {exchange.outcome} {fields['ms']:g}ms"
+        _access.info("%s", f"{words} {others}".rstrip(), extra={FIELDS: fields})
+
+
+def _access_fields(exchange: Exchange) -> Mapping[str, str | int | float]:
+    """The fields of an access line. One that is None is left out."""
+    prompt_tokens, completion_tokens = exchange.tokens or (None, None)
+    fields: dict[str, str | int | float | None] = {
+        "method": exchange.method,
+        "path": exchange.path[:_LONGEST],
+        "status": exchange.status,
+        "outcome": exchange.outcome,
+        "ms": round(exchange.seconds * 1000, 1),
+        "sent": exchange.sent if exchange.sent != exchange.status else None,
+        "error": exchange.error,
+        "client": exchange.client[:_LONGEST] or None,
+        "model": exchange.model,
+        "bytes": exchange.size,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _word(value: object) -> str:
+    """A value as one word: in quotes, unless it is one. Names and addresses may hold anything."""
+    text = str(value)
+    return text if _WORD.fullmatch(text) else json.dumps(text)
 
 
 def _time(record: logging.LogRecord) -> str:

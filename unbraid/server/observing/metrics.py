@@ -1,37 +1,76 @@
-"""Metrics for Prometheus: requests, tokens, latencies, diagnostics, load.
+"""Metrics for Prometheus: requests, tokens, latencies, diagnostics; the load of engines and of their replicas.
 
 `docs/operating.md` lists them all, with the same words; a test holds the two together.
 
 What is counted for each token is a `Durations`: prometheus_client's own histograms take a lock twice for each value,
-which was a third of what the server added to a token.
+which was a third of what the server added to a token. Engines and replicas are looked at when somebody asks, so that a
+request costs nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import sub
 from typing import Protocol, runtime_checkable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ...engines import Load
-from .replica_metrics import ReplicaMetrics
+from .exchange import Exchange
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The bounds of the buckets."""
+_LEFT_OUT = ("open", "down")
+_REPLICA = ("model", "replica")
 
 
 @runtime_checkable
 class Loaded(Protocol):
-    """What has something to do: an engine, or a listener."""
+    """An engine, a listener or a speaker: it has work, running and waiting."""
 
     @property
     def load(self) -> Load: ...
+
+
+@runtime_checkable
+class SeenReplica(Protocol):
+    """What a replica has to show for its metrics. An engine whose parts show less has none of these metrics."""
+
+    @property
+    def name(self) -> str:
+        """Its URL, without credentials."""
+        ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def failures(self) -> int:
+        """So far, of the requests, by its fault."""
+        ...
+
+    @property
+    def moved(self) -> int:
+        """Outputs so far that it had begun and that another went on with."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """`open` and `down` if it is left out."""
+        ...
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds to the first piece of the last request that had one."""
+        ...
 
 
 class Durations(Collector):
@@ -41,7 +80,7 @@ class Durations(Collector):
         self._name = name
         self._says = says
         self._counts = [0] * (len(SECONDS) + 1)
-        """How many lie in each bucket, the last for those above all bounds."""
+        """How many values lie in each bucket. The last bucket is for those above all bounds."""
         self._sum = 0.0
         registry.register(self)
 
@@ -50,7 +89,7 @@ class Durations(Collector):
         self._sum += seconds
 
     def observe_all(self, times: Sequence[float]) -> None:
-        """What passed from each of these times to the next."""
+        """The seconds from each of these times to the next."""
         counts = self._counts
         for seconds in map(sub, times[1:], times):
             counts[bisect_left(SECONDS, seconds)] += 1
@@ -68,7 +107,7 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, engines: Callable[[], Mapping[str, Loaded]]) -> None:
-        """`engines` gives the engine of each model; also of one that transcribes."""
+        """`engines` returns the engine of each model, those that transcribe and speak included."""
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "unbraid_requests",
@@ -106,7 +145,15 @@ class Metrics:
         )
         self.in_flight = Gauge("unbraid_requests_in_flight", "Requests that are being answered.", registry=registry)
         registry.register(_EngineLoads(engines))
-        registry.register(ReplicaMetrics(engines))
+        registry.register(_ReplicaMetrics(engines))
+
+    def count(self, exchange: Exchange) -> None:
+        """A request is over."""
+        route = exchange.route or "other"
+        self.requests.labels(route, str(exchange.status)).inc()
+        self.duration.labels(route).observe(exchange.seconds)
+        if exchange.left:
+            self.aborted.labels(route).inc()
 
     def count_refused(self, reason: str) -> None:
         """A connection was turned away."""
@@ -118,7 +165,7 @@ class Metrics:
 
 
 class _EngineLoads(Collector):
-    """What the engines have to do now."""
+    """The load of each engine now."""
 
     def __init__(self, engines: Callable[[], Mapping[str, Loaded]]) -> None:
         self._engines = engines
@@ -131,3 +178,51 @@ class _EngineLoads(Collector):
             running.add_metric([model], load.running)
             waiting.add_metric([model], load.waiting)
         return running, waiting
+
+
+class _ReplicaMetrics(Collector):
+    """Each replica of an engine: requests, failures, whether it gets any, and how soon it begins to answer."""
+
+    def __init__(self, engines: Callable[[], Mapping[str, object]]) -> None:
+        self._engines = engines
+
+    def collect(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily(
+            "unbraid_replica_up", "1 if the replica gets requests, 0 if it is left out.", labels=_REPLICA
+        )
+        running = GaugeMetricFamily("unbraid_replica_running", "Outputs that the replica works on.", labels=_REPLICA)
+        requests = CounterMetricFamily(
+            "unbraid_replica_requests", "Requests to the replica, those moved to it included.", labels=_REPLICA
+        )
+        failures = CounterMetricFamily(
+            "unbraid_replica_failures", "Requests that failed by the fault of the replica.", labels=_REPLICA
+        )
+        moved = CounterMetricFamily(
+            "unbraid_replica_moved_outputs",
+            "Outputs that the replica had begun and that another went on with.",
+            labels=_REPLICA,
+        )
+        first = GaugeMetricFamily(
+            "unbraid_replica_first_piece_seconds",
+            "From the last request to the replica that was answered to the first piece of its answer.",
+            labels=_REPLICA,
+        )
+        for labels, replica in self._replicas():
+            up.add_metric(labels, replica.state not in _LEFT_OUT)
+            running.add_metric(labels, replica.running)
+            requests.add_metric(labels, replica.requests)
+            failures.add_metric(labels, replica.failures)
+            moved.add_metric(labels, replica.moved)
+            if replica.latency is not None:
+                first.add_metric(labels, replica.latency)
+        return up, running, requests, failures, moved, first
+
+    def _replicas(self) -> Iterator[tuple[tuple[str, str], SeenReplica]]:
+        """Each replica with its labels. One that is named twice is two replicas."""
+        for model, engine in self._engines().items():
+            names: list[str] = []
+            for replica in getattr(engine, "replicas", ()):
+                if isinstance(replica, SeenReplica):
+                    again = names.count(replica.name)
+                    names.append(replica.name)
+                    yield (model, f"{replica.name} ({again + 1})" if again else replica.name), replica

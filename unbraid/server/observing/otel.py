@@ -17,7 +17,7 @@ from typing import Any
 
 from ...errors import UnbraidError
 from ...version import __version__
-from .spans import Attributes, Span, Tracer
+from .tracing import Attributes, Span, Tracer
 
 try:
     from opentelemetry import propagate, trace

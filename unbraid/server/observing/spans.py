@@ -1,93 +1,169 @@
-"""Spans: what OpenTelemetry is told, by the semantic conventions for `gen_ai` and for HTTP.
+"""What spans are told, by the semantic conventions of OpenTelemetry for `gen_ai` and for HTTP.
 
-A request is one span (`request_spans` says what it is told), and each output of an engine is a child of it. `otel`
-hands them to OpenTelemetry; without it, a span is `NO_SPAN`. Prompts and outputs are never part of a span, and neither
-are the messages of errors, which may quote them.
+A request is one span, and each output of an engine is a child of it. Prompts and outputs are never part of a span, and
+neither are the messages of errors, which may quote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
-from ...engines import Engine, Generation, Sampling
+from starlette.types import Scope
 
-Attribute = str | int | float | Sequence[str]
-Attributes = Mapping[str, Attribute]
+from ...engines import Engine, Generation, Sampling
+from ...engines.base import outgoing_headers
+from .exchange import Exchange, ExchangeCounts, current
+from .tracing import NO_SPAN, Attribute, Attributes, Span
+
+_PROVIDER = "unbraid"
+_OPERATIONS = {
+    "/v1/chat/completions": "chat",
+    "/v1/responses": "chat",
+    "/v1/messages": "chat",
+    "/v1/completions": "text_completion",
+    "/v1/audio/transcriptions": "transcription",
+    "/v1/audio/translations": "translation",
+}
 _DEFAULT = Sampling()
 _PORTS = {"http": 80, "https": 443}
 
 
-class Span:
-    """A span that nobody records."""
+# The span of a request
 
-    def set(self, attributes: Attributes) -> None:
-        """Add attributes."""
 
-    def rename(self, name: str) -> None:
-        """Give it another name."""
+def start_attributes(scope: Scope, exchange: Exchange) -> Attributes:
+    """What is known of a request from the start, by the conventions for HTTP."""
+    host, port = scope.get("server") or ("", None)
+    attributes: dict[str, Attribute] = {
+        "http.request.method": exchange.method,
+        "url.path": exchange.path,
+        "url.scheme": scope["scheme"],
+        "client.address": exchange.client,
+        "server.address": host,
+    }
+    return attributes if port is None else {**attributes, "server.port": port}
 
-    def headers(self) -> Mapping[str, str]:
-        """What makes the spans of another server children of this one."""
+
+def end_span(exchange: Exchange) -> None:
+    """End the span of a request with all that is known of the request."""
+    span = exchange.span
+    if span is NO_SPAN:
+        return
+    span.rename(_name(exchange))
+    span.set(_http_attributes(exchange) | _gen_ai_attributes(exchange))
+    if exchange.left:
+        span.set({"error.type": "client_left"})
+    elif exchange.status >= 500:
+        span.fail(exchange.error or str(exchange.status))
+    elif exchange.status >= 400:  # the client's fault is no failure of the server's
+        span.set({"error.type": exchange.error or str(exchange.status)})
+    span.end()
+
+
+def _name(exchange: Exchange) -> str:
+    operation = _OPERATIONS.get(exchange.route)
+    if operation is not None:
+        return f"{operation} {exchange.model}" if exchange.model else operation
+    return f"{exchange.method} {exchange.route}" if exchange.route else exchange.method
+
+
+def _http_attributes(exchange: Exchange) -> dict[str, Attribute]:
+    attributes: dict[str, Attribute] = {"http.response.header.x-request-id": [exchange.id]}
+    if exchange.route:
+        attributes["http.route"] = exchange.route
+    if exchange.sent is not None:
+        attributes["http.response.status_code"] = exchange.sent
+    return attributes
+
+
+def _gen_ai_attributes(exchange: Exchange) -> dict[str, Attribute]:
+    operation = _OPERATIONS.get(exchange.route)
+    if operation is None:
         return {}
-
-    def child(self, name: str, remote: bool, attributes: Attributes) -> Span:
-        """A span for a part of what is done. `remote`: another server does it."""
-        return self
-
-    def fail(self, kind: str) -> None:
-        """What it is about has failed, and not by the fault of who asked for it."""
-
-    def end(self) -> None:
-        """What it is about is over."""
-
-
-NO_SPAN = Span()
-
-
-class Tracer(Protocol):
-    """Makes the spans of requests."""
-
-    def request(self, method: str, headers: Mapping[str, str], attributes: Attributes) -> Span:
-        """The span of a request that came with `headers`."""
-        ...
-
-    def close(self) -> None:
-        """Send what has not been sent."""
-        ...
+    attributes: dict[str, Attribute] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": _PROVIDER,
+        "gen_ai.system": _PROVIDER,  # what the conventions called it before
+    }
+    if exchange.model is not None:
+        attributes["gen_ai.request.model"] = attributes["gen_ai.response.model"] = exchange.model
+    if exchange.response_id is not None:
+        attributes["gen_ai.response.id"] = exchange.response_id
+    if exchange.generation is not None:
+        attributes |= _sampling_attributes(exchange.generation)
+    if exchange.tokens is not None:
+        attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"] = exchange.tokens
+        attributes["gen_ai.response.finish_reasons"] = exchange.reasons
+    return attributes
 
 
-def engine_attributes(engine: Engine, generation: Generation) -> tuple[str, bool, Attributes]:
-    """The name of the span of an engine's output, whether another server makes it, and what is known at its start."""
-    found: dict[str, Attribute] = {
+# The span of an engine's output
+
+
+@asynccontextmanager
+async def engine_call(engine: Engine, generation: Generation, counts: ExchangeCounts) -> AsyncGenerator[None, None]:
+    """Around one output of `engine`: it has a span, and requests to servers in it are part of that span."""
+    exchange = current()
+    if exchange is None:
+        yield
+        return
+    exchange.generation = exchange.generation or generation
+    if not any(each is counts for each in exchange.counts):
+        exchange.counts.append(counts)
+    span = exchange.span.child(*_engine_attributes(engine, generation))
+    outgoing_headers.set(partial(_outgoing_headers, exchange, span))
+    try:
+        yield
+    except Exception as error:
+        span.fail(type(error).__name__)
+        raise
+    except BaseException:  # given up
+        span.set({"error.type": "cancelled"})
+        raise
+    finally:
+        span.end()
+
+
+def _outgoing_headers(exchange: Exchange, span: Span, url: str) -> Mapping[str, str]:
+    """The headers of a request to the engine at `url`."""
+    if span is not exchange.span:
+        span.set(_server_attributes(url))
+    return exchange.headers(span)
+
+
+def _engine_attributes(engine: Engine, generation: Generation) -> tuple[str, bool, Attributes]:
+    """The name of the span, whether another server makes the output, and what is known at its start."""
+    attributes: dict[str, Attribute] = {
         "gen_ai.operation.name": "text_completion",
         "gen_ai.provider.name": type(engine).__name__.removesuffix("Engine").lower(),
-        **sampling_attributes(generation),
+        **_sampling_attributes(generation),
     }
     if engine.model:
-        found["gen_ai.request.model"] = engine.model
-    return f"text_completion {engine.model}".strip(), bool(getattr(engine, "replicas", ())), found
+        attributes["gen_ai.request.model"] = engine.model
+    return f"text_completion {engine.model}".strip(), bool(getattr(engine, "replicas", ())), attributes
 
 
-def server_attributes(url: str) -> Attributes:
+def _server_attributes(url: str) -> Attributes:
     """Which server a request goes to."""
-    found = urlsplit(url)
-    return {"server.address": found.hostname or "", "server.port": found.port or _PORTS.get(found.scheme, 0)}
+    parts = urlsplit(url)
+    return {"server.address": parts.hostname or "", "server.port": parts.port or _PORTS.get(parts.scheme, 0)}
 
 
-def sampling_attributes(generation: Generation) -> dict[str, Attribute]:
-    """How the output was to be chosen, the server's settings included."""
+def _sampling_attributes(generation: Generation) -> dict[str, Attribute]:
+    """The sampling, with the server's settings in it."""
     sampling = generation.sampling
-    found: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         "gen_ai.request.temperature": sampling.temperature,
         "gen_ai.request.top_p": sampling.top_p,
     }
     if generation.max_tokens is not None:
-        found["gen_ai.request.max_tokens"] = generation.max_tokens
+        attributes["gen_ai.request.max_tokens"] = generation.max_tokens
     if sampling.seed is not None:
-        found["gen_ai.request.seed"] = sampling.seed
+        attributes["gen_ai.request.seed"] = sampling.seed
     for name in ("top_k", "presence_penalty", "frequency_penalty"):
         if getattr(sampling, name) != getattr(_DEFAULT, name):
-            found[f"gen_ai.request.{name}"] = getattr(sampling, name)
-    return found
+            attributes[f"gen_ai.request.{name}"] = getattr(sampling, name)
+    return attributes

@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 
 from ...errors import OverBudget
 from ...metering import Cancelled, Meter, metered
+from ..http import Sender, body_memory, sender
 from ..model import Model
-from .held import held
-from .sender import Sender, sender
 from .shared import CannotLearn, SharedModels
 from .workers import WorkerPool
 
@@ -94,7 +93,7 @@ class Planner:
         try:
             return await self._run(asking, work, args, kwargs)
         finally:
-            held.release(asking)
+            body_memory.release(asking)
 
     async def _run(self, asking: Sender, work: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         if asking.size <= _SMALL and not any(map(_goes_on, args)):

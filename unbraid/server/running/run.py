@@ -19,8 +19,8 @@ from ..access.gate import is_loopback, read_origins
 from ..app import create_app, write_error
 from ..loading.service import load
 from ..observing.logs import logging_as
-from ..observing.refusals import observed
-from ..observing.spans import Tracer
+from ..observing.middleware import observed
+from ..observing.tracing import Tracer
 from ..settings import Settings
 from .garbage import spare_what_is_loaded
 from .graceful import GracefulServer

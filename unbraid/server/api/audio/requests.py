@@ -17,9 +17,8 @@ from ....speech.languages import given_language
 from ....speech.options import Task, TranscriptionOptions
 from ....speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
 from ....speech.transcriber import Transcriber
-from ...access.bodies import check_form
 from ...errors import ApiError
-from ...http import ClientLeft, announced_size, until_shutdown
+from ...http import ClientLeft, announced_size, check_form, until_shutdown
 from ...service import Service
 from .fields import Fields
 from .voice import read_vad
