@@ -17,7 +17,7 @@ from ..support.places import ROOT
 from .modules import HOME, cycles, imports, modules, top_level, unreadable_imports
 
 ORDER = (
-    ("errors", "version"),
+    ("errors", "version", "caching"),
     ("metering",),
     ("schema",),
     ("core",),
@@ -40,24 +40,25 @@ ORDER = (
 MAY_IMPORT = {
     "errors": "",
     "version": "",
+    "caching": "",
     "metering": "errors",
     "schema": "errors metering",
-    "core": "errors schema",
-    "tokens": "core",
+    "core": "errors caching schema",
+    "tokens": "caching core",
     "formats": "errors schema core",
     "parsing": "errors core tokens formats",
-    "constraints": "errors metering schema core",
+    "constraints": "errors caching metering schema core",
     "format_checks": "errors core parsing constraints",
     "stream_checks": "core parsing",
     "models": "errors tokens",
     "templates": "errors metering schema core tokens formats parsing models",
-    "rollouts": "errors core formats parsing templates",
+    "rollouts": "errors caching core formats parsing templates",
     "datasets": "errors version core formats parsing",
-    "engines": "errors schema core tokens constraints models templates",
+    "engines": "errors caching schema core tokens constraints models templates",
     "speech": "errors schema core tokens formats parsing constraints models templates engines",
-    "plugins": "errors core tokens formats parsing constraints engines",
-    "server": "errors metering version schema core formats parsing constraints models templates rollouts engines "
-    "speech",
+    "plugins": "errors caching core tokens formats parsing constraints engines",
+    "server": "errors caching metering version schema core formats parsing constraints models templates rollouts "
+    "engines speech",
     "ray": "errors version core parsing datasets templates engines speech server",
     "cli": "stream_checks constraints models templates datasets engines speech server ray",
     "__init__": "errors version core tokens formats parsing constraints format_checks templates rollouts",

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
+from ..caching import LruCache
 from ..core.compiler.compiler import Program, compile_format
 from ..core.compiler.prompt_end import read_end, with_speech
 from ..core.custom_tools import CustomTool
@@ -278,30 +277,20 @@ def constraint(
         asked = json.dumps([definitions, tool_choice, parallel_tool_calls, reasoning, response_format, opened, header])
     except (TypeError, ValueError, RecursionError) as error:
         raise UnbraidError(f"tools, tool_choice and response_format must be what JSON can hold: {error}") from error
-    with _lock:
-        if (program, asked) in _made:
-            _made.move_to_end((program, asked))
-            return _made[program, asked]
+    if (kept := _constraints.get((program, asked))) is not None:
+        return kept
     # From here on a copy: what the caller changes later must not change what is kept.
     copied, tool_choice, parallel_tool_calls, reasoning, response_format, *_ = json.loads(asked)
     checked = tools.copy() if isinstance(tools, Tools) else Tools(copied)
     request = read_request(format, checked, tool_choice, parallel_tool_calls, reasoning, response_format)
     language = build(program, request, opened, header)
     lazy = partial(_lazy, format, vocabulary, request)
-    return _keep(program, asked, Constraint(language, vocabulary, program.ends, lazy, (format, asked)))
+    constraint = Constraint(language, vocabulary, program.ends, lazy, (format, asked))
+    return _constraints.setdefault((program, asked), constraint)
 
 
 def _lazy(format: Format, vocabulary: Vocabulary | None, request: Request) -> LazyLanguage | None:
     return build_lazy(compile_format(format, vocabulary), request)
-
-
-def _keep(program: Program, asked: str, made: Constraint) -> Constraint:
-    """The constraint, or the one that is kept already."""
-    with _lock:
-        made = _made.setdefault((program, asked), made)
-        if len(_made) > _MOST_MADE:
-            _made.popitem(last=False)
-    return made
 
 
 def _read(
@@ -317,7 +306,7 @@ def _read(
     ask for the same share what is found out about it."""
     made = Constraint(language, vocabulary, ends, lazy, asked, written)
     if asked is not None:
-        made = _keep(compile_format(asked[0], vocabulary), asked[1], made)
+        made = _constraints.setdefault((compile_format(asked[0], vocabulary), asked[1]), made)
     made.add(found)
     return made
 
@@ -327,9 +316,8 @@ def _grammar(custom: CustomTool | None) -> list[str] | None:
     return None if custom is None or custom.grammar is None else [custom.grammar.syntax, custom.grammar.definition]
 
 
-_MOST_MADE = 256
-_made: OrderedDict[tuple[Program, str], Constraint] = OrderedDict()
-_lock = Lock()
+_constraints: LruCache[tuple[Program, str], Constraint] = LruCache(256)
+"""By format and request, the latter as JSON."""
 
 
 def forced_prefix(steps: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Constraint:

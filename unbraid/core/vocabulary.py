@@ -32,6 +32,20 @@ class Vocabulary(Protocol):
         ...
 
 
+class TokenizerView:
+    """Base of a Vocabulary that is only a view of its tokenizer. Two views of one tokenizer are equal, so that what is
+    cached for one serves the other."""
+
+    def __init__(self, tokenizer: object) -> None:
+        self._of = tokenizer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenizerView) and self._of is other._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
+
+
 class WholeVocabulary(Vocabulary, Protocol):
     """What it takes to say of every token whether it may come next."""
 

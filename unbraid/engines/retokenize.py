@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from ..caching import WeakCache
 from ..core.vocabulary import Vocabulary, WholeVocabulary
-from ..tokens.weak_cache import WeakCache
 
 
 def is_whole(vocabulary: Vocabulary | None) -> TypeGuard[WholeVocabulary]:

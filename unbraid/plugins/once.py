@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any
 
+from ..caching import LruCache
 from ..core.tools import Tools
 
 KEPT = 64
@@ -28,7 +29,7 @@ Read = Callable[[Sequence[Any]], Tools]
 def once_for_content(read: Read) -> Read:
     """`read`, which reads the same tools once, and must depend on nothing else. What is kept is a copy, so it does not
     change with the request that it was read from. Tools that nest too deep to be copied are read every time."""
-    kept: dict[str, Tools] = {}
+    kept: LruCache[str, Tools] = LruCache(KEPT)
 
     @wraps(read)
     def found(tools: Sequence[Any]) -> Tools:
@@ -41,8 +42,6 @@ def once_for_content(read: Read) -> Read:
             return known
         known = read(tools)
         if len(content) <= LONGEST:
-            if len(kept) >= KEPT:
-                kept.clear()
             with suppress(RecursionError):
                 kept[content] = known = known.copy()
         return known

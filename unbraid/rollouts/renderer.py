@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 from zlib import crc32
 
+from ..caching import LruCache
 from ..core.grammar import Format
 from ..core.tools import Tools as CheckedTools
 from ..errors import UnbraidError
@@ -36,12 +37,11 @@ from .bridging.proof import Proof
 from .bridging.recipes import Recipes
 from .bridging.stops import ends_of_turns
 from .masking import Masker
-from .remembered import Remembered, key_of
 from .training import joined_steps
-from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, plain_ids
+from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, key_of, plain_ids
 
-_TOOLS_REMEMBERED = 64
-_TURNS_REMEMBERED = 64
+_TOOLS_KEPT = 64
+_TURNS_KEPT = 64
 Past = Literal["template", "sampled", "anew"]
 
 
@@ -73,8 +73,9 @@ class Renderer:
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe
-        self._known_tools: Remembered[CheckedTools | None] = Remembered(_TOOLS_REMEMBERED)
-        self._turns: Remembered[tuple[Sequence[int], CheckedTools | None, Turn] | None] = Remembered(_TURNS_REMEMBERED)
+        self._known_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
+        self._turns: LruCache[tuple[int, bytes, int], tuple[Sequence[int], CheckedTools | None, Turn]]
+        self._turns = LruCache(_TURNS_KEPT)
         """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
         format = format.for_version(encoder.vocabulary.version)
         closers, stops = ends_of_turns(builder, format, ends, self._variables)
@@ -176,7 +177,7 @@ class Renderer:
         if not tools:
             return None
         key = key_of(tools)
-        return self._known_tools.get(key, None) or self._known_tools.put(key, CheckedTools(tools).copy())
+        return self._known_tools.get(key) or self._known_tools.setdefault(key, CheckedTools(tools).copy())
 
     # Ids to messages
 
@@ -197,11 +198,11 @@ class Renderer:
         if not isinstance(given, tuple):  # it may change
             return self._parsed(given, sampled, checked, seed)
         key = id(given), data, id(checked)
-        known = self._turns.get(key, None)
+        known = self._turns.get(key)
         if known is not None and known[0] is given and known[1] is checked:
             return known[2]
         turn = self._parsed(given, sampled, checked, seed)
-        self._turns.put(key, (given, checked, turn))
+        self._turns[key] = given, checked, turn
         return turn
 
     def _parsed(

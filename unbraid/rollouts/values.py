@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -281,3 +283,11 @@ def ids_of(prompt: Rendering | Sequence[int] | None) -> Sequence[int] | None:
 def plain_ids(ids: Sequence[int]) -> Sequence[int]:
     """Ids as plain integers: they may come as an array or a tensor."""
     return ids if isinstance(ids, list | tuple) else [int(id) for id in ids]
+
+
+def key_of(value: Any) -> bytes:
+    """A key for a cache: the same for the same JSON, and for no other."""
+    try:
+        return marshal.dumps(value, 2)  # ten times as fast
+    except ValueError:  # it is not plain JSON
+        return json.dumps(value, default=repr).encode()

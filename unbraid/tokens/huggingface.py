@@ -6,7 +6,7 @@ that act on the whole text (Fuse, Strip, CTC) say nothing about one token, with 
 drops the first space shows that the encoder adds one, the dummy prefix.
 
 An ordinary piece is decoded by these steps; an added token is its own text. Decoded tokens are kept for each tokenizer
-object (`weak_cache`).
+object (`WeakCache`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, cast
 
-from ..core.vocabulary import Vocabulary
-from .weak_cache import TokenizerView, WeakCache
+from ..caching import WeakCache
+from ..core.vocabulary import TokenizerView, Vocabulary
 
 
 class DecoderStep(ABC):

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from typing import Protocol, cast
 
+from ..caching import WeakCache
 from ..core.vocabulary import Vocabulary
-from .weak_cache import WeakCache
 
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece spells a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how it spells a byte of a character it has no piece for

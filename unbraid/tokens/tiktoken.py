@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Protocol, cast
 
-from ..core.vocabulary import Vocabulary
-from .weak_cache import TokenizerView, WeakCache
+from ..caching import WeakCache
+from ..core.vocabulary import TokenizerView, Vocabulary
 
 
 class _Encoding(Protocol):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import cast
 
+from ...caching import LruCache
 from ...errors import InvalidFormat, MissingTokens
 from .. import grammar
 from ..fast_import import lazily
@@ -78,14 +79,12 @@ def compile_format(format: grammar.Format, vocabulary: Vocabulary | None) -> Pro
     if program is None and isinstance(vocabulary, Hashable):
         program = _compiled(format, vocabulary)
         if program.format is format and program.vocabulary is vocabulary:
-            if len(_latest) >= _KEPT:
-                _latest.clear()
             _latest[key] = program
     return program or _compile(format, vocabulary)
 
 
 _KEPT = 256
-_latest: dict[tuple[int, int], Program] = {}
+_latest: LruCache[tuple[int, int], Program] = LruCache(_KEPT)
 """What was compiled, by identity: to hash a format takes as long as some deltas. A program holds its format and its
 vocabulary, so that nothing else can get their ids."""
 

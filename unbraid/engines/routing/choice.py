@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
+from ...caching import LruCache
 from .replica import Replica
 from .rules import AffinityRules
 
@@ -36,7 +36,7 @@ class Affinity:
 
     def __init__(self, rules: AffinityRules) -> None:
         self._rules = rules
-        self._cached: OrderedDict[bytes, Replica] = OrderedDict()
+        self._cached: LruCache[bytes, Replica] = LruCache(rules.most_known)
 
     def digests(self, prompt: tuple[int, ...] | str) -> Digests:
         """The digest of each beginning of a prompt, the shortest first. Empty if affinity is off."""
@@ -76,9 +76,6 @@ class Affinity:
         """Note that the replica gets a prompt."""
         for digest in digests:
             self._cached[digest] = replica
-            self._cached.move_to_end(digest)
-        while len(self._cached) > self._rules.most_known:
-            self._cached.popitem(last=False)
 
 
 _SIZE = 8

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from ... import tokens
+from ...caching import WeakCache
 from ...core.compiler.compiler import Program, compile_format
 from ...core.compiler.prompt_end import read_end
 from ...core.events import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart
@@ -19,7 +20,6 @@ from ...core.grammar import Format
 from ...core.tools import Tools
 from ...core.vocabulary import Vocabulary
 from ...parsing import Parser, UnknownTools
-from ...tokens.weak_cache import WeakCache
 from ..blocks import Blocks
 from .reasoning_tokens import DecodedTokens, ReasoningMarkers, decoded
 

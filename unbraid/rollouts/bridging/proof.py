@@ -16,13 +16,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from ...caching import LruCache
 from ...core.grammar import Format
 from ...core.message import Message
 from ...parsing import Parser
 from ...templates.sandbox.clock import stopped_clock
 from ..regions import Regions, difference
-from ..remembered import Remembered, key_of
-from ..values import Messages, Tools
+from ..values import Messages, Tools, key_of
 from .bridges import Bridges, NoBridge, roles
 from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, stand_ins
 
@@ -42,7 +42,7 @@ class Proof:
         self._name = name
         self._variables = variables
         self._calls = format.tools is not None
-        self._known: Remembered[str | None] = Remembered(_MOST_KEPT)
+        self._reasons: LruCache[tuple[bytes, bool, bool, bytes], str | None] = LruCache(_MOST_KEPT)
 
     # Whether it goes on
 
@@ -114,16 +114,16 @@ class Proof:
         earlier: whether the model has reasoned and called before, since the user last spoke.
         """
         key = kind_of(shape, new), earlier, bool(tools), key_of(variables)
-        known = self._known.get(key, _UNKNOWN)
-        if known != _UNKNOWN:
-            return known
+        kept = self._reasons.get(key, _UNKNOWN)
+        if kept != _UNKNOWN:
+            return kept
         shape, new = stand_ins(shape, new)
         try:
             with stopped_clock():
-                found = self._find_obstacle(shape, new, earlier, tools, variables)
+                reason = self._find_obstacle(shape, new, earlier, tools, variables)
         except NoBridge as error:
-            found = f"{_circumstances(shape, new)}: {error}"
-        return self._known.put(key, found)
+            reason = f"{_circumstances(shape, new)}: {error}"
+        return self._reasons.setdefault(key, reason)
 
     def _find_obstacle(
         self, shape: Shape, new: Messages, earlier: bool, tools: Tools | None, variables: Mapping[str, Any]

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...caching import LruCache
 from ...templates.prompt.builder import PromptBuilder
 from ...templates.sandbox.clock import stopped_clock
 from ...templates.symbolic_text import Recipe, Record, may_be_given, places
-from ..remembered import Remembered, key_of
-from ..values import Tools
+from ..values import Tools, key_of
 from .bridges import Bridges, NoBridge
 from .stand_ins import USER, WORD, Shape
 
@@ -40,7 +40,7 @@ class Recipes:
     def __init__(self, builder: PromptBuilder, bridges: Bridges) -> None:
         self._builder = builder
         self._bridges = bridges
-        self._known: Remembered[tuple[Recipe, ...] | None] = Remembered(_KINDS)
+        self._known: LruCache[bytes, tuple[Recipe, ...] | None] = LruCache(_KINDS)
 
     def text(
         self,
@@ -62,7 +62,7 @@ class Recipes:
                 return text
         if len(recipes) < _RECIPES:
             made = self._made(shape, new, stopped_at=stopped_at, tools=tools, variables=variables)
-            self._known.put(key, None if made is None else (*recipes, made))
+            self._known[key] = None if made is None else (*recipes, made)
         return None
 
     def _asked(self, shape: Shape, new: Sequence[dict[str, Any]], tools: bool) -> tuple[tuple[Any, ...], list[str]]:

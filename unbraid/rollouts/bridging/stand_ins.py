@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.message import Message
-from ..remembered import key_of
-from ..values import Messages
+from ..values import Messages, key_of
 
 WORD = "Qz"
 """A word that no template has."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections import OrderedDict
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from ...caching import LruCache
 from ...core.machine.snapshot import encode, encode_object
 from .seal import Seal
 
@@ -53,22 +53,18 @@ class StreamStates:
         self._signer = lru_cache(256)(
             lambda client: hashlib.blake2b(key=seal.key("stream state", client), digest_size=_SIGNATURE)
         )
-        self._most = most
-        self._remembered: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
+        self._recent: LruCache[tuple[str, bytes], Any] = LruCache(most)
 
     def close(self, state: Any, client: str) -> bytes:
         """A state as bytes that only we can have written. What it consists of must not change any more."""
         packed = _pack(state)
         sealed = self._sign(packed, client) + packed
-        if self._most:
-            self._remembered[client, sealed] = state
-            if len(self._remembered) > self._most:
-                self._remembered.popitem(last=False)
+        self._recent[client, sealed] = state
         return sealed
 
     def open(self, sealed: bytes, client: str) -> Any:
         """The state of `close`; None where it is not ours, or of another client."""
-        state = self._remembered.pop((client, sealed), None)
+        state = self._recent.pop((client, sealed))
         if state is not None:
             return state
         packed = sealed[_SIGNATURE:]

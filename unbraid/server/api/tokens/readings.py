@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ....caching import LruCache
 from ....core.grammar import Format
 from ....core.limits import Limits
 from ....core.tools import Tools
@@ -77,7 +77,7 @@ class Readings:
         if model.vocabulary is None:
             raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
         self._model = model
-        self._chats: OrderedDict[bytes, Reading] = OrderedDict()
+        self._chats: LruCache[bytes, Reading] = LruCache(_KEPT)
         self._text = lru_cache(2)(self._read_text)
 
     def chat(self, request: bytes) -> Reading:
@@ -87,8 +87,6 @@ class Readings:
             found = self._read_chat(request)
             if len(request) <= _MOST:
                 self._chats[request] = found
-                if len(self._chats) > _KEPT:
-                    self._chats.popitem(last=False)
         return found
 
     def has_read(self, request: bytes) -> bool:

@@ -11,10 +11,10 @@ state: one that rests serves any stream that comes along in the same state, whic
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from ....caching import LruCache
 from ....core.events import Event
 from ....core.machine.snapshot import load_state, state_of
 from ....parsing import Parser
@@ -80,8 +80,8 @@ class Streams:
     def __init__(self, service: Service, remembered: int = _REMEMBERED) -> None:
         self._states = StreamStates(service.seal, remembered)
         self._readings: dict[str, Readings] = {}
-        self._resting: OrderedDict[tuple[bytes, bytes], TokenStream] = OrderedDict()
-        """Between two chunks, by reading and state. The one that has rested longest comes first."""
+        self._resting: LruCache[tuple[bytes, bytes], TokenStream] = LruCache(_RESTING)
+        """Between two chunks, by reading and state."""
 
     def readings(self, served: Served) -> Readings:
         found = self._readings.get(served.names[0])
@@ -106,7 +106,7 @@ class Streams:
         digest, told, offset, ids, state = saved
         if digest != reading.digest:
             raise bad_state("it belongs to another model, version of the server, or `chat_request`: send the same one")
-        stream = self._resting.pop((digest, state), None)
+        stream = self._resting.pop((digest, state))
         if stream is None:
             stream = self._idle(reading)
             load_state(stream.machine, unpack(state))
@@ -117,16 +117,14 @@ class Streams:
         """The state of a stream, for the next chunk. The stream itself serves others from here on."""
         sealed = self._states.close(stream.save(), client)
         self._resting[stream.reading.digest, stream.state()] = stream
-        if len(self._resting) > _RESTING:
-            self._resting.popitem(last=False)
         return sealed
 
     def _idle(self, reading: Reading) -> TokenStream:
         """A parser for this reading, in whatever state. Where there are many, the one that has rested longest: to make
         one takes longer than to load a state into one."""
         if len(self._resting) == _RESTING:
-            for key in list(self._resting):  # other threads take some away
-                if key[0] == reading.digest and (found := self._resting.pop(key, None)) is not None:
+            for key in self._resting:  # other threads take some away
+                if key[0] == reading.digest and (found := self._resting.pop(key)) is not None:
                     return found
         return TokenStream(reading, reading.parser(None, 0))
 
