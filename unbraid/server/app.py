@@ -25,9 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access.addresses import client_of_scope
 from .access.gate import ANY, Gate, Preflights
-from .access.metering import Meter
-from .access.rate_headers import anthropic_headers, openai_headers
-from .access.websocket import PATHS as SOCKETS
+from .access.rates import Quota, anthropic_headers, openai_headers
+from .access.websocket import SOCKET_PATHS
 from .api.audio.speech import speech, voices
 from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
@@ -104,8 +103,8 @@ _ERRORS: dict[str, Callable[[ApiError], Response]] = {
 """What writes the errors of paths with these beginnings, where it is not OpenAI's error object."""
 
 
-_METER = "unbraid.meter"
-"""The key of a request's scope under which stands who pays for it."""
+_QUOTA = "unbraid.quota"
+"""The key of a request's scope under which stands the quota of its client."""
 
 
 def create_app(
@@ -166,7 +165,7 @@ def create_app(
             Route(path, Endpoint(service, path, handler, public), methods=[method])
             for path, method, handler, public in (*(one for one in _ROUTES if one[0] not in shown), *pages)
         ]
-        + [WebSocketRoute(path, SocketEndpoint(service, path)) for path in SOCKETS],
+        + [WebSocketRoute(path, SocketEndpoint(service, path)) for path in SOCKET_PATHS],
         middleware=[
             Middleware(Observing, service.metrics, tracer, lambda: service.proxies),
             gate,
@@ -224,8 +223,8 @@ class Endpoint:
         try:
             request = Request(scope, connection, send)
             response = await self._respond(request)
-            if _METER in scope:
-                response.headers.update(_rate_headers(request, scope[_METER]))
+            if _QUOTA in scope:
+                response.headers.update(_rate_headers(request, scope[_QUOTA]))
             await reply(response, scope, connection, send)
         except ClientLeft:
             exchange.left = True
@@ -282,8 +281,8 @@ def admit(service: Service, request: HTTPConnection) -> None:
         sender.set(Sender(client_of(request)))
     if service.rates:
         client = client_of(request) or client_of_scope(request.scope, service.proxies)
-        request.scope[_METER] = meter = Meter(service.rates, client)
-        meter.ask()
+        request.scope[_QUOTA] = quota = Quota(service.rates, client)
+        quota.ask()
 
 
 _KEY_PROTOCOL = "openai-insecure-api-key."
@@ -300,9 +299,9 @@ def _key(request: HTTPConnection) -> str:
     return request.headers.get("x-api-key", named)
 
 
-def _rate_headers(request: Request, meter: Meter) -> dict[str, str]:
+def _rate_headers(request: Request, quota: Quota) -> dict[str, str]:
     write = anthropic_headers if _error_writer(request) is anthropic_error else openai_headers
-    return write(meter.rates.standing(meter.client))
+    return write(quota.rates.standing(quota.client))
 
 
 def write_error(scope: Scope, error: ApiError) -> Response:

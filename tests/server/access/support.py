@@ -15,8 +15,7 @@ from typing import Any
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.connections import Connections
 from unbraid.server.access.door import Access
-from unbraid.server.access.pacing import Pace
-from unbraid.server.access.patience import Patience
+from unbraid.server.access.timing import Pace, Patience
 from unbraid.server.app import write_error
 from unbraid.server.observing.middleware import observed
 

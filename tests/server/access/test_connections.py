@@ -89,7 +89,7 @@ def test_a_flood_of_connections_is_not_told_one_by_one() -> None:
         wait_for(lambda: server.connections.count == 1)
         for _ in range(300):
             open.enter_context(server.connect())
-        wait_for(lambda: len(server.server.access.told) == 64)
+        wait_for(lambda: len(server.server.access.turned_away) == 64)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["take", "wait", "answer", "leave"]))))

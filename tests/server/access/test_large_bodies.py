@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.server.access.pacing import FREE, Pace, PacedFlow
+from unbraid.server.access.timing import FREE, Pace, PacedFlow
 from unbraid.server.http import body_memory
 
 from ...support.examples import examples

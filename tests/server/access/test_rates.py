@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.addresses import client_of_scope, proxies_of
-from unbraid.server.access.rate_headers import duration
-from unbraid.server.access.rates import Rates
+from unbraid.server.access.rates import Rates, duration
 
 from ...support import patient_http
 from ...support.running_server import RunningServer, service_of, serving

@@ -16,9 +16,8 @@ import pytest
 from unbraid import UnbraidError
 from unbraid.engines.replay import ReplayEngine, script
 from unbraid.server.access.connections import Connections
-from unbraid.server.access.door import Access
-from unbraid.server.access.patience import Patience
-from unbraid.server.access.tls import tls_context
+from unbraid.server.access.door import Access, tls_context
+from unbraid.server.access.timing import Patience
 from unbraid.server.app import write_error
 
 from ...support.certificates import Certificate, make, trusting

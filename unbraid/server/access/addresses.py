@@ -27,33 +27,34 @@ _FORWARDED = b"x-forwarded-for"
 def address_of(text: str) -> Address | None:
     """An address. One of IPv4 that is written as IPv6 is one of IPv4."""
     try:
-        found = ip_address(text.strip().removeprefix("[").removesuffix("]"))
+        address = ip_address(text.strip().removeprefix("[").removesuffix("]"))
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
 
 
 @lru_cache(1024)
-def client_at(address: str) -> str:
+def client_at(text: str) -> str:
     """The client that an address stands for."""
-    found = address_of(address)
-    if not isinstance(found, IPv6Address) or found.is_link_local:
-        return str(found or address)
-    return str(IPv6Network((int(found), _HOUSEHOLD), strict=False))
+    address = address_of(text)
+    if not isinstance(address, IPv6Address) or address.is_link_local:
+        return str(address or text)
+    return str(IPv6Network((int(address), _HOUSEHOLD), strict=False))
 
 
-def proxies_of(given: Iterable[str]) -> tuple[Network, ...]:
+def proxies_of(texts: Iterable[str]) -> tuple[Network, ...]:
     """The networks of trusted proxies."""
     try:
-        return tuple(ip_network(each.strip(), strict=False) for each in given)
+        return tuple(ip_network(each.strip(), strict=False) for each in texts)
     except ValueError as error:
         raise UnbraidError(f"--trusted-proxy takes an address or a network, such as 10.0.0.0/8: {error}") from error
 
 
-def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
-    found = address_of(address)
-    return found is not None and any(found in network for network in proxies)
+def is_trusted(text: str, proxies: Sequence[Network]) -> bool:
+    """Whether an address belongs to a trusted proxy."""
+    address = address_of(text)
+    return address is not None and any(address in network for network in proxies)
 
 
 def client_of_scope(scope: Scope, proxies: Sequence[Network]) -> str:

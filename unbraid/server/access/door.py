@@ -14,26 +14,26 @@ import logging
 import ssl
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
+from ...errors import UnbraidError
 from ..errors import ApiError
 from ..http import ErrorWriter, raw_error
 from ..settings import Settings
 from .addresses import Network, client_at, is_trusted, proxies_of
 from .connections import Connections, Seat, affordable
-from .pacing import Pace
-from .patience import Patience
 from .protocol import GuardedProtocol, say_goodbye
-from .tls import tls_context
+from .timing import Pace, Patience
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_MOST_TOLD = 64
-"""How many that are turned away may read why at the same time. Others are cut off."""
+_MOST_TURNED_AWAY = 64
+"""How many connections that are turned away may read why at the same time. Others are cut off."""
 
 
 @dataclass(kw_only=True)
@@ -47,8 +47,8 @@ class Access:
     proxies: Sequence[Network] = ()
     """Proxies speak for many clients: their connections are counted in all, and not for each client."""
     tls: ssl.SSLContext | None = None
-    told: set[Door] = field(default_factory=set)
-    """Those that were turned away and may still read why."""
+    turned_away: set[Door] = field(default_factory=set)
+    """Connections that were turned away and may still read why."""
 
     def protocol(
         self,
@@ -61,13 +61,13 @@ class Access:
 
     @property
     def uvicorn(self) -> dict[str, Any]:
-        """What `uvicorn.Config` has to know. None of uvicorn's WebSockets, which nobody would watch (`websocket` has
-        ours); and who the client is, is not for headers to say that anybody can send (`addresses`)."""
+        """Arguments of `uvicorn.Config`. Not uvicorn's WebSockets, which nobody would watch (`websocket` has ours), and
+        not its reading of proxies' headers, which anybody can send (`addresses` reads them)."""
         return {"http": self.protocol, "ws": "none", "proxy_headers": False}
 
 
 def access_of(settings: Settings, write_error: ErrorWriter) -> Access:
-    """What the settings say about connections."""
+    """The access that the settings describe. Raises `UnbraidError` for a certificate that cannot be used."""
     return Access(
         write_error=write_error,
         patience=Patience(
@@ -82,7 +82,68 @@ def access_of(settings: Settings, write_error: ErrorWriter) -> Access:
     )
 
 
-class Begun(Generic[T]):
+def tls_context(
+    certificate: str | None,
+    key: str | None = None,
+    password: str | None = None,
+    client_authority: str | None = None,
+) -> ssl.SSLContext | None:
+    """The certificate that the server shows; None without one. `key` may be in the file of the certificate. With
+    `client_authority`, clients must show a certificate that it signed. Errors name the file."""
+    if certificate is None:
+        if key or password or client_authority:
+            raise UnbraidError("--tls-key, --tls-key-password and --tls-client-ca need --tls-cert, the certificate")
+        return None
+    for flag, path in (("--tls-cert", certificate), ("--tls-key", key), ("--tls-client-ca", client_authority)):
+        if path is not None:
+            _check_readable(flag, path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_chain(context, certificate, key, password)
+    if client_authority is not None:
+        try:
+            context.load_verify_locations(client_authority)
+        except (ssl.SSLError, OSError) as error:
+            raise UnbraidError(f"--tls-client-ca {client_authority} has no certificate in PEM: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _check_readable(flag: str, path: str) -> None:
+    try:
+        with Path(path).open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise UnbraidError(f"{flag} {path} cannot be read: {error.strerror}") from error
+
+
+def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None, password: str | None) -> None:
+    asked_for_password = False
+
+    def answer() -> str:
+        """OpenSSL would ask on the terminal."""
+        nonlocal asked_for_password
+        asked_for_password = True
+        return password or ""
+
+    holder = key or certificate
+    try:
+        context.load_cert_chain(certificate, key, answer)
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None)
+        if reason == "KEY_VALUES_MISMATCH":
+            message = f"--tls-key {holder} is not the key of the certificate {certificate}: they must belong together"
+        elif asked_for_password:
+            what = "is not the one of" if password else "is missing for"
+            message = f"the password {what} {holder}, which is encrypted: give --tls-key-password"
+        elif key is None:
+            message = f"--tls-cert {certificate} has no certificate with its key in PEM: give the key as --tls-key"
+        else:
+            message = f"--tls-cert {certificate} and --tls-key {key} are no certificate and key in PEM: {error}"
+        raise UnbraidError(message) from error
+
+
+class StartedCoroutine(Generic[T]):
     """A coroutine that has run up to where it first waits. Await the rest."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -140,10 +201,10 @@ class Door(asyncio.Protocol):
             limit = access.patience.headers or None
             self._early = []
             # At once, and not when a task is run: uvloop reads as soon as this returns, and what it reads is for TLS.
-            begun = Begun(
+            started = StartedCoroutine(
                 self._loop.start_tls(transport, self, access.tls, server_side=True, ssl_handshake_timeout=limit)
             )
-            self._handshake = self._loop.create_task(self._end_handshake(begun, transport, self._seat, self._early))
+            self._handshake = self._loop.create_task(self._end_handshake(started, transport, self._seat, self._early))
 
     def _let_in(self, transport: asyncio.Transport, seat: Seat) -> GuardedProtocol:
         access = self._access
@@ -162,10 +223,14 @@ class Door(asyncio.Protocol):
         return protocol
 
     async def _end_handshake(
-        self, begun: Begun[asyncio.Transport | None], transport: asyncio.Transport, seat: Seat, early: list[bytes]
+        self,
+        started: StartedCoroutine[asyncio.Transport | None],
+        transport: asyncio.Transport,
+        seat: Seat,
+        early: list[bytes],
     ) -> None:
         try:
-            found = await begun
+            secured = await started
         except BaseException as error:
             access = self._access
             seat.leave()
@@ -175,10 +240,10 @@ class Door(asyncio.Protocol):
             access.connections.count_refused("tls")
             _log.debug("a TLS handshake failed: %s", error)
             return
-        if self._lost or found is None:
+        if self._lost or secured is None:
             seat.leave()
             return
-        protocol = self._let_in(found, seat)
+        protocol = self._let_in(secured, seat)
         for data in early:
             protocol.data_received(data)
 
@@ -187,17 +252,17 @@ class Door(asyncio.Protocol):
             self._early.append(data)
 
     def _turn_away(self, transport: asyncio.Transport, error: ApiError) -> None:
-        told = self._access.told
-        if self._access.tls is not None or len(told) >= _MOST_TOLD:
+        others = self._access.turned_away
+        if self._access.tls is not None or len(others) >= _MOST_TURNED_AWAY:
             transport.abort()
             return
-        told.add(self)
+        others.add(self)
         transport.write(raw_error(self._access.write_error, error, client=get_remote_addr(transport)))
         self._loop.call_later(self._access.patience.farewell, transport.abort)
         say_goodbye(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self._access.told.discard(self)
+        self._access.turned_away.discard(self)
         if self._seat is not None:
             self._seat.leave()

@@ -65,10 +65,10 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _check(self, request: HTTPConnection) -> None:
-        given = request.headers.getlist("host")
-        if len(given) > 1:
+        hosts = request.headers.getlist("host")
+        if len(hosts) > 1:
             raise ApiError(400, "the request has several Host headers: send one")
-        host = given[0] if given else ""
+        host = hosts[0] if hosts else ""
         if self._check_host:
             self._check_name(request, host)
         origin = request.headers.get("origin")
@@ -114,10 +114,12 @@ class Preflights(CORSMiddleware):
             if "origin" in headers and "access-control-request-method" in headers:
                 response = self.preflight_response(headers)
                 if response.status_code >= 400:
-                    told = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+                    headers_to_keep = {
+                        name: value for name, value in response.headers.items() if not name.startswith("content-")
+                    }
                     error = ApiError(response.status_code, f"{bytes(response.body).decode()}: pages may not ask for it")
                     response = self._write_error(scope, error)
-                    response.headers.update(told)
+                    response.headers.update(headers_to_keep)
                 await response(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
@@ -153,14 +155,14 @@ def is_loopback(host: str) -> bool:
     return host.lower().rstrip(".") == "localhost" or (address is not None and address.is_loopback)
 
 
-def read_origins(given: Iterable[str]) -> tuple[str, ...]:
+def read_origins(texts: Iterable[str]) -> tuple[str, ...]:
     """The origins of `--allow-origin`, as browsers write them."""
-    return tuple(map(_origin, given))
+    return tuple(map(_origin, texts))
 
 
-def _origin(given: str) -> str:
-    origin = given.strip().lower().removesuffix("/")
+def _origin(text: str) -> str:
+    origin = text.strip().lower().removesuffix("/")
     scheme, _, rest = origin.partition("://")
     if origin in (ANY, "null") or (scheme and rest and "/" not in rest):
         return origin
-    raise UnbraidError(f"--allow-origin takes an origin such as https://example.org, null or *, not {given!r}")
+    raise UnbraidError(f"--allow-origin takes an origin such as https://example.org, null or *, not {text!r}")

@@ -7,7 +7,7 @@ is added here:
 - *Deadlines.* A connection has two times at which it is over (`_due`, `_read_by`), and one timer. The timer looks when
   it fires whether one has come, and is set again otherwise; so a request that comes in one piece sets no timer at all.
 - *A size.* Headers have bounds, in bytes and in number.
-- *A pace.* Large bodies are read at a rate that all connections share (`pacing`).
+- *A pace.* Large bodies are read at a rate that all connections share (`timing`).
 - *Replies before the end of a body.* The rest is thrown away for a moment, and the connection ends, unless the rest is
   small. So whoever sends a body that is refused is told why, and does not have it read.
 - *Parts at once.* A part of a stream is written without a message and a coroutine for it (`PARTS` in the scope).
@@ -36,10 +36,8 @@ from uvicorn.server import ServerState
 from ..errors import ApiError
 from ..http import BROKEN, ErrorWriter, raw_error
 from .connections import Seat
-from .pacing import FREE, Pace, PacedFlow
-from .patience import Patience
-from .websocket import PATHS
-from .websocket.protocol import WebSocketProtocol
+from .timing import FREE, Pace, PacedFlow, Patience
+from .websocket import SOCKET_PATHS, WebSocketProtocol
 
 _log = logging.getLogger(__name__)
 MOST_HEADER_BYTES = 65_536
@@ -243,7 +241,7 @@ class GuardedProtocol(HttpToolsProtocol):
         path = unquote(url.path.decode("ascii"))
         place = {"path": path, "raw_path": url.path, "query_string": url.query or b"", "method": "GET"}
         cast(dict[str, Any], self.scope).update(place)
-        return path in PATHS
+        return path in SOCKET_PATHS
 
     def _become_socket(self, rest: bytes) -> None:
         """The connection speaks another protocol from here on, which has read `rest` already."""
@@ -385,8 +383,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         path = self.url.partition(b"?")[0].decode("ascii", "backslashreplace")
         method = "" if self._in_headers else self.scope.get("method", "")
-        told = raw_error(self._write_error, error, path, self.headers or (), method=method, client=self.client)
-        self.transport.write(told)
+        reply = raw_error(self._write_error, error, path, self.headers or (), method=method, client=self.client)
+        self.transport.write(reply)
         self._set_due(self._patience.farewell)
         say_goodbye(self.transport)
 

@@ -10,18 +10,33 @@ Memory: a client whose buckets are full again is as good as one never seen, and 
 addresses has as many limits anyway. Keys are few, and none is forgotten.
 
 With several worker processes each counts by itself.
+
+`Quota` charges the tokens of a request to its client, also if the client leaves before the end. A quota that lets a
+request in (`Quota.ask`) is the one of its task, and every generation that starts there finds it (`Quota.current`), in
+tasks that go on in the background too. So a dialect has nothing to do with it. A prompt is charged when its generation
+starts: once, however many choices there are. The output is charged when the generation ends, in whatever way. If the
+engine counts tokens itself, its count is the one. Until then, and for good if the client leaves, tokens are counted as
+they come, and text without tokens as four characters each.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Literal
+
+from ...engines import Finish, Generation, Piece
+from ..errors import ApiError
 
 MOST_CLIENTS = 65_536
 _MINUTE = 60.0
+_CHARACTERS = 4
+"""Characters that stand for a token, if only the engine knows the tokenizer."""
 
 Counted = Literal["requests", "tokens"]
 
@@ -39,7 +54,7 @@ class Bucket:
         self.at = now
 
     def until(self, level: float) -> float:
-        """Seconds until there is so much in it."""
+        """Seconds until the bucket holds `level`."""
         return max(0.0, (level - self.level) * _MINUTE / self.limit)
 
 
@@ -65,7 +80,7 @@ class Rates:
     clock: Callable[[], float] = time.monotonic
     most_clients: int = MOST_CLIENTS
     _clients: dict[str, dict[Counted, Bucket]] = field(default_factory=dict, init=False)
-    """Those that are known, the one seen longest ago first."""
+    """The clients that are remembered, the one seen longest ago first."""
 
     def __bool__(self) -> bool:
         return bool(self.requests or self.tokens)
@@ -74,7 +89,7 @@ class Rates:
         return len(self._clients)
 
     def ask(self, client: str) -> list[Standing]:
-        """Take one request of a client's, if all its limits allow it: then none of them says to wait."""
+        """Take one request of a client's, if all its limits allow it: then no standing says to wait."""
         buckets = self._buckets(client)
         taken = all(bucket.level >= 1 for bucket in buckets.values())
         if taken and "requests" in buckets:
@@ -86,7 +101,7 @@ class Rates:
         return [_standing(counted, bucket, True) for counted, bucket in self._buckets(client).items()]
 
     def charge(self, client: str, tokens: int) -> None:
-        """Take tokens, as many as there were; give some back where they are less than none."""
+        """Take tokens; give some back if `tokens` is negative."""
         if self.tokens and tokens:
             self._buckets(client)["tokens"].level -= tokens
 
@@ -121,3 +136,105 @@ def _standing(counted: Counted, bucket: Bucket, taken: bool) -> Standing:
     wait = 0.0 if taken else bucket.until(1)
     remaining = max(0, math.floor(bucket.level))
     return Standing(counted, bucket.limit, remaining, bucket.until(bucket.limit), wait)
+
+
+Prompt = str | tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Quota:
+    """The limits of one client, and what one of its requests takes of them."""
+
+    rates: Rates
+    client: str
+    _prompts: dict[Prompt, int] = field(default_factory=dict, init=False)
+    """The tokens that were charged for each prompt so far."""
+
+    @staticmethod
+    def current() -> Quota | None:
+        return _current.get()
+
+    def ask(self) -> None:
+        """Take one request. Raises `ApiError` if the client has to wait."""
+        standings = self.rates.ask(self.client)
+        if any(each.wait for each in standings):
+            raise _refusal(standings)
+        _current.set(self)
+
+    async def count(
+        self, generation: Generation, outputs: AsyncGenerator[Piece | Finish, None]
+    ) -> AsyncGenerator[Piece | Finish, None]:
+        """The same outputs. What they take is charged."""
+        prompt, completion = generation.prompt, 0
+        if prompt not in self._prompts:
+            self._charge_prompt(prompt, _tokens(prompt))
+        try:
+            async with aclosing(outputs):
+                async for output in outputs:
+                    if isinstance(output, Finish):
+                        self._charge_prompt(prompt, output.prompt_tokens or _tokens(prompt))
+                        completion = output.completion_tokens or completion
+                    else:
+                        completion += len(output.ids) or _tokens(output.text or "")
+                    yield output
+        finally:
+            self.rates.charge(self.client, completion)
+
+    def _charge_prompt(self, prompt: Prompt, tokens: int) -> None:
+        """A prompt has so many tokens. What was charged for it before is settled."""
+        self.rates.charge(self.client, tokens - self._prompts.get(prompt, 0))
+        self._prompts[prompt] = tokens
+
+
+_current: ContextVar[Quota | None] = ContextVar("quota", default=None)
+
+
+def _tokens(text: Prompt) -> int:
+    return -(-len(text) // _CHARACTERS) if isinstance(text, str) else len(text)
+
+
+# What a client is told, in the words of each vendor. OpenAI has `x-ratelimit-remaining-requests: 59` and times such as
+# `6m0s`; Anthropic has `anthropic-ratelimit-requests-remaining: 59` and times of day. `Retry-After` is the same.
+
+
+def openai_headers(standings: Sequence[Standing]) -> dict[str, str]:
+    headers = {}
+    for each in standings:
+        headers[f"x-ratelimit-limit-{each.counted}"] = str(each.limit)
+        headers[f"x-ratelimit-remaining-{each.counted}"] = str(each.remaining)
+        headers[f"x-ratelimit-reset-{each.counted}"] = duration(each.reset)
+    return headers
+
+
+def anthropic_headers(standings: Sequence[Standing]) -> dict[str, str]:
+    headers = {}
+    now = datetime.now(UTC)
+    for each in standings:
+        prefix = f"anthropic-ratelimit-{each.counted}"
+        headers[f"{prefix}-limit"] = str(each.limit)
+        headers[f"{prefix}-remaining"] = str(each.remaining)
+        reset = now + timedelta(seconds=each.reset)
+        headers[f"{prefix}-reset"] = reset.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return headers
+
+
+def duration(seconds: float) -> str:
+    """As Go writes it, and OpenAI: `120ms`, `8.64s`, `6m0s`, `1h0m0s`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    minutes, rest = divmod(round(seconds, 2), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{round(rest, 2):g}s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def _refusal(standings: Sequence[Standing]) -> ApiError:
+    """The error for a client that has to wait."""
+    worst = max(standings, key=lambda each: each.wait)
+    message = (
+        f"Rate limit reached for {worst.counted}: {worst.limit} a minute for each client. "
+        f"Please try again in {duration(worst.wait)}."
+    )
+    return ApiError(429, message, code="rate_limit_exceeded", kind=worst.counted, retry_after=worst.wait)

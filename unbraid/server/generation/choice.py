@@ -17,7 +17,7 @@ from ...core.events import Content, Diagnostic, Event, SpeechAudio
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
 from ...engines.base import costly_work
 from ...parsing import Parser
-from ..access.metering import Meter
+from ..access.rates import Quota
 from ..model import Served
 from ..observing.exchange import note_end
 from ..observing.metrics import Metrics
@@ -175,8 +175,8 @@ class Choice:
             outputs = engine.generate(self.generation)
         else:
             outputs = bounded(engine, self.generation, self.parser, self.budget)
-        meter = Meter.current()
-        return outputs if meter is None else meter.count(self.generation, outputs)
+        quota = Quota.current()
+        return outputs if quota is None else quota.count(self.generation, outputs)
 
     def _feed(self, text: str) -> list[Event]:
         """Feed text that is to be counted, or refused."""

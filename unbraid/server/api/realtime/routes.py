@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ...access.websocket.protocol import GOING_AWAY, LEAVING
+from ...access.websocket import GOING_AWAY, LEAVING
 from ...errors import ApiError
 from ...http import SHUTDOWN, until_shutdown
 from ...model import Served

@@ -18,7 +18,7 @@ import msgspec
 from starlette.types import Receive
 
 from ....speech.audio.pcm import SoundReader, pcm_bytes
-from ...access.metering import Meter
+from ...access.rates import Quota
 from ...errors import ApiError, api_error_of
 from ...generation.plan import Plan, plan_chat
 from ...generation.task import ChatTask
@@ -252,9 +252,9 @@ class Session:
         given = event.get("response") or {}
         if not isinstance(given, Mapping):
             raise ApiError(400, "response must be an object", param="response")
-        meter = Meter.current()
-        if meter is not None:
-            meter.ask()
+        quota = Quota.current()
+        if quota is not None:
+            quota.ask()
         served = self._served
         options = replace(self.options, **reply_options(_renamed(given), "response", _speaks(served)))
         kept = given.get("conversation") != "none"

@@ -1,14 +1,16 @@
-"""How fast large bodies are read, all connections taken together.
+"""How long the server waits for a client, and how fast it reads large bodies, all connections taken together.
 
 To read is work for the event loop, whether a body is wanted or not, and a client that is near can send as fast as the
 loop can read: it would do nothing else. So large bodies share a rate. After each piece of one, its connection is not
-read for as long as the piece is worth; the client's system holds back the rest. What a small body needs is free, so
-that nobody else waits.
+read for as long as the piece is worth; the client's system holds back the rest. A small body is free, so that
+nobody else waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import dataclass
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -18,6 +20,35 @@ FREE = 131_072
 """Bytes of a body that are read at once, however much others send."""
 _SLACK = 0.005
 """Seconds that are not worth a timer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """Seconds that the server waits for a client. 0: without end.
+
+    Headers have to be there in full `headers` seconds after the connection or their first byte. How long a body may
+    take is in `http`.
+    """
+
+    headers: float = 10.0
+    """For the headers of a request."""
+    body: float = 30.0
+    """For the next piece of a body."""
+    keep_alive: float = 75.0
+    """For the next request on a connection."""
+    sending: float = 60.0
+    """For a client to read what was sent to it."""
+    farewell: float = 2.0
+    """For a client that was refused to see why, before the connection is cut."""
+
+    def for_headers(self) -> float:
+        return self.headers or math.inf
+
+    def for_request(self) -> float:
+        return self.keep_alive or math.inf
+
+    def for_reading(self) -> float:
+        return self.sending or math.inf
 
 
 class Pace:
@@ -36,8 +67,8 @@ class Pace:
 
 
 class PacedFlow(FlowControl):
-    """What decides whether a connection is read. There are two reasons not to: the application has not taken what came
-    (uvicorn's), and the pace."""
+    """Decides whether a connection is read. There are two reasons not to: the application has not taken what came,
+    which is uvicorn's, and the pace."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)

@@ -31,12 +31,14 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
-from ..connections import Seat
-from ..patience import Patience
+from .connections import Seat
+from .timing import Patience
 
 _log = logging.getLogger(__name__)
 _quiet = logging.getLogger("unbraid.websockets")
 _quiet.setLevel(logging.CRITICAL)
+SOCKET_PATHS = ("/v1/realtime",)
+"""Where there are WebSockets. A request for one elsewhere is answered as if it had not asked."""
 LEAVING = "unbraid.leaving"
 """The key of a scope under which stands an event: the server is to end."""
 MOST_MESSAGE = 16 << 20
@@ -96,23 +98,23 @@ class WebSocketProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._leaving = asyncio.Event()
 
-    def begin(self, request: bytes) -> None:
-        """Take the connection over. `request` is what asked for it, as it was sent."""
+    def begin(self, head: bytes) -> None:
+        """Take the connection over. `head`: the request for the WebSocket, as it was sent."""
         self._connections.add(self)
         self._transport.set_protocol(self)
         self._seat.close = self._transport.abort
-        self._frames.receive_data(request)
-        asked = next((event for event in self._frames.events_received() if isinstance(event, Request)), None)
-        if asked is None:
+        self._frames.receive_data(head)
+        request = next((event for event in self._frames.events_received() if isinstance(event, Request)), None)
+        if request is None:
             self._deny(400, "this is no request for a WebSocket")
             return
-        self._accepted = self._frames.accept(asked)
+        self._accepted = self._frames.accept(request)
         if self._accepted.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             self._frames.send_response(self._accepted)
             self._write()
             self._transport.close()
             return
-        offered = [one.strip() for each in asked.headers.get_all("Sec-WebSocket-Protocol") for one in each.split(",")]
+        offered = [one.strip() for each in request.headers.get_all("Sec-WebSocket-Protocol") for one in each.split(",")]
         self._scope = {
             **self._scope,
             "type": "websocket",
