@@ -25,9 +25,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unbraid.datasets.job import Progress, cores, run
+from unbraid.datasets.job import JobProgress, cores, run
+from unbraid.datasets.parquet import parse_table, with_columns
 from unbraid.datasets.rows import Parsing
-from unbraid.datasets.tables import parse_table, with_columns
 
 T = TypeVar("T")
 PARSING = Parsing("qwen3", "output")
@@ -140,7 +140,7 @@ class Memory:
     def __init__(self) -> None:
         self.quarter = self.last = self.most = 0
 
-    def look(self, progress: Progress) -> None:
+    def look(self, progress: JobProgress) -> None:
         pids = [os.getpid(), *(child.pid for child in multiprocessing.active_children() if child.pid is not None)]
         self.last = sum(map(_private, pids))
         self.most = max(self.most, self.last)

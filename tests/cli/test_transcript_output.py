@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.cli.transcribe.output import Stream
-from unbraid.cli.transcribe.progress import ProgressLine
-from unbraid.cli.transcribe.recordings import Recording
+from unbraid.cli.transcripts import ProgressLine, RecordingFile, TranscriptStream
 from unbraid.speech.options import TranscriptionOptions
 from unbraid.speech.outputs import ResponseFormat, render_transcript
 from unbraid.speech.transcript import Delta, Segment, Transcript
@@ -28,9 +26,9 @@ class Terminal(io.StringIO):
 
 def written(format: ResponseFormat, names: tuple[str, ...], to: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(sys, "stdout", to)
-    stream = Stream(format, OPTIONS, several=len(names) > 1)
+    stream = TranscriptStream(format, OPTIONS, several=len(names) > 1)
     for name in names:
-        stream.begin(Recording(name, name, Path(name)))
+        stream.begin(RecordingFile(name, name, Path(name)))
         for segment in SEGMENTS:
             stream.delta(Delta(segment.text))
             stream.segment(segment)
@@ -67,9 +65,9 @@ def test_on_a_terminal_each_part_is_a_line(monkeypatch: pytest.MonkeyPatch) -> N
 def test_one_that_breaks_off(to: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = to()
     monkeypatch.setattr(sys, "stdout", stdout)
-    stream = Stream("text", OPTIONS, several=True)
+    stream = TranscriptStream("text", OPTIONS, several=True)
     for name in ("a.wav", "b.wav", "c.wav"):
-        stream.begin(Recording(name, name, Path(name)))
+        stream.begin(RecordingFile(name, name, Path(name)))
         if name != "b.wav":  # nothing is known of it
             stream.delta(Delta(" Hello"))
         if name == "c.wav":

@@ -14,7 +14,7 @@ import pytest
 
 from unbraid import UnbraidError
 from unbraid.cli import main
-from unbraid.datasets.job import PARTS, Progress, run
+from unbraid.datasets.job import PARTS, JobProgress, run
 from unbraid.datasets.rows import COLUMNS, Parsing
 
 from ..support.processes import is_running
@@ -47,7 +47,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def job(source: Path, target: Path, **options: Any) -> Progress:
+def job(source: Path, target: Path, **options: Any) -> JobProgress:
     return run(source, target, PARSING, **{"processes": 2, "part_bytes": 4000, **options})
 
 
@@ -108,7 +108,7 @@ def test_lines_stay_as_they_are(tmp_path: Path) -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path, kind: str) -> None:
     source, target = write(tmp_path / f"in{kind}"), tmp_path / f"out{kind}"
 
-    def end(progress: Progress) -> None:
+    def end(progress: JobProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -118,7 +118,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, kind: str) -> None:
     assert kept
     seen: list[dict[Path, int]] = []
 
-    def look(progress: Progress) -> None:
+    def look(progress: JobProgress) -> None:
         seen.append({path: path.stat().st_mtime_ns for path in kept if path.exists()})
 
     done = job(source, target, progress=look)

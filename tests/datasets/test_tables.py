@@ -33,7 +33,7 @@ PIECES = [
 
 
 def parse_table(table: Any, parsing: Parsing) -> Any:
-    from unbraid.datasets.tables import parse_table
+    from unbraid.datasets.parquet import parse_table
 
     return parse_table(table, parsing, 0)
 

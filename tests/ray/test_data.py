@@ -19,7 +19,7 @@ def test_a_dataset_gets_the_columns() -> None:
     import pyarrow as pa
     import ray
 
-    from unbraid.datasets.tables import parse_table
+    from unbraid.datasets.parquet import parse_table
 
     table = pa.table({"n": list(range(100)), "output": [OUTPUT.format(n, n) for n in range(100)]})
     with only_ray():

@@ -1,7 +1,22 @@
-"""The command `unbraid`.
+"""The command `unbraid`. Each subcommand is a module of the same name, with `SUMMARY`, `EXAMPLES`, `configure` for its
+arguments and `run`. It imports what it needs beyond the core when it runs.
 
-Each subcommand is a module with `SUMMARY`, `EXAMPLES`, `configure` for its arguments and `run`. What it needs beyond
-the core, it imports when it runs.
+    serve.py        `unbraid serve`
+    chat.py         `unbraid chat`: the terminal
+    chat_client.py  `unbraid chat`: the conversation with a server
+    transcribe.py   `unbraid transcribe`
+    transcripts.py  `unbraid transcribe`: recordings in, transcripts out, progress
+    parse.py        `unbraid parse`, one output or a dataset
+    render.py       `unbraid render`
+    constrain.py    `unbraid constrain`
+    detect.py       `unbraid detect`
+    check.py        `unbraid check`
+    formats.py      `unbraid formats`
+    completion.py   `unbraid completion`
+    options.py      options that several commands share
+    view.py         events on a terminal
+
+To add a command, write its module and add it to `_COMMANDS`.
 """
 
 from __future__ import annotations
@@ -60,15 +75,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     command.add_argument("--version", action="version", version=f"unbraid {__version__}")
     command.set_defaults(all_commands=all_commands)
     commands = command.add_subparsers(required=True, metavar="COMMAND")
-    given = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
     for name in _COMMANDS:
-        # The options of the others are not needed, nor what they import for them.
-        _add(commands, name, configured=name in given)
-    return command.parse_args(given)
+        # Only this command needs its options, and what it imports for them.
+        _add(commands, name, configured=name in words)
+    return command.parse_args(words)
 
 
 def all_commands() -> dict[str, tuple[str, argparse.ArgumentParser]]:
-    """What each command is for, and its options."""
+    """The summary and the parser of each command."""
     commands = argparse.ArgumentParser().add_subparsers()
     return {name: (_COMMANDS[name].SUMMARY, _add(commands, name, configured=True)) for name in _COMMANDS}
 
@@ -97,7 +112,7 @@ def _write_utf8() -> None:
 
 
 def _discard_output() -> None:
-    """Send what is still buffered nowhere; otherwise Python complains at exit that it could not write it."""
+    """Discard what is still buffered. Otherwise Python complains at exit that it could not write it."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _server(arguments: argparse.Namespace) -> Iterator[str]:
-    """The address of a server that is started here. What it has to say while it loads, it says itself."""
+    """The address of a server that is started here. It prints its own messages while it loads."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -150,7 +150,7 @@ def _once(chat: Chat, message: str, arguments: argparse.Namespace) -> int:
 
 
 async def _hear(chat: Chat, view: View | None) -> None:
-    """Have the model answer, and show it while it comes."""
+    """Get the model's answer, and show it as it comes."""
     async with aclosing(chat.answer()) as batches:
         async for events in batches:
             if view is not None:
@@ -179,7 +179,7 @@ def _converse(chat: Chat, arguments: argparse.Namespace) -> None:
 
 
 def _answer(chat: Chat, arguments: argparse.Namespace) -> None:
-    """The model's answer, and after each call that you answer the next one."""
+    """Show the model's answer. If it has calls, ask for their results, and show the next answer."""
     while True:
         view = View(sys.stdout, sys.stderr, color=arguments.color)
         try:
@@ -201,7 +201,7 @@ def _answer(chat: Chat, arguments: argparse.Namespace) -> None:
 
 
 def _ask(prompt: str) -> str | None:
-    """What is typed; None at the end of the input."""
+    """The typed text, or None at the end of the input."""
     lines: list[str] = []
     try:
         while True:
@@ -216,7 +216,7 @@ def _ask(prompt: str) -> str | None:
 
 
 def _command(chat: Chat, said: str, arguments: argparse.Namespace) -> bool:
-    """Do what is asked for. False: the chat is over."""
+    """Run a command. False ends the chat."""
     name, _, rest = said[1:].partition(" ")
     rest = rest.strip()
     if name == "quit":
@@ -248,7 +248,7 @@ def _set_system(chat: Chat, text: str) -> None:
 
 
 def _history() -> Path | None:
-    """Have the arrow keys bring back what was typed, in this chat and those before. Where it is kept."""
+    """Let the arrow keys recall lines of this chat and earlier ones. Returns the file of the history."""
     try:
         import readline
     except ImportError:  # not on Windows

@@ -1,8 +1,8 @@
-"""A chat with a server over OpenAI's API: what `unbraid chat` says and hears.
+"""The conversation of `unbraid chat`, over OpenAI's API.
 
-`Chat` keeps the conversation. `answer` streams the next message of the assistant's as events, which `view` can show,
-and adds it to the conversation when it ends. What was cut off (Ctrl-C, an error) is kept as far as it came; calls
-that are not complete are left out, since nobody could answer them.
+`Chat` keeps the messages. `answer` streams the assistant's next message as events, which `view` can show, and adds it
+to the messages when it ends. A message that was cut off (Ctrl-C, an error) is kept; its incomplete calls are left out,
+since nobody could answer them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Chat:
         """settings: the fields of each request besides the messages."""
         self.messages: list[dict[str, Any]] = []
         self.usage: dict[str, Any] | None = None
-        """What the last answer cost."""
+        """The token counts of the last answer."""
         self.raw: list[dict[str, Any]] = []
         """The chunks of the last answer."""
         self.model: str = settings["model"]
@@ -42,7 +42,7 @@ class Chat:
         self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
 
     def open_calls(self) -> list[dict[str, Any]]:
-        """The calls that the last message of the assistant's made."""
+        """The calls in the last message."""
         last = self.messages[-1] if self.messages else {}
         calls: list[dict[str, Any]] = last.get("tool_calls") or []
         return calls
@@ -71,7 +71,7 @@ class Chat:
 
 
 class _Reply:
-    """A message that is put together of chunks."""
+    """A message, assembled from chunks."""
 
     def __init__(self) -> None:
         self._content = ""
@@ -98,36 +98,35 @@ class _Reply:
 
     def _call(self, index: int, call: dict[str, Any]) -> Iterator[Event]:
         function = call.get("function") or {}
-        known = self._calls.get(index)
-        if known is None:
+        entry = self._calls.get(index)
+        if entry is None:
             name, id = function.get("name") or "", call.get("id") or f"call_{index}"
-            self._calls[index] = known = {
+            self._calls[index] = entry = {
                 "id": id,
                 "type": "function",
                 "function": {"name": name, "arguments": ""},
             }
             yield ToolCallStart(index, id, name, 0, 0)
         if function.get("arguments"):
-            known["function"]["arguments"] += function["arguments"]
+            entry["function"]["arguments"] += function["arguments"]
             yield ToolCallArguments(index, function["arguments"], 0, 0)
 
     def message(self) -> list[dict[str, Any]]:
-        """The message, if there is anything in it."""
+        """The message, unless it is empty."""
         calls = list(self._calls.values()) if self._ended else []
         if not self._content and not calls:
             return []
-        made = {"tool_calls": calls} if calls else {}
-        return [{"role": "assistant", "content": self._content or None, **made}]
+        return [{"role": "assistant", "content": self._content or None, **({"tool_calls": calls} if calls else {})}]
 
 
 async def model_of(url: str, api_key: str | None) -> str:
     """The name of the first model that a server has."""
     address = Address(url, api_key=api_key)
     try:
-        found = await address.get("/v1/models")
+        reply = await address.get("/v1/models")
     finally:
         await address.close()
-    models = (found or {}).get("data") or []
+    models = (reply or {}).get("data") or []
     if not models:
         raise UnbraidError(f"{address.url} has no model: is it a server of OpenAI's API?")
     return str(models[0]["id"])

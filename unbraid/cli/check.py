@@ -1,6 +1,6 @@
 """`unbraid check`: do a template and a format agree, and does a recorded output keep the laws?
 
-For a script the exit code says it: 0 if all is well, 1 if not, 2 if the input could not be used.
+The exit code is 0 if all is well, 1 if not, and 2 if the input could not be used.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ def run(arguments: argparse.Namespace) -> int:
     if not path.exists():
         raise UnbraidError(f"there is no file or folder {path}")
     if path.is_dir() or path.suffix in _TEMPLATES:
-        found = _check_template(path, read_format(arguments) if has_format(arguments) else None)
+        verdict = _check_template(path, read_format(arguments) if has_format(arguments) else None)
     else:
-        found = _check_outputs(path, arguments)
+        verdict = _check_outputs(path, arguments)
     if arguments.json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        print(json.dumps(verdict, ensure_ascii=False, indent=2))
     else:
-        _show(found)
-    return 0 if found["ok"] else 1
+        _show(verdict)
+    return 0 if verdict["ok"] else 1
 
 
 def _check_template(path: Path, format: Format | None) -> dict[str, Any]:
     from ..templates.detection import detect, judge
 
-    found = detect(path) if format is None else judge(path, format)
-    return {"ok": found.verified, "format": found.name, "reasons": list(found.reasons)}
+    detection = detect(path) if format is None else judge(path, format)
+    return {"ok": detection.verified, "format": detection.name, "reasons": list(detection.reasons)}
 
 
 def _check_outputs(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def _outputs(path: Path) -> Iterator[tuple[str, Pieces, str | tuple[int, ...] | 
         yield f"request {number}", pieces, request.prompt
 
 
-def _show(found: dict[str, Any]) -> None:
-    print(f"{'ok' if found['ok'] else 'not ok'}: {found['format'] or 'no format'}")
-    for reason in found.get("reasons", ()):
+def _show(verdict: dict[str, Any]) -> None:
+    print(f"{'ok' if verdict['ok'] else 'not ok'}: {verdict['format'] or 'no format'}")
+    for reason in verdict.get("reasons", ()):
         print(f"- {reason}")
-    for output in found.get("outputs", ()):
+    for output in verdict.get("outputs", ()):
         print(f"- {output['output']}: {'ok' if output['ok'] else 'not ok'}")
         for broken in output["broken"]:
             print(f"  - {broken}")

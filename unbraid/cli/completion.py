@@ -1,6 +1,6 @@
 """`unbraid completion`: a script that completes the command in bash, zsh or fish.
 
-The script is made of the commands' own options, so it never lags behind them.
+The script is generated from the options of the commands.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> list[Option]:
-    found = []
+    options = []
     for action in parser._actions:
         if action.option_strings and action.help != argparse.SUPPRESS:
             help = (action.help or "").split("\n")[0].replace("%%", "%")
             choices = tuple(str(choice) for choice in action.choices or ())
-            found.append(Option(tuple(action.option_strings), help, choices, action.nargs != 0))
-    return found
+            options.append(Option(tuple(action.option_strings), help, choices, action.nargs != 0))
+    return options
 
 
 _Commands = Mapping[str, tuple[str, list[Option]]]

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     answer = None
     if arguments.response_schema is not None:
         answer = {"type": "json_schema", "json_schema": {"schema": read_json(arguments.response_schema)}}
-    made = constraint(
+    limits = constraint(
         read_format(arguments),
         tools=None if arguments.tools is None else read_tools(arguments.tools),
         tool_choice=choice,
@@ -52,12 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
         prompt=arguments.prompt,
     )
     syntax = cast(GrammarSyntax, arguments.syntax)
-    printed = getattr(made, f"to_{syntax}")()
-    unenforced = made.unenforced(syntax)
+    printed = getattr(limits, f"to_{syntax}")()
+    unenforced = limits.unenforced(syntax)
     if arguments.json:
-        told = [{"where": loose.where, "what": loose.what} for loose in unenforced]
-        found = {"syntax": syntax, "grammar": printed, "unenforced": told}
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        loosened = [{"where": loose.where, "what": loose.what} for loose in unenforced]
+        reply = {"syntax": syntax, "grammar": printed, "unenforced": loosened}
+        print(json.dumps(reply, ensure_ascii=False, indent=2))
         return 0
     print(printed.rstrip("\n") if isinstance(printed, str) else json.dumps(printed, ensure_ascii=False, indent=2))
     for loose in unenforced:

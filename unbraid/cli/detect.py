@@ -42,21 +42,21 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.model).expanduser()
     if not path.exists():
         raise UnbraidError(f"there is no file or folder {path}")
-    found = detect_format(path)
+    detection = detect_format(path)
     if arguments.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
-    elif found.verified:
-        print(_verdict(found))
+        print(json.dumps(detection.to_json(), ensure_ascii=False, indent=2))
+    elif detection.verified:
+        print(_verdict(detection))
     else:
-        print(f"unbraid: {path}: {found.problem}", file=sys.stderr)
-    return 0 if found.verified else 2
+        print(f"unbraid: {path}: {detection.problem}", file=sys.stderr)
+    return 0 if detection.verified else 2
 
 
-def _verdict(found: Detection) -> str:
-    lines = [str(found.name), *(f"- {reason}" for reason in found.reasons)]
-    definition = found.definition
-    if found.how in _USES:
-        lines.append(_USES[found.how].format(name=found.name))
+def _verdict(detection: Detection) -> str:
+    lines = [str(detection.name), *(f"- {reason}" for reason in detection.reasons)]
+    definition = detection.definition
+    if detection.how in _USES:
+        lines.append(_USES[detection.how].format(name=detection.name))
     elif definition is not None:
         lines.append(_MADE.format(definition=definition))
     return "\n".join(lines)

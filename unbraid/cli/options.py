@@ -58,30 +58,30 @@ def add_assignments(group: argparse._ArgumentGroup, dest: str, help: str) -> Non
     group.add_argument("--set", action="append", default=[], metavar="NAME=JSON", dest=dest, help=more)
 
 
-def read_assignments(given: list[str]) -> dict[str, Any]:
-    """What `--set` was given. A value that is no JSON is text."""
-    found = {}
-    for each in given:
+def read_assignments(assignments: list[str]) -> dict[str, Any]:
+    """The values of `--set`, by name. A value that is no JSON is text."""
+    values = {}
+    for each in assignments:
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise UnbraidError(f"--set takes NAME=JSON, such as temperature=0; not {each!r}")
         try:
-            found[name] = json.loads(value)
+            values[name] = json.loads(value)
         except (ValueError, RecursionError):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def read_tools(path: str) -> Tools:
-    found = read_json(path)
+    definitions = read_json(path)
     try:
-        return Tools(found)
+        return Tools(definitions)
     except UnbraidError as error:
         raise UnbraidError(f"{path}: {error}") from error
 
 
 STDIN = "-"
-"""A file's name that means standard input."""
+"""The file name for standard input."""
 
 
 def read_json(path: str) -> Any:

@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _request(path: str) -> dict[str, Any]:
-    found = read_json(path)
-    request = found if isinstance(found, dict) else {"messages": found}
+    content = read_json(path)
+    request = content if isinstance(content, dict) else {"messages": content}
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise UnbraidError(f"{path} has no messages: give a JSON list of them, or a request that has one")

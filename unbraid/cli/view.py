@@ -1,7 +1,7 @@
 """Events on a terminal: each strand (content, reasoning, calls, speech) in its own colour or, without colours, under a
 label.
 
-What comes is written at once. Control characters are shown as symbols, so that no model output acts on the terminal.
+Events are written at once. Control characters are shown as symbols, so that no model output acts on the terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .. import (
 
 ColorChoice = Literal["auto", "always", "never"]
 
-# What follows "ESC [" to set a style.
+# Styles: what follows "ESC [".
 _PLAIN = ""
 _REASONING = "2;3"
 _NAME = "1;36"
@@ -122,7 +122,7 @@ class View:
         line = f"{diagnostic.kind} at {diagnostic.start}:{diagnostic.end}: {diagnostic.message}".translate(_VISIBLE)
         self._out.flush()
         if self._shared and not self._at_line_start:
-            # Through the other stream: what is written to `out` stays what it is without a warning.
+            # Through the other stream: `out` gets the same bytes as without a warning.
             self._err.write("\n")
             self._at_line_start = True
         self._err.write(_styled(line, _WARNING if self._err_color else _PLAIN) + "\n")
@@ -139,7 +139,7 @@ def _styled(text: str, style: str) -> str:
 
 
 def _same_place(out: TextIO, err: TextIO) -> bool:
-    """Whether both end up in one terminal, pipe or file."""
+    """Whether both write to one terminal, pipe or file."""
     try:
         return os.path.sameopenfile(out.fileno(), err.fileno())
     except (OSError, ValueError):  # no files behind them

@@ -1,51 +1,62 @@
 """A job: files or folders of recorded outputs to files with more columns, by several processes.
 
-Beside the target is a folder with the parts that are done. A job that was killed goes on with what is missing, if
-nothing has changed; the folder says what it is of. A file of the target appears when it is whole, and then its parts
-go. Memory does not grow with the dataset.
+Worker processes each take a part of a file, parse it, and write it to a file of its own. A folder beside the target
+keeps these parts, and the description of the job. A job that was killed goes on with the missing parts if the
+description is still the same. A file appears under its name when it is complete; then its parts are removed. Memory
+does not grow with the dataset. A worker ends when the process that started it is gone, however that ended.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from ..errors import UnbraidError
 from ..version import __version__
 from . import jsonl
-from .part import Part
-from .rows import Counts, Parsing
-from .workers import UNFINISHED, Workers, kind_of
+from .rows import Parsing, Part, RowCounts
 
 PARTS = ".parts"
-"""What the name of the folder with the parts ends with."""
+"""The ending of the folder with the parts."""
+UNFINISHED = ".unfinished"
+"""The ending of a file while it is written."""
+_AHEAD = 2
+"""Parts that are read ahead for each worker. This bounds the memory."""
 _JOB = "job.json"
 _SUFFIXES = (".parquet", ".pq", *jsonl.SUFFIXES)
 _PART_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a job is."""
+class JobProgress:
+    """The progress of a job."""
 
     share: float
-    """Of all files together, by their size."""
-    counts: Counts
-    """What this run has parsed."""
+    """The share that is done, by the size of the files."""
+    counts: RowCounts
+    """The rows that this run has parsed."""
     kept: int
     """Rows that an earlier run had parsed."""
 
 
 def columns_of(source: Path) -> list[str]:
-    """The columns that may hold outputs, of the first file."""
+    """The columns of the first file that may hold outputs."""
     first = _files(source)[0]
-    found: list[str] = kind_of(first).columns(first)
-    return found
+    columns: list[str] = kind_of(first).columns(first)
+    return columns
 
 
 def run(
@@ -54,38 +65,38 @@ def run(
     parsing: Parsing,
     *,
     processes: int | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[JobProgress], None] = lambda _: None,
     part_bytes: int = _PART_BYTES,
-) -> Progress:
-    """Parse a file, or all files of a folder. Raises `UnbraidError`; what is done by then is kept.
+) -> JobProgress:
+    """Parse a file, or all files of a folder. Raises `UnbraidError`; finished parts are kept.
 
     processes: how many parse; by default one for each core.
-    part_bytes: about how much one of them takes at a time.
+    part_bytes: the size, about, of a part.
     """
     if target.resolve().is_relative_to(source.resolve()):
         raise UnbraidError(f"--out {target} is the dataset itself or lies in it: give another place")
     files = {path: _target(path, source, target) for path in _files(source)}
-    for path, written in files.items():
-        if path.suffix != written.suffix:
+    for path, goal in files.items():
+        if path.suffix != goal.suffix:
             raise UnbraidError(f"{path} stays what it is: give an --out that ends with {path.suffix}")
         kind_of(path).check(path, parsing)
     kept = target.with_name(target.name + PARTS)
     _claim(kept, source, files, target, f"{parsing.fingerprint()} {part_bytes}")
     sizes = {path: path.stat().st_size for path in files}
     total = max(1, sum(sizes.values()))
-    told = Progress(0.0, Counts(), 0)
+    state = JobProgress(0.0, RowCounts(), 0)
     before = 0
     with Workers(parsing, processes or cores()) as workers:
-        for number, (path, written) in enumerate(files.items()):
-            if not written.exists():
-                for share, counts, already in _parse(
-                    path, written, kept / f"{number:06}", parsing, workers, part_bytes
-                ):
-                    told = Progress((before + share * sizes[path]) / total, told.counts + counts, told.kept + already)
-                    progress(told)
+        for number, (path, goal) in enumerate(files.items()):
+            if not goal.exists():
+                for share, counts, already in _parse(path, goal, kept / f"{number:06}", parsing, workers, part_bytes):
+                    state = JobProgress(
+                        (before + share * sizes[path]) / total, state.counts + counts, state.kept + already
+                    )
+                    progress(state)
             before += sizes[path]
     shutil.rmtree(kept)
-    return Progress(1.0, told.counts, told.kept)
+    return JobProgress(1.0, state.counts, state.kept)
 
 
 def cores() -> int:
@@ -102,12 +113,12 @@ def _files(source: Path) -> list[Path]:
             raise UnbraidError(f"there is no file and no folder {source}")
         kind_of(source)
         return [source]
-    found = sorted(path for path in source.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-    # As Arrow reads folders: what is hidden or set apart is no data.
-    found = [path for path in found if not any(part[0] in "._" for part in path.relative_to(source).parts)]
-    if not found:
+    paths = sorted(path for path in source.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+    # Like Arrow, leave out names that begin with a dot or an underscore.
+    paths = [path for path in paths if not any(part[0] in "._" for part in path.relative_to(source).parts)]
+    if not paths:
         raise UnbraidError(f"the folder {source} has no files that end with {', '.join(_SUFFIXES)}")
-    return found
+    return paths
 
 
 def _target(path: Path, source: Path, target: Path) -> Path:
@@ -115,7 +126,7 @@ def _target(path: Path, source: Path, target: Path) -> Path:
 
 
 def _claim(kept: Path, source: Path, files: dict[Path, Path], target: Path, how: str) -> None:
-    """Begin a job, or go on with one that is the same."""
+    """Begin a job, or go on with the same one."""
     stats = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
     job = {"unbraid": __version__, "source": str(source.resolve()), "files": stats, "how": how}
     if (kept / _JOB).exists():
@@ -134,8 +145,8 @@ def _claim(kept: Path, source: Path, files: dict[Path, Path], target: Path, how:
 
 def _parse(
     path: Path, target: Path, kept: Path, parsing: Parsing, workers: Workers, part_bytes: int
-) -> Iterator[tuple[float, Counts, int]]:
-    """One file. Says how much of it is done, what was found since, and how many rows were there already."""
+) -> Iterator[tuple[float, RowCounts, int]]:
+    """Parse one file. Yields the share that is done, the counts since the last yield, and the rows that were kept."""
     kind = kind_of(path)
     kept.mkdir(exist_ok=True)
     names: list[str] = []
@@ -155,9 +166,83 @@ def _parse(
         share = max(share, part.done)
         yield share, counts, already[0]
         already[0] = 0
-    yield 1.0, Counts(), already[0]
+    yield 1.0, RowCounts(), already[0]
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}{UNFINISHED}")  # hidden: readers of the folder leave it out
     kind.put_together(path, parsing, [kept / name for name in names], unfinished)
     os.replace(unfinished, target)
     shutil.rmtree(kept)
+
+
+def kind_of(path: Path) -> ModuleType:
+    """The module that reads files with this ending. Raises `UnbraidError` for others."""
+    if path.suffix in jsonl.SUFFIXES:
+        return jsonl
+    if path.suffix in (".parquet", ".pq"):
+        try:
+            from . import parquet
+        except ImportError as error:
+            raise UnbraidError(f"Parquet needs pyarrow ({error}): pip install 'unbraid[datasets]'") from error
+        return parquet
+    raise UnbraidError(f"{path} is no dataset that is known: give files that end with .parquet or .jsonl")
+
+
+class Workers:
+    """Worker processes that parse with the same options."""
+
+    def __init__(self, parsing: Parsing, count: int) -> None:
+        self._count = count
+        self._pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (parsing,))
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def parse(self, kind: str, parts: Iterator[tuple[Part, Path]]) -> Iterator[tuple[Part, RowCounts]]:
+        """Parse parts, each to its file. Yields each when it is done."""
+        running: dict[Future[RowCounts], Part] = {}
+        more = True
+        while more or running:
+            while more and len(running) < self._count * _AHEAD:
+                following = next(parts, None)
+                more = following is not None
+                if following is not None:
+                    part, path = following
+                    running[self._pool.submit(_parse_in_worker, kind, part, path)] = _without_data(part)
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                part = running.pop(future)
+                try:
+                    yield part, future.result()
+                except BrokenProcessPool as error:
+                    message = "a process that parses was ended from outside, perhaps for want of memory: start again"
+                    raise UnbraidError(f"{message}; what is done is kept") from error
+
+
+def _without_data(part: Part) -> Part:
+    return Part(part.first, part.rows, part.done, b"")
+
+
+_parsing: list[Parsing] = []
+
+
+def _begin(parsing: Parsing) -> None:
+    """Set up a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
+    _parsing.append(parsing)
+    parent: Any = multiprocessing.parent_process()
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait_for([sentinel])
+    os._exit(1)
+
+
+def _parse_in_worker(kind: str, part: Part, path: Path) -> RowCounts:
+    unfinished = path.with_name(path.name + UNFINISHED)
+    counts: RowCounts = kind_of(Path(f"a{kind}")).parse_part(part, _parsing[0], unfinished)
+    os.replace(unfinished, path)
+    return counts

@@ -1,4 +1,4 @@
-"""Files of JSON lines. A line stays as it is, byte for byte; what is new stands at the end of its object."""
+"""Files of JSON lines. A line stays as it is, byte for byte; the new keys stand at the end of its object."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UnbraidError
-from .part import Part
-from .rows import Counts, Parsing
+from .rows import Parsing, Part, RowCounts
 
 SUFFIXES = (".jsonl", ".ndjson")
 _LOOKED_AT = 100
 
 
 def columns(path: Path) -> list[str]:
-    """The keys that can hold outputs as text, by the first lines."""
-    found: dict[str, None] = {}
+    """The keys that hold text in the first lines."""
+    keys: dict[str, None] = {}
     with path.open("rb") as file:
         for number, line in enumerate(islice(file, _LOOKED_AT), 1):
             row = _read(line, f"line {number} of {path}") if line.strip() else {}
-            found |= dict.fromkeys(key for key, value in row.items() if isinstance(value, str))
-    return list(found)
+            keys |= dict.fromkeys(key for key, value in row.items() if isinstance(value, str))
+    return list(keys)
 
 
 def check(path: Path, parsing: Parsing) -> None:
-    """What is wrong with a line is told when it is parsed."""
+    """Nothing to check: a wrong line raises when it is parsed."""
 
 
 def parts(path: Path, size: int) -> Iterator[Part]:
@@ -43,9 +42,9 @@ def parts(path: Path, size: int) -> Iterator[Part]:
             first += len(lines)
 
 
-def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
+def parse_part(part: Part, parsing: Parsing, target: Path) -> RowCounts:
     """Parse a part, and write it to a file of its own."""
-    found, lines = [], []
+    rows, lines = [], []
     for number, line in enumerate(part.data.split(b"\n")[: part.rows], part.first):
         if not line.strip():
             lines.append(line)
@@ -56,16 +55,16 @@ def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
             values = parsing.parse(row[parsing.column], number)
         except UnbraidError as error:
             raise UnbraidError(f"line {number}: {error}") from error
-        found.append(values)
+        rows.append(values)
         lines.append(_added(line, {parsing.prefix + name: value for name, value in values.items()}))
     target.write_bytes(b"".join(line + b"\n" for line in lines))
-    return Counts.of(found)
+    return RowCounts.of(rows)
 
 
-def put_together(source: Path, parsing: Parsing, found: Sequence[Path], target: Path) -> None:
-    """One file of all parts."""
+def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], target: Path) -> None:
+    """Write one file of all parts."""
     with target.open("wb") as whole:
-        for path in found:
+        for path in part_files:
             with path.open("rb") as part:
                 shutil.copyfileobj(part, whole)
 
@@ -81,11 +80,10 @@ def _read(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _added(line: bytes, values: dict[str, Any]) -> bytes:
-    """The object of a line, which has keys, with more of them."""
-    written = json.dumps(values, ensure_ascii=False)
+    """The line of an object that has keys, with more keys."""
     try:
-        more = written.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only escapes can say
+        more = json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: only an escape can write it
         more = json.dumps(values).encode()
     end = len(line.rstrip())
     return line[: end - 1] + b", " + more[1:] + line[end:]

@@ -1,4 +1,8 @@
-"""Files of Parquet: read in parts of about the same size, however their row groups are cut, and put together again."""
+"""Arrow tables with the columns of their outputs, and files of Parquet made of such tables.
+
+Ray Data calls `parse_table` for each batch, a job `parse_part` for each part. Parts have about the same size, however
+the row groups of the file are cut.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,65 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ..errors import UnbraidError
-from .part import Part
 from .row_groups import concatenate
-from .rows import Counts, Parsing
-from .tables import counted_table, with_columns
+from .rows import Parsing, Part, RowCounts
 
 SUFFIXES = (".parquet", ".pq")
 _ROWS = 64
-"""How many are read at once. Parts end between them."""
+"""Rows that are read at once. Parts end between them."""
 _BUFFER = 1 << 20
-"""Bytes that are read at once of each column: a row group is never in memory as a whole."""
+"""Bytes of each column that are read at once: a row group is never in memory as a whole."""
+_TEXT = pa.large_string()
+TYPES: dict[str, pa.DataType] = {
+    "content": _TEXT,
+    "reasoning": _TEXT,
+    "tool_calls": pa.list_(
+        pa.struct(
+            [("id", pa.string()), ("name", pa.string()), ("arguments", _TEXT), ("complete", pa.bool_()), ("raw", _TEXT)]
+        )
+    ),
+    "speech": pa.list_(pa.struct([("text", _TEXT), ("codes", pa.list_(pa.int32())), ("section", pa.int32())])),
+    "diagnostics": pa.list_(
+        pa.struct([("kind", pa.string()), ("message", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
+    ),
+}
+
+
+def with_columns(schema: pa.Schema, parsing: Parsing, where: str = "the dataset") -> pa.Schema:
+    """The schema of a parsed table."""
+    parsing.check_names(schema.names, where)
+    kind = schema.field(parsing.column).type
+    if not _is_output(kind):
+        message = f"{parsing.column!r} of {where} holds {kind}: name a column of text or of lists of token ids"
+        raise UnbraidError(message)
+    for name, added in parsing.names.items():
+        schema = schema.append(pa.field(added, TYPES[name]))
+    return schema
+
+
+def parse_table(table: pa.Table, parsing: Parsing, first_row: int | None = None) -> pa.Table:
+    """The table with the new columns."""
+    return counted_table(table, parsing, first_row)[0]
+
+
+def counted_table(table: pa.Table, parsing: Parsing, first_row: int | None = None) -> tuple[pa.Table, RowCounts]:
+    """The table with the new columns, and its counts. `first_row`: the number of its first row in the dataset, which
+    makes the ids of calls reproducible."""
+    schema = with_columns(table.schema, parsing)
+    rows = [
+        parsing.parse(output, None if first_row is None else first_row + at)
+        for at, output in enumerate(table.column(parsing.column).to_pylist())
+    ]
+    columns = [pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()]
+    return pa.Table.from_arrays([*table.columns, *columns], schema=schema), RowCounts.of(rows)
+
+
+def _is_output(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return bool(pa.types.is_integer(kind.value_type))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
 
 
 def columns(path: Path) -> list[str]:
@@ -30,7 +83,7 @@ def columns(path: Path) -> list[str]:
 
 
 def check(path: Path, parsing: Parsing) -> None:
-    """Raise `UnbraidError` for a file that cannot be parsed so."""
+    """Raise `UnbraidError` if the file cannot be parsed with these options."""
     with_columns(_open(path).schema_arrow, parsing, str(path))
 
 
@@ -42,15 +95,14 @@ def parts(path: Path, size: int) -> Iterator[Part]:
         for batch in file.iter_batches(batch_size=_ROWS):
             held.add(batch)
             if held.size >= size:
-                yield Part(first, held.rows, (first + held.rows) / rows, held.written())
+                yield Part(first, held.rows, (first + held.rows) / rows, held.to_ipc())
                 first, held = first + held.rows, _Held()
         if held.rows:
-            yield Part(first, held.rows, 1.0, held.written())
+            yield Part(first, held.rows, 1.0, held.to_ipc())
 
 
 class _Held:
-    """Rows that have been read. How large they are says only their content: a file may hold a long text once for many
-    rows."""
+    """Rows that have been read. Only their content tells their size: a file may hold a long text once for many rows."""
 
     def __init__(self) -> None:
         self._batches: list[Any] = []
@@ -61,7 +113,7 @@ class _Held:
         self.rows += batch.num_rows
         self.size += batch.nbytes
 
-    def written(self) -> bytes:
+    def to_ipc(self) -> bytes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._batches[0].schema) as writer:
             for batch in self._batches:
@@ -70,7 +122,7 @@ class _Held:
         return data
 
 
-def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
+def parse_part(part: Part, parsing: Parsing, target: Path) -> RowCounts:
     """Parse a part, and write it to a file of its own."""
     with pa.ipc.open_stream(part.data) as reader:
         table, counts = counted_table(reader.read_all(), parsing, part.first)
@@ -78,12 +130,12 @@ def parse_part(part: Part, parsing: Parsing, target: Path) -> Counts:
     return counts
 
 
-def put_together(source: Path, parsing: Parsing, found: Sequence[Path], target: Path) -> None:
-    """One file of all parts."""
+def put_together(source: Path, parsing: Parsing, part_files: Sequence[Path], target: Path) -> None:
+    """Write one file of all parts."""
     rows = _open(source).metadata.num_rows
-    if not found:
+    if not part_files:
         pq.write_table(with_columns(_open(source).schema_arrow, parsing, str(source)).empty_table(), target)
-    elif concatenate(found, target) != rows or _open(target).metadata.num_rows != rows:
+    elif concatenate(part_files, target) != rows or _open(target).metadata.num_rows != rows:
         raise UnbraidError(f"{source} was changed while it was parsed: start again")
 
 

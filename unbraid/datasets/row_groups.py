@@ -1,11 +1,11 @@
-"""Files of Parquet put together without reading what is in them: their row groups are copied as they are.
+"""Files of Parquet concatenated without decoding them: their row groups are copied byte by byte.
 
-A file of Parquet is its row groups, and then a footer that says where they begin. So the parts' bytes stand one after
-the other, and the footer of the whole names them all, each moved by how far its part has moved. The footer is Thrift's
-compact protocol; it is read and written here as numbers and bytes, whatever its fields mean. Only the few that are
-places in the file are known (parquet.thrift of the Apache Parquet format).
+A file of Parquet is its row groups, then a footer with their offsets. So the bytes of the parts stand one after the
+other, and the footer of the whole has all row groups, each with its offsets moved like its part. The footer is Thrift's
+compact protocol. It is read and written here as numbers and bytes, whatever its fields mean. Only the fields that are
+offsets have names (parquet.thrift of the Apache Parquet format).
 
-The parts must have the same schema, and come from the same writer, without page indexes and encryption: they are ours.
+The parts must have the same schema and the same writer, and no page indexes or encryption: `job` writes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONG = 15
 _AT_ONCE = 1 << 20
 
 Struct = dict[int, tuple[int, Any]]
-"""Fields by their numbers: the type of each, and its value."""
+"""The fields of a Thrift struct by number: type and value of each."""
 
 # FileMetaData
 _NUM_ROWS, _ROW_GROUPS = 3, 4
@@ -36,7 +36,7 @@ _OFFSETS = (9, 10, 11, 14)
 
 
 def concatenate(parts: Sequence[Path], target: Path) -> int:
-    """Write one file of all parts, and return how many rows it has."""
+    """Write one file of all parts, and return its number of rows."""
     whole: Struct = {}
     groups: list[Struct] = []
     rows = 0
@@ -55,9 +55,9 @@ def concatenate(parts: Sequence[Path], target: Path) -> int:
                 groups.append(group)
         whole[_NUM_ROWS] = (whole[_NUM_ROWS][0], rows)
         whole[_ROW_GROUPS] = (_LIST, (_STRUCT, groups))
-        written = bytearray()
-        _write_struct(written, whole)
-        file.write(written + len(written).to_bytes(4, "little") + MAGIC)
+        end_of_file = bytearray()
+        _write_struct(end_of_file, whole)
+        file.write(end_of_file + len(end_of_file).to_bytes(4, "little") + MAGIC)
     return rows
 
 
@@ -105,14 +105,14 @@ class _Reader:
         self._at = 0
 
     def struct(self) -> Struct:
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while head := self._byte():
             kind = head & 15
             field = field + (head >> 4) if head >> 4 else self._signed()
             # A truth stands in its header.
-            found[field] = kind, (None if kind in (_TRUE, _FALSE) else self._value(kind))
-        return found
+            fields[field] = kind, (None if kind in (_TRUE, _FALSE) else self._value(kind))
+        return fields
 
     def _value(self, kind: int) -> Any:
         if kind in _INTEGERS:
@@ -139,17 +139,17 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def _varint(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return value
             shift += 7
 
     def _signed(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
 
 
 def _write_struct(out: bytearray, struct: Struct) -> None:

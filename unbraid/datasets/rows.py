@@ -1,10 +1,10 @@
-"""One recorded output to its values: what becomes the columns of a dataset."""
+"""One recorded output to the values of its new columns."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..core.grammar import Format
@@ -15,7 +15,7 @@ from ..formats import resolve
 from ..parsing import Parser, UnknownTools
 
 COLUMNS = ("content", "reasoning", "tool_calls", "speech", "diagnostics")
-"""What each row gets. A row without an output has no value in any of them."""
+"""The new columns. A row without an output has no value in them."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Parsing:
     """How the outputs of a dataset are parsed. It can be sent to other processes.
 
     format: a name that `unbraid formats` lists, or a grammar.
-    column: where the outputs are, as text or as lists of token ids.
-    prefix: what the names of the new columns begin with.
+    column: the column of the outputs: text, or lists of token ids.
+    prefix: the beginning of the names of the new columns.
     tools, unknown_tools, tokenizer, prompt, separate_reasoning, calls_in_reasoning: as for `unbraid.Parser`.
-    end_of_turn: whether the models ended their turns themselves, and what was recorded lacks the token that says so.
+    end_of_turn: whether the models ended their turns themselves, but the end token was not recorded.
     """
 
     format: str | Format
@@ -42,26 +42,26 @@ class Parsing:
 
     def __post_init__(self) -> None:
         resolve(self.format)
-        self.parser(None)  # says what is wrong before anything is read
+        self.parser(None)  # raises before anything is read
 
     @property
     def names(self) -> dict[str, str]:
-        """The names of the new columns, by what they hold."""
+        """The names of the new columns: `COLUMNS` to prefixed names."""
         return {column: self.prefix + column for column in COLUMNS}
 
     def check_names(self, there: Iterable[str], where: str) -> None:
-        """Raise `UnbraidError` where the column is missing, or a new one is there already."""
-        known = list(there)
-        if self.column not in known:
-            raise UnbraidError(f"{where} has no column {self.column!r}: there are {', '.join(map(repr, known))}")
-        taken = next((name for name in self.names.values() if name in known), None)
+        """Raise `UnbraidError` if the column is missing, or a new one is there already."""
+        names = list(there)
+        if self.column not in names:
+            raise UnbraidError(f"{where} has no column {self.column!r}: there are {', '.join(map(repr, names))}")
+        taken = next((name for name in self.names.values() if name in names), None)
         if taken is not None:
             raise UnbraidError(f"{where} has a column {taken!r} already: give the new ones a prefix, such as 'parsed_'")
 
     def fingerprint(self) -> str:
-        """The same for what gives the same columns."""
-        told = [repr(resolve(self.format)), *(repr(value) for name, value in vars(self).items() if name != "format")]
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+        """A digest. Equal options give equal digests."""
+        parts = [repr(resolve(self.format)), *(repr(value) for name, value in vars(self).items() if name != "format")]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def parser(self, seed: int | None) -> Parser:
         return Parser(
@@ -76,7 +76,7 @@ class Parsing:
         )
 
     def parse(self, output: Any, seed: int | None = None) -> dict[str, Any]:
-        """The values of one row, by the names of the columns. `seed`: makes the ids of calls reproducible."""
+        """The values of one row, by column. `seed` makes the ids of calls reproducible."""
         if output is None:
             return dict.fromkeys(COLUMNS)
         parser = self.parser(seed)
@@ -108,24 +108,41 @@ def values(message: Message) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What was found in some rows."""
+class RowCounts:
+    """Counts over some rows."""
 
     rows: int = 0
     with_calls: int = 0
     with_diagnostics: int = 0
 
     @classmethod
-    def of(cls, found: Sequence[Mapping[str, Any]]) -> Counts:
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> RowCounts:
         return cls(
-            len(found),
-            sum(bool(row["tool_calls"]) for row in found),
-            sum(bool(row["diagnostics"]) for row in found),
+            len(rows),
+            sum(bool(row["tool_calls"]) for row in rows),
+            sum(bool(row["diagnostics"]) for row in rows),
         )
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(
             self.rows + other.rows,
             self.with_calls + other.with_calls,
             self.with_diagnostics + other.with_diagnostics,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive rows of a file: what one process parses at a time."""
+
+    first: int
+    """The number of the first row."""
+    rows: int
+    done: float
+    """The share of the file up to its end."""
+    data: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of its file. Parts of other rows have other names."""
+        return f"{self.first:012}-{self.rows}"

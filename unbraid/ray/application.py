@@ -1,34 +1,58 @@
 """Settings to an application of Ray Serve: the API is the ingress, and each engine that runs in a process a deployment.
 
-Engines that are servers elsewhere (`--vllm URL`) stay as they are: the API asks them itself, with our own routing.
+The API is the server's ASGI application, with the same routes, plans, limits and laws as without Ray. Only the port is
+Ray's: its proxy takes connections, and calls the application in one of the processes of the API's deployment. Engines
+that are servers elsewhere (`--vllm URL`) are no deployments: the API asks them itself, with our own routing.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
+from ..engines import Engine
 from ..errors import UnbraidError
+from ..server.access.gate import is_loopback, read_origins
+from ..server.app import create_app
+from ..server.loading.engine import load_engine, timeouts_of
+from ..server.loading.service import Loader, load
+from ..server.running.garbage import spare_what_is_loaded
+from ..server.running.run import make_tracer
 from ..server.settings import Settings, json_object
-from .ingress import Api, key_of
-from .replicas import EngineReplica, ListenerReplica
+from ..templates import encoder
+from ..templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from .engine import RayEngine, RayListener
+from .replicas import Described, EngineReplica, ListenerReplica, log_as
+from .wire import answer
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+    from ..speech.listening import Listener
+    from ..speech.loading import ListenerSettings
 
 API = "api"
-"""What its deployment is called."""
+"""The name of the API's deployment."""
 GRACE = 2.0
-"""Seconds that streams have to say that they were cut off."""
+"""Seconds for streams to say that they were cut off."""
 _MOST_STREAMS = 10_000
-"""Requests at once in one process of the API. Ray would let the others wait unseen."""
+"""Most requests at once in one process of the API. Ray would let further ones wait unseen."""
 _MOST_ANYWHERE = 256
-"""Requests at once in a replica of an engine that schedules them itself."""
+"""Most requests at once in a replica of an engine that schedules them itself."""
+_LOADING = 3600.0
+"""Seconds for the first replica of an engine to load its model, including the download."""
+_LEAST_CONTEXT = 64
+"""Tokens of context of a model that only tokenizes."""
 _ELSEWHERE = ("sglang", "vllm", "llama_cpp", "openai", "tokens_only")
 
 
 def build(settings: Settings) -> serve.Application:
-    """The application. Raises `UnbraidError` for settings that cannot be had on Ray."""
+    """The application. Raises `UnbraidError` for settings that Ray cannot serve."""
     if settings.ray_api_replicas > 1 and any(each.record for each in settings.each_model()):
         raise UnbraidError("--record writes one file, which several processes would spoil: give --ray-api-replicas 1")
     engines = {
@@ -43,7 +67,7 @@ def build(settings: Settings) -> serve.Application:
         name=API,
         num_replicas=settings.ray_api_replicas,
         max_ongoing_requests=_MOST_STREAMS,
-        # It finds a place where engines have taken all cores, as Ray's proxy and controller do.
+        # So that it finds a place where engines have taken all cores, like Ray's proxy and controller.
         ray_actor_options={"num_cpus": 0},
         graceful_shutdown_timeout_s=settings.shutdown_seconds + GRACE,
         **{name: value for name, value in _further(settings).items() if name.startswith("health_check_")},
@@ -66,11 +90,11 @@ def _listener(settings: Settings) -> serve.Application:
 
 
 def _options(settings: Settings, most: int, waiting: int, patience: float) -> dict[str, Any]:
-    """The options of an engine's deployment: what the settings say, and above it what `--ray-options` says."""
+    """The options of an engine's deployment. `--ray-options` wins over the settings."""
     least_replicas, most_replicas = settings.ray_replicas
     if not (least_replicas.is_integer() and most_replicas.is_integer() and 1 <= most_replicas >= least_replicas):
-        given = f"{least_replicas:g},{most_replicas:g}"
-        raise UnbraidError(f"--ray-replicas must be one whole number or two, the smaller first, not {given}")
+        pair = f"{least_replicas:g},{most_replicas:g}"
+        raise UnbraidError(f"--ray-replicas must be one whole number or two, the smaller first, not {pair}")
     options: dict[str, Any] = {
         "max_ongoing_requests": most,
         "max_queued_requests": waiting,
@@ -96,3 +120,81 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
 
 def _further(settings: Settings) -> dict[str, Any]:
     return json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
+
+
+class Api:
+    """The API. `engines` has the handle of each model whose engine is a deployment, by `key_of`."""
+
+    async def __init__(  # type: ignore[misc]  # Ray waits for it
+        self,
+        settings: Settings,
+        engines: Mapping[str, DeploymentHandle[Any]],
+        listener: DeploymentHandle[Any] | None,
+        secret: bytes,
+    ) -> None:
+        self._stack = log_as(settings)
+        self._settings = settings
+        self._service = await load(settings, secret, _Elsewhere(settings, engines, listener))
+
+    async def __serve_build_asgi_app__(self) -> Any:
+        settings = self._settings
+        spare_what_is_loaded()
+        self._service.planner.warm()
+        origins = read_origins(settings.allow_origin)
+        tracer = make_tracer() if settings.otel else None
+        return create_app(
+            self._service, origins, tracer, hosts=settings.allow_host, check_host=is_loopback(settings.host)
+        )
+
+
+class _Elsewhere(Loader):
+    """Loads engines that are deployments. All others are loaded as without Ray."""
+
+    def __init__(
+        self, settings: Settings, engines: Mapping[str, DeploymentHandle[Any]], listener: DeploymentHandle[Any] | None
+    ) -> None:
+        self._settings = settings
+        self._engines = engines
+        self._listener = listener
+
+    async def engine(self, settings: Settings) -> tuple[Engine, TokenizerFiles]:
+        handle = self._engines.get(key_of(settings))
+        if handle is None:
+            return await load_engine(settings)
+        files, tokenizer = await tokens_of(settings)
+        vocabulary = None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
+        return RayEngine(
+            handle,
+            await _described(handle, key_of(settings)),
+            vocabulary=vocabulary,
+            timeouts=timeouts_of(settings),
+            retries=settings.upstream_retries,
+            tokenizer=tokenizer,
+        ), files
+
+    async def listener(self, settings: ListenerSettings) -> Listener:
+        if self._listener is None:
+            return await super().listener(settings)
+        described = await _described(self._listener, "the model that transcribes")
+        timeouts = timeouts_of(self._settings)
+        return RayListener(self._listener, described, timeouts=timeouts, retries=self._settings.upstream_retries)
+
+
+async def _described(handle: DeploymentHandle[Any], name: str) -> Described:
+    described: Described = await answer(handle.describe.remote(), name, _LOADING)
+    return described
+
+
+def key_of(settings: Settings) -> str:
+    """The key of a model's engine: the first name of the model, or "" if it is the only one."""
+    return settings.served_model_name[0] if settings.served_model_name else ""
+
+
+async def tokens_of(settings: Settings) -> tuple[TokenizerFiles, Engine | None]:
+    """A model's tokenizer, without the engine that runs it. Only llama.cpp can tokenize for a GGUF: unless
+    `--tokenizer` names another place, it reads the file here too, with hardly any memory of its own."""
+    if settings.replay is None and (settings.tokenizer or settings.vllm_local):
+        return load_tokenizer(settings.tokenizer or settings.model or ""), None
+    small = replace(settings, context=_LEAST_CONTEXT, parallel=1, queue=0, threads=1, gpu_layers=0)
+    engine, files = await load_engine(small)
+    return files, engine

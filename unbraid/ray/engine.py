@@ -1,7 +1,7 @@
 """An engine whose replicas are behind a handle of Ray Serve, and a speech model likewise.
 
-Ray chooses the replica, and knows which are well. What is done here is what Ray cannot: when a replica dies in the
-middle of an output, the output goes on at another from the ids that have come (`engines.routing.begun`).
+Ray chooses the replica, and checks its health. This module does what Ray cannot: when a replica dies in the middle of
+an output, the output goes on at another, from the ids that have come (`engines.partial_output`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RayEngine:
     """The replicas of one deployment as one engine.
 
     vocabulary: the model's tokens; the replicas have the same.
-    tokenizer: what the vocabulary tokenizes with, where that has to be closed in the end.
+    tokenizer: the engine behind the vocabulary, if it has to be closed in the end.
     retries: how often a request is tried again, or an output goes on, at another replica.
     """
 
@@ -66,43 +66,43 @@ class RayEngine:
 
     @property
     def load(self) -> Load:
-        """Requests of ours. Whether one waits for its replica is Ray's to know."""
+        """Requests of ours. Only Ray knows which of them wait for a replica."""
         return Load(self._running)
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         """The output, piece by piece; see `Engine`."""
-        begun = PartialOutput(request)
+        partial = PartialOutput(request)
         left = self._retries
         self._running += 1
         try:
             while True:
                 try:
-                    async with aclosing(begun.rest(self._one) if begun else self._one.generate(request)) as outputs:
+                    async with aclosing(partial.rest(self._one) if partial else self._one.generate(request)) as outputs:
                         async for output in outputs:
                             if isinstance(output, Piece):
-                                begun.note(output)
+                                partial.note(output)
                                 left = self._retries
                             elif output.reason == "abort":
                                 raise EngineFailed(f"{self.model} gave the request up")
                             yield output
                     return
                 except EngineError as error:
-                    if not self._may_move(error, begun, left):
+                    if not self._may_move(error, partial, left):
                         raise
-                    if begun and (end := begun.end()) is not None:
+                    if partial and (end := partial.end()) is not None:
                         yield end
                         return
                     left -= 1
-                    what = f"an output of {begun} so far" if begun else "a request"
+                    what = f"an output of {partial} so far" if partial else "a request"
                     _log.warning("%s moves to another replica: %s", what, error)
         finally:
             self._running -= 1
 
     @staticmethod
-    def _may_move(error: EngineError, begun: PartialOutput, left: int) -> bool:
+    def _may_move(error: EngineError, partial: PartialOutput, left: int) -> bool:
         if isinstance(error, Unsupported | PromptTooLong | EngineBusy) or not may_go_on(error):
             return False
-        return left > 0 and not (begun and begun.why_not())
+        return left > 0 and not (partial and partial.why_not())
 
     async def check(self) -> None:
         """Return if a replica can take requests now."""
@@ -115,7 +115,7 @@ class RayEngine:
 
 
 class _Replica:
-    """Whichever replica Ray chooses, as an engine that does not survive it."""
+    """The replica that Ray chooses for a request, as an engine. If the replica dies, its output breaks off."""
 
     def __init__(self, handle: DeploymentHandle[Any], whole: RayEngine, timeouts: Timeouts) -> None:
         self._handle = handle
@@ -154,7 +154,7 @@ class RayListener:
 
     async def listen(self, request: ListenRequest) -> AsyncGenerator[Piece | ListenEnd, None]:
         """The output of a chunk; see `Listener`."""
-        # A recording is known by its number: what it is read from stays here.
+        # The recording itself stays here; its number stands for it.
         sent = packed(replace(request, recording=id(request.recording)), self.vocabulary)
         for output in await self._listen(sent):
             yield output
@@ -163,10 +163,10 @@ class RayListener:
         left = self._retries
         while True:
             try:
-                found: list[Piece | ListenEnd] = await answer(
+                outputs: list[Piece | ListenEnd] = await answer(
                     self._handle.listen.remote(request), self.model, self._timeouts.first
                 )
-                return found
+                return outputs
             except EngineError as error:
                 if left <= 0 or isinstance(error, Unsupported | PromptTooLong | EngineBusy) or not may_go_on(error):
                     raise

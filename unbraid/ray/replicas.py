@@ -1,9 +1,8 @@
-"""What runs in the processes of the engines' deployments: an engine or a speech model, asked by a handle.
+"""What runs in the processes of the engines' deployments: an engine or a speech model, called through a handle.
 
-A replica is loaded of the same settings as a server without Ray, and answers with the engine's own tokens. Ray asks
-`check_health`, and replaces a replica that does not answer or raises, after some time; one that breaks in the meantime
-ends by itself. `__del__` is how Ray tells it that it is to end; the requests that it had are done by then, or are
-moved.
+A replica is loaded from the same settings as a server without Ray, and answers with the engine's own tokens. Ray calls
+`check_health`, and after some time replaces a replica that raises or does not answer. A replica that breaks in the
+meantime ends itself. Ray ends a replica through `__del__`; by then its requests are done, or have moved.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the API asks a replica once."""
+    """The answer of a replica to `describe`, which the API calls once."""
 
     model: str
     context: int | None = None
@@ -44,23 +43,23 @@ class Described:
     goes_on_from_words: bool = False
     family: str | None = None
     vocabulary: Vocabulary | None = None
-    """Of a speech model. That of others is known to the API."""
+    """The tokens of a speech model. The API knows those of others."""
 
 
 class _Replica:
-    """What both kinds have in common."""
+    """What both kinds share."""
 
     _runs: Engine | Listener
 
     async def check_health(self) -> None:
-        """Raise what is wrong with it. Most speech models have nothing that could break without their process."""
+        """Raise if the engine is broken. Most speech models only break together with their process."""
         check = getattr(self._runs, "check", None)
         if check is not None:
             await check()
 
     async def _failure(self, error: UnbraidError) -> Failure:
-        """What is told of an error. If the engine is down, nothing: the process ends. It would refuse all requests at
-        once, and so be the one with the fewest, to which Ray sends the next."""
+        """The failure to send for an error. If the engine is down, the process ends instead: it would refuse all
+        requests at once, and so be the replica with the fewest, to which Ray sends the next."""
         try:
             await self.check_health()
         except EngineDown as down:
@@ -85,10 +84,10 @@ class EngineReplica(_Replica):
         return Described(self._engine.model, self._engine.context)
 
     async def generate(self, request: bytes) -> AsyncGenerator[Any, None]:
-        """See `Engine.generate`. An error is the last thing that it yields."""
+        """See `Engine.generate`. An error is yielded last, as a `Failure`."""
         try:
-            asked = unpacked(request, self._engine.vocabulary)
-            async with aclosing(self._engine.generate(asked)) as outputs:
+            generation = unpacked(request, self._engine.vocabulary)
+            async with aclosing(self._engine.generate(generation)) as outputs:
                 async for output in outputs:
                     yield output
         except UnbraidError as error:
@@ -102,7 +101,7 @@ class EngineReplica(_Replica):
         return None
 
     async def state(self) -> tuple[int, Load]:
-        """Its process, and what it has to do."""
+        """Its process id and its load."""
         return os.getpid(), self._engine.load
 
 
@@ -114,38 +113,38 @@ class ListenerReplica(_Replica):
         from ..speech.loading import load_listener
 
         self._stack = log_as(settings)
-        found = self._runs = self._listener = await load_listener(listener_settings(_on_own_cores(settings)))
+        listener = self._runs = self._listener = await load_listener(listener_settings(_on_own_cores(settings)))
         self._described = Described(
-            found.model,
-            parallel=found.parallel,
-            max_beams=max_beams(found),
-            supports_word_times=supports_word_times(found),
-            goes_on_from_words=goes_on_from_words(found),
-            family=family_of(found),
-            vocabulary=found.vocabulary,
+            listener.model,
+            parallel=listener.parallel,
+            max_beams=max_beams(listener),
+            supports_word_times=supports_word_times(listener),
+            goes_on_from_words=goes_on_from_words(listener),
+            family=family_of(listener),
+            vocabulary=listener.vocabulary,
         )
 
     async def describe(self) -> Described:
         return self._described
 
     async def listen(self, request: bytes) -> list[Any] | Failure:
-        """All of the output of one chunk: its text is told only when it is whole."""
+        """The whole output of one chunk of a recording."""
         try:
-            asked = unpacked(request, self._listener.vocabulary)
-            async with aclosing(self._listener.listen(asked)) as outputs:
+            chunk = unpacked(request, self._listener.vocabulary)
+            async with aclosing(self._listener.listen(chunk)) as outputs:
                 return [output async for output in outputs]
         except UnbraidError as error:
             return await self._failure(error)
 
 
 def _on_own_cores(settings: Settings) -> Settings:
-    """With as many threads as Ray has given cores to this replica: there may be others beside it."""
+    """The settings with one thread for each core that Ray has assigned to this replica."""
     cores = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
     return replace(settings, threads=settings.threads or max(1, int(cores)))
 
 
 def log_as(settings: Settings) -> ExitStack:
-    """Log as the settings say, for as long as the process lives: Ray shows it with the replica's name."""
+    """Log as the settings say until the process ends. Ray adds the replica's name."""
     stack = ExitStack()
     stack.enter_context(logging_as(settings.log_format, settings.log_level))
     return stack

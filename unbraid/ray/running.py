@@ -34,9 +34,9 @@ def run(settings: Settings) -> int:
     if settings.port == 0:
         raise UnbraidError("on Ray, the port cannot be chosen by the system: give --port")
     application = build(settings)
-    access_of(settings, write_error)  # a certificate that is wrong is told before anything starts,
+    access_of(settings, write_error)  # raises for a wrong certificate before anything starts,
     if "RAY_ADDRESS" not in os.environ:
-        open_port(settings.host, settings.port).close()  # and so is a port that is taken
+        open_port(settings.host, settings.port).close()  # and this for a port that is taken
     wait = _Until()
     ray.init(include_dashboard=False, logging_level=logging.WARNING)
     # After Ray's, which would end the process at once.
@@ -55,8 +55,8 @@ def run(settings: Settings) -> int:
 
 
 class _Until:
-    """Waits for a signal. One that comes earlier breaks off what is being done, as a second one does: both may take
-    long, since models are loaded then, or streams end."""
+    """Waits for a signal. An earlier signal breaks off the start, and a second one the end: both may take long, since
+    models are loaded, or streams end."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -113,8 +113,8 @@ def _end(patience: float) -> None:
 
 
 def _reason() -> str:
-    """Why the application was not started: the last line of what an engine says that failed, or else the API."""
-    found = serve.status().applications[_NAME].deployments
-    failed = [name for name, each in found.items() if each.status == "DEPLOY_FAILED"]
-    lines = found[min(failed, key=lambda name: name == API)].message.split("\n") if failed else []
+    """Why the application was not started: the last line from a failed engine, or else from the API."""
+    deployments = serve.status().applications[_NAME].deployments
+    failed = [name for name, each in deployments.items() if each.status == "DEPLOY_FAILED"]
+    lines = deployments[min(failed, key=lambda name: name == API)].message.split("\n") if failed else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

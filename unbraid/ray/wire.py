@@ -1,8 +1,8 @@
-"""What travels between the API and the replicas of an engine: requests and tokens as bytes, and errors as they were.
+"""What travels between the API and the replicas of an engine: pickled requests and tokens, and errors.
 
-A constraint knows the vocabulary of its model, which is large. Both ends have it, so it is not sent: its place is
-marked, and the replica puts its own there. All of this is between processes of one Ray cluster; nothing of a client's
-is unpickled, but travels as plain values inside.
+A constraint refers to the vocabulary of its model, which is large. Both ends have it, so it is not sent: its place is
+marked, and the replica puts its own there. Only processes of one Ray cluster talk like this. Data of clients travels as
+plain values inside, and is never unpickled itself.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from ..errors import UnbraidError
 from ..server.planning.shared import packed_error, raised
 
 _OWN = "vocabulary"
+"""The mark in place of the vocabulary."""
+_MOST_SAID = 200
+"""Characters of an exception that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an engine raised, in place of its next output."""
+    """The error of an engine, in place of its next output."""
 
     error: tuple[type[BaseException], tuple[Any, ...], dict[str, Any]]
 
     @classmethod
     def of(cls, error: UnbraidError) -> Failure:
-        """An error of ours. What is no error of ours stays an exception of Ray's."""
+        """An error of ours. Any other stays an exception of Ray's."""
         return cls(packed_error(error))
 
     def exception(self) -> BaseException:
@@ -60,20 +63,20 @@ class _Unpickler(pickle.Unpickler):
 
 
 def packed(request: object, vocabulary: Vocabulary | None) -> bytes:
-    """A request, without the vocabulary."""
+    """A request as bytes, without the vocabulary."""
     file = io.BytesIO()
     _Pickler(file, vocabulary).dump(request)
     return file.getvalue()
 
 
 def unpacked(data: bytes, vocabulary: Vocabulary | None) -> Any:
-    """A request, with the vocabulary of whoever reads it."""
+    """A request from bytes, with the vocabulary of the reader."""
     return _Unpickler(data, vocabulary).load()
 
 
 async def streamed(response: Any, name: str, timeouts: Timeouts) -> AsyncGenerator[Any, None]:
-    """What a replica yields, until its end. Closing the generator cancels the request there. `response` is what a
-    handle with `stream=True` gives."""
+    """The outputs of a replica. Closing the generator cancels the request there. `response` comes from a handle with
+    `stream=True`."""
     outputs = aiter(response)
     clock = PieceClock(timeouts)
     began, ended = False, False
@@ -117,12 +120,9 @@ def _checked(output: Any) -> Any:
 
 
 def as_engine_error(error: Exception, name: str, begun: bool) -> EngineError:
-    """What Ray's exceptions mean."""
+    """An exception of Ray's as an error of ours."""
     if isinstance(error, BackPressureError):
         return EngineBusy(f"{name} has as many requests waiting as may wait: try again later")
     said = " ".join(str(error).split())[:_MOST_SAID]
     kind = type(error).__name__
     return EngineFailed(f"{name} broke off: {kind}: {said}") if begun else EngineDown(f"{name}: {kind}: {said}")
-
-
-_MOST_SAID = 200

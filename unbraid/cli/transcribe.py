@@ -13,15 +13,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from ... import UnbraidError
-from .output import ENDINGS, Folder, Stream
-from .progress import ProgressLine
-from .recordings import Recording, recordings
+from .. import UnbraidError
+from .transcripts import ENDINGS, ProgressLine, RecordingFile, TranscriptFolder, TranscriptStream, recordings
 
 if TYPE_CHECKING:
-    from ...speech.options import TranscriptionOptions
-    from ...speech.outputs import ResponseFormat
-    from ...speech.transcriber import Transcriber
+    from ..speech.options import TranscriptionOptions
+    from ..speech.outputs import ResponseFormat
+    from ..speech.transcriber import Transcriber
 
 SUMMARY = "transcribe recordings"
 EXAMPLES = """\
@@ -33,9 +31,9 @@ EXAMPLES = """\
 
 
 def configure(command: argparse.ArgumentParser) -> None:
-    from ...speech.loading import ListenerEngine
-    from ...speech.onnx import Device
-    from ...speech.whisper.files import DEFAULT_WHISPER
+    from ..speech.loading import ListenerEngine
+    from ..speech.onnx import Device
+    from ..speech.whisper.files import DEFAULT_WHISPER
 
     command.add_argument(
         "files",
@@ -81,12 +79,12 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...speech.languages import given_language
-    from ...speech.options import TranscriptionOptions
-    from ...speech.outputs import TIMED_FORMATS
+    from ..speech.languages import given_language
+    from ..speech.options import TranscriptionOptions
+    from ..speech.outputs import TIMED_FORMATS
 
     _check(arguments)
-    found, problems = recordings(arguments.files)
+    files, problems = recordings(arguments.files)
     options = TranscriptionOptions(
         task="translate" if arguments.translate else "transcribe",
         language=given_language(arguments.language),
@@ -97,12 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
         temperature=arguments.temperature,
         beams=arguments.beam_size,
     )
-    output: Stream | Folder = Stream(arguments.format, options, several=len(found) + len(problems) > 1)
+    output: TranscriptStream | TranscriptFolder = TranscriptStream(
+        arguments.format, options, several=len(files) + len(problems) > 1
+    )
     if arguments.output is not None:
-        output = _folder(Path(arguments.output), arguments.format, options, found)
+        output = _folder(Path(arguments.output), arguments.format, options, files)
     for problem in problems:  # before a model is loaded
         print(f"unbraid: {problem}", file=sys.stderr)
-    failed = asyncio.run(_all_and_close(found, options, output, arguments)) if found else 0
+    failed = asyncio.run(_all_and_close(files, options, output, arguments)) if files else 0
     return 2 if problems or failed else 0
 
 
@@ -113,19 +113,21 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UnbraidError(f"--word-timestamps needs --format verbose_json: {arguments.format} has no place for them")
 
 
-def _folder(folder: Path, format: ResponseFormat, options: TranscriptionOptions, found: list[Recording]) -> Folder:
+def _folder(
+    folder: Path, format: ResponseFormat, options: TranscriptionOptions, files: list[RecordingFile]
+) -> TranscriptFolder:
     """The folder for the transcripts. No two of them may go to one file."""
-    output = Folder(folder, format, options)
-    written: dict[Path, Recording] = {}
-    for one in found:
-        other = written.setdefault(output.place(one), one)
+    output = TranscriptFolder(folder, format, options)
+    places: dict[Path, RecordingFile] = {}
+    for one in files:
+        other = places.setdefault(output.place(one), one)
         if other is not one:
             raise UnbraidError(f"{other.name} and {one.name} would both be written to {output.place(one)}")
     return output
 
 
 async def _load(arguments: argparse.Namespace) -> Transcriber:
-    from ...speech.loading import ListenerSettings, load_transcriber
+    from ..speech.loading import ListenerSettings, load_transcriber
 
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # vLLM's log is not part of the transcript
     return await load_transcriber(
@@ -141,28 +143,34 @@ async def _load(arguments: argparse.Namespace) -> Transcriber:
 
 
 async def _all_and_close(
-    found: list[Recording], options: TranscriptionOptions, output: Stream | Folder, arguments: argparse.Namespace
+    files: list[RecordingFile],
+    options: TranscriptionOptions,
+    output: TranscriptStream | TranscriptFolder,
+    arguments: argparse.Namespace,
 ) -> int:
     """How many could not be transcribed. Closes the model also after Ctrl-C: a process that exits while the model
     computes in its thread crashes."""
     transcriber = await _load(arguments)
     try:
         transcriber.check(options)
-        return await _all(transcriber, options, output, found)
+        return await _all(transcriber, options, output, files)
     finally:
         await transcriber.listener.close()
 
 
 async def _all(
-    transcriber: Transcriber, options: TranscriptionOptions, output: Stream | Folder, found: list[Recording]
+    transcriber: Transcriber,
+    options: TranscriptionOptions,
+    output: TranscriptStream | TranscriptFolder,
+    files: list[RecordingFile],
 ) -> int:
     """Each recording by itself: a broken one does not stop the others."""
     failed = 0
-    for number, recording in enumerate(found, 1):
+    for number, recording in enumerate(files, 1):
         shown = Path(recording.name).name
         try:
             warnings = await _one(
-                transcriber, options, output, recording, f"({number}/{len(found)}) {shown}" if len(found) > 1 else shown
+                transcriber, options, output, recording, f"({number}/{len(files)}) {shown}" if len(files) > 1 else shown
             )
         except (UnbraidError, OSError) as error:
             if isinstance(error, BrokenPipeError):
@@ -177,11 +185,15 @@ async def _all(
 
 
 async def _one(
-    transcriber: Transcriber, options: TranscriptionOptions, output: Stream | Folder, recording: Recording, shown: str
+    transcriber: Transcriber,
+    options: TranscriptionOptions,
+    output: TranscriptStream | TranscriptFolder,
+    recording: RecordingFile,
+    shown: str,
 ) -> tuple[str, ...]:
     """Transcribe a recording. Returns the warnings."""
-    from ...speech.audio.decode import AudioLimits, read
-    from ...speech.transcript import Delta, Detected, Progress, Segment, Transcript
+    from ..speech.audio.decode import AudioLimits, read
+    from ..speech.transcript import Delta, Detected, Progress, Segment, Transcript
 
     output.begin(recording)
     with (
