@@ -28,7 +28,7 @@ def test_without_a_meter_nothing_is_counted() -> None:
 def test_a_meter_that_has_run_out_raises_and_names_what_it_was_about() -> None:
     with pytest.raises(OverBudget, match=r"^a\.b takes more than 0 seconds") as raised, metered(Meter(0.0)):
         spin_metered("a.b")
-    assert raised.value.place == "a.b"
+    assert raised.value.field == "a.b"
 
 
 def test_work_that_is_cancelled_is_given_up() -> None:
@@ -49,7 +49,7 @@ def test_alternatives_that_multiply_are_blamed_where_they_are_combined() -> None
     made = unbraid.constraint("hermes", tools=[tool(product(), strict=True)], tool_choice="required")
     with pytest.raises(OverBudget) as raised, metered(Meter(0.2)):
         made.to_gbnf()
-    assert raised.value.place == "tool 'f': parameters.properties.x"
+    assert raised.value.field == "tool 'f': parameters.properties.x"
 
 
 def deep(levels: int) -> dict[str, Any]:

@@ -1,25 +1,89 @@
 """Errors for what users can get wrong. No model output ever raises; these are for bad arguments.
 
-An error about one field of a chat request carries that field's path, such as `tools[0].function.parameters`. Servers
-tell it to their clients. It is set where the error is raised, or by `about` around a check that knows no request.
+An error about one part of a chat request carries the path to it (`Place`), as its `field` and inside its message.
+Servers whose API has other names for that part put another place there (`UnbraidError.rename`): no text is rewritten.
+The place is set where the error is raised, or by `about` around a check that knows no request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+Keys = tuple[str | int, ...]
+
+
+class Place(str):
+    """A part of a request: the keys and indexes that lead to it, and how messages write them.
+
+    Place("tools", 0) / "function"      # written tools[0].function; its path is ("tools", 0, "function")
+    Place("tools", 0, text="tool 'f'")  # the same path as tools[0], written otherwise
+    """
+
+    path: Keys
+
+    def __new__(cls, *path: str | int, text: str | None = None) -> Place:
+        place = super().__new__(cls, _spelled(path) if text is None else text)
+        place.path = path
+        return place
+
+    def __truediv__(self, step: str | int) -> Place:
+        if isinstance(step, int):
+            return Place(*self.path, step, text=f"{self}[{step}]")
+        return Place(*self.path, step, text=f"{self}.{step}" if self else step)
+
+    @property
+    def plain(self) -> str:
+        """The path alone, as clients are told it."""
+        return _spelled(self.path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _place, (self.path, str(self))
+
+
+def _place(path: Keys, text: str) -> Place:
+    return Place(*path, text=text)
+
+
+def _spelled(path: Keys) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".")
 
 
 class UnbraidError(ValueError):
-    """Base of all errors that unbraid raises for bad input."""
+    """Base of all errors that unbraid raises for bad input.
+
+        UnbraidError(Place("tools", 0), " must be an object")
+
+    message: its pieces, places among them.
+    field: what is to be changed, where it is not the first place in the message.
+    """
 
     field: str | None = None
-    """The field of the request that is to be changed, where there is one."""
+    """The part of the request that is to be changed, where there is one."""
 
-    def __init__(self, message: str = "", *, field: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, *message: str, field: str | None = None) -> None:
+        super().__init__(*message)
+        field = next((piece for piece in message if isinstance(piece, Place)), None) if field is None else field
         if field is not None:
             self.field = field
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+    def begin_with(self, place: Place) -> None:
+        """Have the text of this place be a place, where the message begins with it."""
+        first, *others = self.args or ("",)
+        if not isinstance(first, Place) and first.startswith(place):
+            self.args = (place, first[len(place) :], *others)
+
+    def rename(self, place_of: Callable[[str], str]) -> None:
+        """Put another place for each that is named."""
+        self.args = tuple(place_of(piece) if isinstance(piece, Place) else piece for piece in self.args)
+        self.field = None if self.field is None else place_of(self.field)
 
 
 class UnknownFormat(UnbraidError):
@@ -39,14 +103,11 @@ class InvalidTools(UnbraidError):
 class InvalidSchema(UnbraidError):
     """A JSON schema that no constraint can be made of; the message says where and what to change."""
 
+    field = "tools"
+
 
 class OverBudget(UnbraidError):
     """Something that would take more time to work out than one request may; the message names the part of it."""
-
-    def __init__(self, message: str = "", *, place: str = "", field: str | None = None) -> None:
-        super().__init__(message, field=field)
-        self.place = place
-        """The part that costs most, as the messages of schemas name it; empty where none is known."""
 
 
 class SchemaWarning(UserWarning):
@@ -62,11 +123,12 @@ class InvalidSnapshot(UnbraidError):
 
 
 @contextmanager
-def about(field: str) -> Iterator[None]:
-    """Errors raised inside are about this field of a request, unless they name another."""
+def about(place: Place) -> Iterator[None]:
+    """Errors raised inside are about this part of a request, unless they name another."""
     try:
         yield
     except UnbraidError as error:
+        error.begin_with(place)
         if "field" not in vars(error):  # a class has one that is less exact
-            error.field = field
+            error.field = place
         raise

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .errors import OverBudget
+from .errors import OverBudget, Place
 
 cpu_time = getattr(time, "thread_time", time.process_time)
 """Seconds of CPU time of this thread. Python in a browser has one thread, and no clock for it."""
@@ -65,10 +65,8 @@ class Meter:
         self._last = now
         if now > self._end:
             place = costliest(self._costs)
-            raise OverBudget(
-                f"{place or 'the request'} takes more than {self._seconds:g} seconds to work out: simplify it",
-                place=place,
-            )
+            message = f" takes more than {self._seconds:g} seconds to work out: simplify it"
+            raise OverBudget(Place(text=place) if place else "the request", message)
 
 
 def costliest(costs: Mapping[str, int]) -> str:

@@ -21,13 +21,14 @@ from unbraid.constraints.printers.lark import to_lark
 from unbraid.constraints.printers.regex import to_regex
 from unbraid.core.custom_tools import Grammar, Syntax
 from unbraid.core.json_text import quote
+from unbraid.errors import Place
 from unbraid.schema.regular import Node, Repeat, chars, matches
 
 from ..support.examples import examples
 from .client_grammars import APPLY_PATCH, EXPRESSIONS, VALUES, follows
 from .grammar_engines import LlamaCppGrammar, LlguidanceGrammar
 
-FIELD = "tools[0].format.definition"
+FIELD = Place("tools", 0, "format", "definition")
 
 
 def read(definition: str, syntax: Syntax = "lark") -> Node:

@@ -497,7 +497,7 @@ def test_without_a_tokenizer() -> None:
         ({"tools": [{**WEATHER, "strict": "yes"}]}, "tools[0] ('weather').strict must be true or false"),
         (
             {"tools": [{"name": "f", "strict": True, "input_schema": {"$ref": "#/no"}}]},
-            "tool 'f': input_schema.$ref: '#/no' leads nowhere",
+            "tools[0].input_schema.$ref: '#/no' leads nowhere",
         ),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice.type must be auto, any, tool or none, not 'maybe'"),

@@ -20,7 +20,7 @@ from ..core.custom_tools import CustomTool
 from ..core.grammar import Format
 from ..core.tools import Tools
 from ..core.vocabulary import Vocabulary, WholeVocabulary
-from ..errors import InvalidSchema, InvalidTools, MissingTokens, UnbraidError
+from ..errors import InvalidSchema, InvalidTools, MissingTokens, Place, UnbraidError
 from ..schema.regular import Text, choice, sequence
 from ..schema.types import Schema
 from .builder import LazyLanguage, build, build_lazy
@@ -229,11 +229,10 @@ class Constraint:
 
         for node in self._language.nodes():
             if isinstance(node, Restricted) and not compiles(to_lark(Language(node, {})).grammar):
-                return InvalidTools(f"{node.unenforced.where} is too complex to be enforced: simplify it")
+                return InvalidTools(Place(text=node.unenforced.where), " is too complex to be enforced: simplify it")
             if isinstance(node, Json) and fails(node.schema):
-                return InvalidSchema(
-                    f"{locate(node.schema, fails, node.where)} is too complex to be enforced: simplify it"
-                )
+                where = Place(text=locate(node.schema, fails, node.where))
+                return InvalidSchema(where, " is too complex to be enforced: simplify it")
         return None
 
     @cached_property

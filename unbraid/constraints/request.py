@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..core.grammar import Format
 from ..core.tools import Tools
-from ..errors import InvalidTools, UnbraidError, about
+from ..errors import InvalidTools, Place, UnbraidError, about
 from ..schema.checks import check
 from ..schema.repair import repair, warn
 from ..schema.types import Schema
@@ -48,7 +48,7 @@ def read_request(
 ) -> Request:
     for name, value in (("parallel_tool_calls", parallel_tool_calls), ("reasoning", reasoning)):
         if value not in (None, True, False):
-            raise UnbraidError(f"{name} is true, false or null, not {value!r:.100}", field=name)
+            raise UnbraidError(Place(name), f" is true, false or null, not {value!r:.100}")
     if reasoning and format.reasoning is None:
         raise UnbraidError(f"format {format.name!r} has no reasoning: leave `reasoning` out", field="reasoning")
     calls, names = _choice("auto" if tool_choice is None else tool_choice)
@@ -56,12 +56,10 @@ def read_request(
         missing = [name for name in names if name not in tools]
         if missing:
             known = ", ".join(map(repr, tools)) or "there are none"
-            raise InvalidTools(
-                f"tool_choice names {missing[0]!r}, which is not among the tools: {known}", field="tool_choice"
-            )
+            raise InvalidTools(Place("tool_choice"), f" names {missing[0]!r}, which is not among the tools: {known}")
         tools = tools.only(names)
     if calls == "required" and not tools:
-        raise InvalidTools('tool_choice is "required", but there are no tools: give tools=…', field="tool_choice")
+        raise InvalidTools(Place("tool_choice"), ' is "required", but there are no tools: give tools=…')
     if not tools:
         calls = "none"
     if calls != "none" and format.tools is None:
@@ -69,8 +67,8 @@ def read_request(
     if calls != "none":
         for name in tools:
             if tools.strict(name):
-                with about("tools"):
-                    _check(json.dumps({"type": "object", **tools[name]}), f"tool {name!r}: parameters")
+                with about(where := tools.schema_place(name)):
+                    _check(json.dumps({"type": "object", **tools[name]}), where)
     if calls == "auto" and response_format is not None and format.tools is not None and format.tools.bare:
         raise UnbraidError(
             f"format {format.name!r} has no marker before its calls: an answer in JSON cannot be told from a call; "
@@ -110,9 +108,8 @@ def _name(choice: object) -> str:
 
 def _bad_choice(choice: object) -> InvalidTools:
     return InvalidTools(
-        'tool_choice is "none", "auto", "required" or {"type": "function", "function": {"name": …}}, not '
-        f"{choice!r:.200}",
-        field="tool_choice",
+        Place("tool_choice"),
+        ' is "none", "auto", "required" or {"type": "function", "function": {"name": …}}, not ' + f"{choice!r:.200}",
     )
 
 
@@ -123,14 +120,14 @@ def _answer(response_format: Mapping[str, Any] | None) -> tuple[Schema, str] | N
         case {"type": "json_object"}:
             return ANY_OBJECT, "response_format"
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
-            where = "response_format.json_schema.schema"
+            where = Place("response_format", "json_schema", "schema")
             with about(where):
                 repaired, repairs = repair(schema, where)
                 warn(repairs)
                 _check(json.dumps(repaired), where)
             return repaired, where
     raise UnbraidError(
-        'response_format is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": '
-        f'{{"name": …, "schema": {{…}}}}}}, not {response_format!r:.200}',
-        field="response_format",
+        Place("response_format"),
+        ' is {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"name": …, "schema": '
+        f"{{…}}}}}}, not {response_format!r:.200}",
     )

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Literal
 
-from ..errors import InvalidSchema
+from ..errors import InvalidSchema, Place
 from ..metering import spend, working_on
 from ..schema.forms import (
     AnyOf,
@@ -65,7 +65,7 @@ class _Exporter:
         for pointer in self._order:  # which grows
             definitions[self._names[pointer]] = self._write(self._target(pointer))
         if exported is False:
-            raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
+            raise InvalidSchema(Place(text=self._where), " contradicts itself: no value satisfies all of it")
         if definitions and isinstance(exported, Mapping):
             exported = {**exported, "$defs": definitions}
         return exported, list(self._unenforced)

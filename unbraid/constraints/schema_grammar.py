@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Seq
 from functools import partial
 
-from ..errors import InvalidSchema
+from ..errors import InvalidSchema, Place
 from ..metering import spend, working_on
 from ..schema.forms import (
     ANYTHING,
@@ -96,7 +96,7 @@ class SchemaGrammar:
             try:
                 self._known[key] = self.one(value, f"{self.prefix}-{len(self._known)}").root()
             except RecursionError:
-                raise InvalidSchema(f"{value.where} nests too deep; put what is deep into `$defs`") from None
+                raise InvalidSchema(Place(text=value.where), " nests too deep; put what is deep into `$defs`") from None
         return self._known[key]
 
     def one(self, value: Json, name: str) -> ValueGrammar:
@@ -119,7 +119,7 @@ class ValueGrammar:
     def root(self) -> Node:
         node = self._node(self._normalizer.root())
         if node is None:
-            raise InvalidSchema(f"{self._where} contradicts itself: no value satisfies all of it")
+            raise InvalidSchema(Place(text=self._where), " contradicts itself: no value satisfies all of it")
         return node
 
     def _note(self, where: str, what: str) -> None:

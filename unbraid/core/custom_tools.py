@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
-from ..errors import InvalidTools
+from ..errors import InvalidTools, Place
 from .fast_import import frozen
 from .json_text import plain_end, quote, read_escape
 
@@ -48,7 +48,7 @@ class CustomTool:
     description: str
     grammar: Grammar | None
     """None where any text will do."""
-    field: str
+    field: Place
     """The place of the grammar in the request, such as `tools[0].custom.format.grammar.definition`."""
 
     @property
@@ -71,26 +71,27 @@ class CustomTool:
         return {"type": "function", "function": function}
 
 
-def read_custom_tool(definition: Mapping[str, Any], where: str) -> CustomTool:
+def read_custom_tool(definition: Mapping[str, Any], where: Place) -> CustomTool:
     """Raises `InvalidTools`."""
     custom: object = definition
     if "custom" in definition:
-        custom, where = definition["custom"], f"{where}.custom"
+        custom, where = definition["custom"], where / "custom"
     custom = _object(custom, where)
     name = custom.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTools(f"{where} has no name: give it a non-empty string", field=f"{where}.name")
+        raise InvalidTools(where, " has no name: give it a non-empty string", field=where / "name")
     description = custom.get("description")
     if description is not None and not isinstance(description, str):
         raise InvalidTools(
-            f"{where} ({name!r}).description must be a string, not {type(description).__name__}",
-            field=f"{where}.description",
+            where,
+            f" ({name!r}).description must be a string, not {type(description).__name__}",
+            field=where / "description",
         )
-    grammar, field = _grammar(custom.get("format"), f"{where}.format")
+    grammar, field = _grammar(custom.get("format"), where / "format")
     return CustomTool(name, description or "", grammar, field)
 
 
-def _grammar(format: object, where: str) -> tuple[Grammar | None, str]:
+def _grammar(format: object, where: Place) -> tuple[Grammar | None, Place]:
     """The grammar, if there is one, and the place of its definition."""
     if format is None:
         return None, where
@@ -99,25 +100,25 @@ def _grammar(format: object, where: str) -> tuple[Grammar | None, str]:
     if kind == "text":
         return None, where
     if kind != "grammar":
-        raise InvalidTools(f'{where}.type must be "text" or "grammar", not {kind!r:.100}', field=f"{where}.type")
+        raise InvalidTools(where / "type", f' must be "text" or "grammar", not {kind!r:.100}')
     grammar = format
     if "grammar" in format:
-        where = f"{where}.grammar"
+        where = where / "grammar"
         grammar = _object(format["grammar"], where)
     syntax, definition = grammar.get("syntax"), grammar.get("definition")
     if syntax not in _SYNTAXES:
-        raise InvalidTools(f'{where}.syntax must be "lark" or "regex", not {syntax!r:.100}', field=f"{where}.syntax")
-    field = f"{where}.definition"
+        raise InvalidTools(where / "syntax", f' must be "lark" or "regex", not {syntax!r:.100}')
+    field = where / "definition"
     if not isinstance(definition, str) or not definition.strip():
-        raise InvalidTools(f"{field} must be a {syntax} grammar, not {definition!r:.100}", field=field)
+        raise InvalidTools(field, f" must be a {syntax} grammar, not {definition!r:.100}")
     if len(definition) > _LONGEST_DEFINITION:
-        raise InvalidTools(f"{field} has {len(definition)} characters: {_LONGEST_DEFINITION} are the most", field=field)
+        raise InvalidTools(field, f" has {len(definition)} characters: {_LONGEST_DEFINITION} are the most")
     return Grammar(cast(Syntax, syntax), definition), field
 
 
-def _object(value: object, where: str) -> Mapping[str, Any]:
+def _object(value: object, where: Place) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidTools(f"{where} must be an object, not {type(value).__name__}", field=where)
+        raise InvalidTools(where, f" must be an object, not {type(value).__name__}")
     return value
 
 

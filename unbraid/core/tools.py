@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidTools, about
+from ..errors import InvalidTools, Keys, Place, about
 from .custom_tools import CustomTool, read_custom_tool
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         self._parameters: dict[str, Mapping[str, Any]] = {}
         self._strict: set[str] = set()
         self._custom: dict[str, CustomTool] = {}
+        self._paths: dict[str, Keys] = {}
         repairs: list[Repair] = []
         for index, definition in enumerate(definitions):
-            where, custom = f"tools[{index}]", None
+            where, custom = Place("tools", index), None
             with about(where):
                 if isinstance(definition, Mapping) and definition.get("type") == "custom":
                     custom = read_custom_tool(definition, where)
@@ -42,8 +43,9 @@ class Tools(Mapping[str, Mapping[str, Any]]):
                     name, parameters, strict = _function(where, definition, repairs)
             before = self._parameters.get(name, parameters), _input(self._custom.get(name))
             if name in self._parameters and before != (parameters, _input(custom)):
-                raise InvalidTools(f"{where}: {name!r} is defined twice, with different parameters", field=where)
+                raise InvalidTools(where, f": {name!r} is defined twice, with different parameters")
             self._parameters[name] = parameters
+            self._paths.setdefault(name, (*where.path, *(("function",) if "function" in definition else ())))
             if custom is not None:
                 self._custom[name] = custom
             if strict:
@@ -63,11 +65,15 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         """The custom tool of this name; None where it is a function, or no tool at all."""
         return self._custom.get(name)
 
+    def schema_place(self, name: str) -> Place:
+        """Where the schema of a tool's parameters stands in the request."""
+        return Place(*self._paths[name], "parameters", text=f"tool {name!r}: parameters")
+
     def copy(self) -> Tools:
         """The same tools, which no longer change with the definitions that they were made of."""
         other = Tools([])
         other._parameters, other._strict = copy.deepcopy(self._parameters), set(self._strict)
-        other._custom = dict(self._custom)
+        other._custom, other._paths = dict(self._custom), self._paths
         other.repairs = self.repairs
         return other
 
@@ -77,6 +83,7 @@ class Tools(Mapping[str, Mapping[str, Any]]):
         some._parameters = {name: self._parameters[name] for name in names}
         some._strict = self._strict & set(names)
         some._custom = {name: self._custom[name] for name in names if name in self._custom}
+        some._paths = self._paths
         some.repairs = self.repairs
         return some
 
@@ -95,26 +102,26 @@ def _input(custom: CustomTool | None) -> object:
     return None if custom is None else custom.grammar or "text"
 
 
-def _function(where: str, definition: object, repairs: list[Repair]) -> tuple[str, Mapping[str, Any], bool]:
+def _function(where: Place, definition: object, repairs: list[Repair]) -> tuple[str, Mapping[str, Any], bool]:
     if not isinstance(definition, Mapping):
-        raise InvalidTools(f"{where} must be an object, not {type(definition).__name__}")
+        raise InvalidTools(where, f" must be an object, not {type(definition).__name__}")
     kind = definition.get("type", "function")
     if kind != "function":
-        raise InvalidTools(f'{where}: only tools of type "function" and "custom" are known, not {kind!r}')
+        raise InvalidTools(where, f': only tools of type "function" and "custom" are known, not {kind!r}')
     function = definition
     if "function" in definition:
-        function, where = definition["function"], f"{where}.function"
+        function, where = definition["function"], where / "function"
         if not isinstance(function, Mapping):
-            raise InvalidTools(f"{where} must be an object, not {type(function).__name__}", field=where)
+            raise InvalidTools(where, f" must be an object, not {type(function).__name__}")
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTools(f"{where} has no name: give it a non-empty string", field=f"{where}.name")
-    path, where = where, f"{where} ({name!r})"
+        raise InvalidTools(where, " has no name: give it a non-empty string", field=where / "name")
+    named = Place(*where.path, text=f"{where} ({name!r})")
     strict = function.get("strict")
     if strict not in (None, True, False):
-        raise InvalidTools(f"{where}.strict must be true or false, not {strict!r}", field=f"{path}.strict")
-    with about(f"{path}.parameters"):
-        return name, _parameters(function.get("parameters"), f"{where}.parameters", repairs), bool(strict)
+        raise InvalidTools(where, f" ({name!r}).strict must be true or false, not {strict!r}", field=where / "strict")
+    with about(named / "parameters"):
+        return name, _parameters(function.get("parameters"), named / "parameters", repairs), bool(strict)
 
 
 def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from ..errors import InvalidSchema
+from ..errors import InvalidSchema, Place
 from ..metering import spend, working_on
 from . import patterns
 from .bounds import bounds
@@ -76,7 +76,7 @@ class Normalizer:
             try:
                 place, schema = resolve(self._root, pointer)
             except LookupError as problem:
-                raise InvalidSchema(f"{self._where}: {problem.args[0]}") from None
+                raise InvalidSchema(Place(text=self._where), f": {problem.args[0]}") from None
             self._targets[pointer] = self.form(schema, self._where + place)
         return self._targets[pointer]
 

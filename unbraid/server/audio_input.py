@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..engines import Audio
+from ..errors import Place
 from ..templates import InvalidMessages, PartHook
 
 _KINDS = ("input_audio", "audio_url")
@@ -21,16 +22,13 @@ def placeholder_hook(placeholder: str | None) -> PartHook:
     return partial(_placeholder, placeholder)
 
 
-def _placeholder(placeholder: str | None, part: Mapping[str, Any], where: str) -> str:
+def _placeholder(placeholder: str | None, part: Mapping[str, Any], where: Place) -> str:
     if part.get("type") not in _KINDS:
-        raise InvalidMessages(
-            f"{where}: parts of type {part.get('type')!r} are not supported here, only text", field=where
-        )
+        raise InvalidMessages(where, f": parts of type {part.get('type')!r} are not supported here, only text")
     if placeholder is None:
         raise InvalidMessages(
-            f"{where}: this model is not known to take audio; if it does, the server is to be started with "
-            "--audio-placeholder",
-            field=where,
+            where,
+            ": this model is not known to take audio; if it does, the server is to be started with --audio-placeholder",
         )
     return placeholder
 
@@ -42,27 +40,25 @@ def audio_of(messages: Iterable[Mapping[str, Any]]) -> tuple[Audio, ...]:
         content = message.get("content")
         for number, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, Mapping) and part.get("type") in _KINDS:
-                found.append(_audio(part, f"messages[{at}].content[{number}]"))
+                found.append(_audio(part, Place("messages", at, "content", number)))
     return tuple(found)
 
 
-def _audio(part: Mapping[str, Any], where: str) -> Audio:
+def _audio(part: Mapping[str, Any], where: Place) -> Audio:
     kind = part["type"]
     match part.get(kind):
         case {"data": str(data), "format": str(format)}:
-            return Audio(_decoded(data, f"{where}.{kind}.data"), format)
+            return Audio(_decoded(data, where / kind / "data"), format)
         case {"url": str(url)} if kind == "audio_url":
             head = _DATA_URL.match(url)
             if head is None:
-                raise InvalidMessages(
-                    f"{where}.{kind}.url must be a data URL (data:audio/wav;base64,…)", field=f"{where}.{kind}.url"
-                )
-            return Audio(_decoded(url[head.end() :], f"{where}.{kind}.url"), head[1].removeprefix("x-"))
-    raise InvalidMessages(f"{where}.{kind} must have data, in base64, and format", field=f"{where}.{kind}")
+                raise InvalidMessages(where / kind / "url", " must be a data URL (data:audio/wav;base64,…)")
+            return Audio(_decoded(url[head.end() :], where / kind / "url"), head[1].removeprefix("x-"))
+    raise InvalidMessages(where / kind, " must have data, in base64, and format")
 
 
-def _decoded(data: str, where: str) -> bytes:
+def _decoded(data: str, where: Place) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except ValueError as error:
-        raise InvalidMessages(f"{where} is not base64: {error}", field=where) from error
+        raise InvalidMessages(where, f" is not base64: {error}") from error

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..constraints import InvalidSchema
 from ..engines import EngineBusy, EngineDown, EngineError, EngineTimeout, PromptTooLong, Unsupported
-from ..errors import OverBudget, UnbraidError
+from ..errors import OverBudget, Place, UnbraidError
 from ..templates import PromptTooLarge, TemplateBroken
 from .observing.exchange import note_error
 
@@ -43,7 +43,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
-        self.param = param
+        self.param = param.plain or None if isinstance(param, Place) else param
         self.code = code
         self.kind = kind
         self.retry_after = retry_after
@@ -95,13 +95,13 @@ def api_error_of(error: Exception) -> ApiError:
     if isinstance(error, TemplateBroken):  # it was tried when the server started: the messages must be at fault
         _log.warning("the chat template fails with the messages of a request")
         _log.debug("the chat template says: %s", message)
-        return ApiError(400, message, param="messages", code="template_failed")
+        return ApiError(400, message, param=param, code="template_failed")
     if isinstance(error, RecursionError):
         return ApiError(400, "the request nests too deeply to be read: simplify it")
     if isinstance(error, OverBudget):
         return ApiError(400, message, param=param, code="too_expensive")
     if isinstance(error, InvalidSchema):
-        return ApiError(400, message, param=param or "tools", code="invalid_schema")
+        return ApiError(400, message, param=param, code="invalid_schema")
     if isinstance(error, UnbraidError):
         return ApiError(400, message, param=param)
     _log.error("an error that should not have happened", exc_info=error)

@@ -32,6 +32,8 @@ class TemplateRefused(TemplateError):
 class TemplateBroken(TemplateError):
     """The template has a mistake, or is not made for these messages."""
 
+    field = "messages"
+
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line

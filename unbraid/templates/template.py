@@ -15,6 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Place
 from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
@@ -230,11 +231,8 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    where = f"messages[{len(messages) - 1}]"
     if not messages or messages[-1].get("role") != "assistant":
-        raise InvalidMessages(
-            "continue_final_message needs a last message whose role is assistant", field="continue_final_message"
-        )
+        raise InvalidMessages(Place("continue_final_message"), " needs a last message whose role is assistant")
     last = messages[-1]
     content = last.get("content")
     if isinstance(content, str):
@@ -244,7 +242,7 @@ def _left_open(messages: list[dict[str, Any]]) -> dict[str, Any]:
             if isinstance(content[at], dict) and isinstance(content[at].get("text"), str):
                 part = {**content[at], "text": content[at]["text"] + END + " "}
                 return {**last, "content": [*content[:at], part, *content[at + 1 :]]}
-    raise InvalidMessages(f"{where} has no content to continue")
+    raise InvalidMessages(Place("messages", len(messages) - 1), " has no content to continue")
 
 
 def _cut_at_end(text: str, name: str) -> str:

@@ -13,6 +13,7 @@ from unbraid import UnbraidError
 from unbraid.constraints.grammars.errors import UnsupportedGrammar
 from unbraid.constraints.grammars.reader import read_grammar
 from unbraid.core.custom_tools import Grammar, Syntax
+from unbraid.errors import Place
 
 from ...support import strategies
 from ..source import Source
@@ -96,7 +97,7 @@ def grammar(data: bytes) -> None:
     syntax: Syntax = source.choice(["lark", "regex"])
     definition = "".join(source.words(_LARK if syntax == "lark" else _REGEX, 200))
     with suppress(UnbraidError, UnsupportedGrammar):
-        read_grammar(Grammar(syntax, definition), "tools[0].format.definition")
+        read_grammar(Grammar(syntax, definition), Place("tools", 0, "format", "definition"))
     asked = {"type": "grammar", "grammar": {"syntax": syntax, "definition": definition}}
     _printed(
         format, {"tools": [{"type": "custom", "custom": {"name": "f", "format": asked}}], "tool_choice": "required"}

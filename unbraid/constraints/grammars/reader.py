@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ...core.custom_tools import Grammar
-from ...errors import InvalidTools
+from ...errors import InvalidTools, Place
 from ...schema.patterns import BadPattern, UnsupportedPattern, parse_whole
 from ...schema.regular import Node
 from .errors import BadGrammar, UnsupportedGrammar
@@ -13,7 +13,7 @@ from .lark import START, read_lark
 from .reduction import reduce
 
 
-def read_grammar(grammar: Grammar, field: str) -> Node:
+def read_grammar(grammar: Grammar, field: Place) -> Node:
     """A regular node, or `Nested`. Raises `InvalidTools` about that field where it is no grammar, and
     `UnsupportedGrammar` where it is one that is not supported."""
     try:
@@ -23,7 +23,7 @@ def read_grammar(grammar: Grammar, field: str) -> Node:
     except UnsupportedGrammar:
         raise
     except (BadGrammar, BadPattern) as problem:
-        raise InvalidTools(f"{field}: {problem}", field=field) from None
+        raise InvalidTools(field, f": {problem}") from None
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
@@ -205,14 +204,15 @@ _told: set[str] = set()
 
 
 def invalid(message: str) -> ApiError:
-    """msgspec's message with the path in front: `max_tokens: expected int | null, got str`. It gives the path in words
-    alone."""
-    text, _, path = message.partition(" - at `$")
-    path = re.sub(r"\[\.\.\.\]", "", path.rstrip("`")).lstrip(".")
+    """msgspec's message with the path in front: `max_tokens: expected int | null, got str`. msgspec gives the path in
+    words alone, after all else: before it, the client may be quoted."""
+    text, at, path = message.rpartition(" - at `$")
+    text, path = (text, path) if at else (message, "")
+    path = path.rstrip("`").replace("[...]", "").lstrip(".")
     text = text.replace("`", "")
-    missing = re.match(r"Object missing required field (\w+)", text)
-    if missing:
-        path = f"{path}.{missing[1]}".lstrip(".")
+    missing = text.removeprefix("Object missing required field ")
+    if missing != text:
+        path = f"{path}.{missing}".lstrip(".")
         return ApiError(400, f"{path} is missing: it is required", param=path)
     return ApiError(400, f"{path}: {text[0].lower()}{text[1:]}" if path else text, param=path or None)
 

@@ -144,9 +144,9 @@ def task_of(asked: ChatRequest) -> ChatTask:
         stop=asked.stop_texts(),
         stop_tokens=tuple(asked.stop_token_ids or ()),
         logprobs=_logprobs(asked),
-        names={
-            "prompt": "messages",
-            "max_tokens": "max_completion_tokens" if asked.max_completion_tokens else "max_tokens",
+        places={
+            ("prompt",): ("messages",),
+            ("max_tokens",): ("max_completion_tokens" if asked.max_completion_tokens else "max_tokens",),
         },
     )
 

@@ -24,6 +24,7 @@ from ..errors import ApiError
 from ..generation.choice import Choice, merged
 from ..generation.enforcing import enforced, naming_the_part, unenforced_header
 from ..generation.plan import repeated, sampling
+from ..generation.task import ClientPlaces
 from ..generation.updates import Update, Usage
 from ..http import json_response, while_connected
 from ..model import Model, Served
@@ -114,7 +115,7 @@ def plan_text(model: Model, asked: CompletionRequest) -> TextPlan:
 
 def _choices(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -> list[Choice]:
     """All choices, ready to run. Those of one prompt are counted together."""
-    names = {"constraint": "response_format"}
+    places: ClientPlaces = {("constraint",): ("response_format",)}
     runs: list[Choice] = []
     for same in plan.generations:
         usage = Usage()
@@ -130,7 +131,7 @@ def _choices(plan: TextPlan, served: Served, metrics: Metrics, arrived: float) -
                     usage,
                     arrived,
                     needs_ids=plan.needs_ids,
-                    names=names,
+                    places=places,
                 )
             )
     return runs

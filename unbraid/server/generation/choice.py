@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from ...core.events import Content, Diagnostic, Event, SpeechAudio
 from ...engines import EngineError, EngineFailed, Finish, Generation, Piece, Unsupported
 from ...engines.base import costly_work
+from ...errors import Place
 from ...parsing import Parser
 from ..access.rates import Quota
 from ..model import Served
@@ -23,6 +25,7 @@ from ..observing.exchange import note_end
 from ..observing.metrics import Metrics
 from ..observing.spans import engine_call
 from ..vocoder import Voice
+from .task import ClientPlaces, client_place
 from .thinking import Budget, bounded
 from .updates import UNREMARKABLE, Outgoing, Update, Usage
 
@@ -73,8 +76,8 @@ class Choice:
     usage: Usage
     arrived: float
     voice: Voice | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-    """What the client's dialect calls the fields of `generation`, where otherwise."""
+    places: ClientPlaces = field(default_factory=dict)
+    """What the client calls the fields of `generation`, where it calls them otherwise."""
     budget: Budget | None = None
     """How much reasoning there may be, if that is limited."""
     needs_ids: str = ""
@@ -125,8 +128,7 @@ class Choice:
                             update.sound = await self._sound(self.voice, update.events)
                         yield update
         except EngineError as error:
-            if error.field is not None:
-                error.field = self.names.get(error.field, error.field)
+            error.rename(partial(client_place, self.places))
             raise
         finally:
             self._count(times)
@@ -181,8 +183,7 @@ class Choice:
     def _feed(self, text: str) -> list[Event]:
         """Feed text that is to be counted, or refused."""
         if self.needs_ids:
-            message = f"{self.needs_ids}: the engine gives text and no token ids here; leave it out"
-            raise Unsupported(message, field=self.needs_ids)
+            raise Unsupported(Place(self.needs_ids), ": the engine gives text and no token ids here; leave it out")
         self._text.append(text)
         return self.parser.feed(text)
 

@@ -24,7 +24,8 @@ _SOMEBODY = [{"role": "user", "content": "a"}]
 def extended(model: Model, task: ChatTask, so_far: SoFar) -> tuple[int, ...]:
     """The prompt of a task that goes on from ids."""
     if task.speak or task.continue_final_message or not task.add_generation_prompt:
-        wrong = "tts_output" if task.speak else "continue_final_message"
+        wrong = "continue_final_message" if task.continue_final_message else "add_generation_prompt"
+        wrong = "tts_output" if task.speak else wrong
         raise ApiError(
             400, f"{wrong}: a chat that goes on from prompt_token_ids ends with the model's turn", param=wrong
         )

@@ -19,7 +19,7 @@ from typing import Any
 from ...constraints import Constraint, Unenforced, constraint
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...errors import InvalidSchema, InvalidTools, OverBudget
+from ...errors import InvalidSchema, InvalidTools, Place, UnbraidError
 from ..model import Model
 
 HEADER = "X-Unbraid-Unenforced"
@@ -89,23 +89,28 @@ def enforced(
 
 @contextmanager
 def naming_the_part(tools: Sequence[Definition]) -> Iterator[None]:
-    """What takes too long is told by its field in the request."""
+    """Errors about a part of a schema name its place in the request."""
     try:
         yield
-    except OverBudget as error:
-        error.field = _field_of(error.place, tools) or error.field
+    except UnbraidError as error:
+        error.rename(lambda place: place_of(place, tools) if isinstance(place, Place) and not place.path else place)
         raise
 
 
-def _field_of(place: str, tools: Sequence[Definition]) -> str:
-    """The field of a place in a schema: `tool 'f': parameters.x` is `tools[0].function.parameters.x`."""
+def place_of(where: str, tools: Sequence[Definition]) -> Place:
+    """The place of a part of a schema. Constraints know tools by their names: `tool 'f': parameters.x` is the path
+    `tools[0].function.parameters.x`."""
     for at, definition in enumerate(tools):
-        where = f"tools[{at}].function" if "function" in definition else f"tools[{at}]"
+        tool = _tool_place(at, definition)
         name = _function(definition).get("name")
-        for beginning in (f"tool {name!r}: ", f"{where} ({name!r})."):
-            if place.startswith(beginning):
-                return f"{where}.{place.removeprefix(beginning)}"
-    return place
+        for beginning in (f"tool {name!r}: ", f"{tool} ({name!r})."):
+            if where.startswith(beginning):
+                return Place(*tool.path, *where.removeprefix(beginning).split("."), text=where)
+    return Place(*where.split("."), text=where)
+
+
+def _tool_place(at: int, definition: Definition) -> Place:
+    return Place("tools", at, "function") if "function" in definition else Place("tools", at)
 
 
 def left_free(model: Model, tools: Tools) -> tuple[Unenforced, ...]:
@@ -114,9 +119,9 @@ def left_free(model: Model, tools: Tools) -> tuple[Unenforced, ...]:
     strict = [at for at, name in enumerate(tools) if tools.strict(name) and tools.custom(name) is None]
     if strict and not model.loose_schemas:
         raise InvalidSchema(
-            f"tools[{strict[0]}] is strict, and the engine takes no constraints: leave `strict` out, or start the "
-            "server with --loose-schemas",
-            field=f"tools[{strict[0]}]",
+            Place("tools", strict[0]),
+            " is strict, and the engine takes no constraints: leave `strict` out, or start the server with "
+            "--loose-schemas",
         )
     return (Unenforced("tools", "the engine takes no constraints"),)
 
@@ -153,20 +158,20 @@ def _followed(definition: Definition) -> Definition:
 
 def _refuse(unenforced: Iterable[Unenforced], tools: Sequence[Definition], response_format: Any) -> None:
     """Refuse what a strict tool or a strict answer asks for, and does not get."""
-    known = Tools(tools)
+    checked = Tools(tools)
     # The grammar of a custom tool is reported only: nobody said that it is strict.
-    strict = {name: known[name] for name in known if known.strict(name) and known.custom(name) is None}
+    strict = {name: checked[name] for name in checked if checked.strict(name) and checked.custom(name) is None}
     answer = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
     answer_is_strict = isinstance(answer, Mapping) and answer.get("strict") is True
     for each in unenforced:
-        param = ""
-        if answer_is_strict and each.where.startswith("response_format"):
-            param = "response_format.json_schema.schema"
-        for at, definition in enumerate(tools):
-            name = _function(definition).get("name")
-            # Tools with the same parameters share them in the grammar, under the name of one.
-            if each.where.startswith(f"tool {name!r}: ") and known[str(name)] in strict.values():
-                param = f"tools[{at}].function.parameters" if "function" in definition else f"tools[{at}].parameters"
-        if param:
+        where, schema = place_of(each.where, tools), None
+        match where.path:
+            case ["response_format", *_] if answer_is_strict:
+                schema = Place("response_format", "json_schema", "schema")
+            case ["tools", int(at), *_]:
+                # Tools with the same parameters share them in the grammar, under the name of one.
+                if checked[str(_function(tools[at]).get("name"))] in strict.values():
+                    schema = _tool_place(at, tools[at]) / "parameters"
+        if schema is not None:
             instead = "change the schema, leave `strict` out, or start the server with --loose-schemas"
-            raise InvalidSchema(f"{each.where}: {each.what}, and it is strict: {instead}", field=param)
+            raise InvalidSchema(where, f": {each.what}, and it is strict: {instead}", field=schema)

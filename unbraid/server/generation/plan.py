@@ -19,7 +19,7 @@ from ...core.compiler.prompt_end import read_end
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...engines import Generation, PromptTooLong, Sampling
-from ...errors import InvalidTools, OverBudget
+from ...errors import InvalidTools, OverBudget, Place, UnbraidError
 from ...parsing import Parser
 from ...templates import Prompt, fitting
 from ..audio_input import audio_of
@@ -100,7 +100,9 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What goes to another process: all but the messages, which may be many, and which the prompt has now."""
-        task = replace(self.task, messages=(), documents=None, so_far=None)
+        places = {path: place for path, place in self.task.places.items() if path[0] not in ("messages", "tools")}
+        places |= {(name,): self.task.place(name) for name in ("messages", "tools")}
+        task = replace(self.task, messages=(), documents=None, so_far=None, places=places)
         return Plan, (task, self.generations, self.format, self.tools, self.unenforced, self.speaking)
 
     def choices(
@@ -109,8 +111,8 @@ class Plan:
         """All choices, ready to run. Without `keep_message`, only their updates say what they are."""
         service.log_unenforced(self.unenforced)
         self.speaking.log()
-        constrained = "response_format" if self.task.response_format else "tools"
-        names = {"constraint": constrained, "audio": "messages", **self.task.names}
+        constrained = self.task.place("response_format" if self.task.response_format else "tools")
+        places = {("constraint",): constrained, ("audio",): self.task.place("messages"), **self.task.places}
         return [
             Choice(
                 served,
@@ -121,7 +123,7 @@ class Plan:
                 usage,
                 arrived,
                 None if served.vocoder is None else served.vocoder.voice(),
-                names,
+                places,
                 self._budget(service, served.model),
                 self.task.needs_ids,
                 partial(self.parser, served.model, index, False),
@@ -292,8 +294,9 @@ def _constraint(
     choice = task.tool_choice or "auto"
     if tools and choice != "none" and format.tools is None:
         raise InvalidTools(
-            f"tools: the model writes {format.name!r}, which has no tool calls; leave them out, or start the "
-            "server with --tool-call-parser"
+            Place("tools"),
+            f": the model writes {format.name!r}, which has no tool calls; leave them out, or start the server with "
+            "--tool-call-parser",
         )
     answers_json = (task.response_format or {}).get("type", "text") != "text"
     if not answers_json and choice in ("auto", "none"):
@@ -303,12 +306,9 @@ def _constraint(
         if model.unconstrained:
             return None, left_free(model, tools)
     if answers_json and task.continue_final_message and not reasoned and not _opens(model, prompt):
-        name = task.names.get("response_format", "response_format")
-        raise ApiError(
-            400,
-            f"{name}: JSON cannot be enforced in the middle of an answer; leave the beginning of the answer out "
-            "(continue_final_message)",
-            param=name,
+        raise UnbraidError(
+            Place("response_format"),
+            ": JSON cannot be enforced in the middle of an answer; leave the beginning of the answer out",
         )
     return enforced(
         model,

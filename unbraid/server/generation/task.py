@@ -1,21 +1,21 @@
-"""What a client asks of a chat model, in no dialect, and the words that its dialect has for it.
+"""What a client asks of a chat model, in no dialect, and what its dialect calls the parts of it.
 
-Each dialect of `server.api` reads its own body into a `ChatTask`. An error about the task names the field of the
-client's request: whoever works on a task does so inside `in_its_words`.
+Each dialect of `server.api` reads its own body into a `ChatTask`. An error about the task carries the place in the task
+(`messages[1]`); the client is told the place in its own request (`input[4]`). Whoever works on a task does so inside
+`in_its_words`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...errors import UnbraidError
+from ...errors import Keys, Place, UnbraidError
 
-_MESSAGE = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?")
-_TOOL = re.compile(r"\btools\[(\d+)\]")
+ClientPlaces = Mapping[Keys, Keys | Place]
+"""Paths in a task, and the places in the client's request that stand there. A path is enough for most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,42 +68,40 @@ class ChatTask:
     """How many alternatives to report for each token; None for nothing."""
     drop_oldest: bool = False
     """Whether a conversation that does not fit the context loses its oldest turns, and is not an error."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """What the dialect calls fields: those of a `Generation` (`prompt`, `max_tokens`), and of this task."""
-    places: Sequence[str] = ()
-    """What the dialect calls each of the messages (`input[3]`), where it is not `messages[3]`."""
-    tool_places: Sequence[str] = ()
-    """The same for the tools."""
-    part_places: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """The same for parts of a content, by the numbers of message and part."""
+    places: ClientPlaces = field(default_factory=dict)
+    """What the client calls parts of this task and of the `Generation` made of it, where it calls them otherwise."""
+
+    def place(self, ours: str) -> Place:
+        """What the client calls a part of this task."""
+        return client_place(self.places, ours)
 
     @contextmanager
     def in_its_words(self) -> Iterator[None]:
-        """Errors about fields are raised with the names that the dialect has for them."""
+        """Errors name the parts of the client's request."""
         try:
             yield
         except UnbraidError as error:
-            message, field = self._placed(str(error)), error.field and self._placed(error.field)
-            for ours, theirs in self.names.items():
-                if field is not None and re.match(rf"{ours}\b", field):
-                    field = theirs + field[len(ours) :]
-                    message = re.sub(rf"^{ours}\b", theirs, message)
-                    break
-            error.args, error.field = (message,), field
+            error.rename(self.place)
             raise
 
-    def _placed(self, text: str) -> str:
-        """A text that names messages and tools by their numbers, with their places in the request."""
-        text = _MESSAGE.sub(self._message_place, text) if self.places else text
-        return _TOOL.sub(self._tool_place, text) if self.tool_places else text
 
-    def _message_place(self, found: re.Match[str]) -> str:
-        at = int(found[1])
-        message = self.places[at] if at < len(self.places) else f"messages[{at}]"
-        if found[2] is None:
-            return message
-        return self.part_places.get((at, int(found[2])), f"{message}.content[{found[2]}]")
+def client_place(places: ClientPlaces, ours: str) -> Place:
+    """What the client calls a part of a task.
 
-    def _tool_place(self, found: re.Match[str]) -> str:
-        at = int(found[1])
-        return self.tool_places[at] if at < len(self.tool_places) else found[0]
+    With `("messages", 1)` for `input[4]`, `messages[1]` is `input[4]`. What stands inside of a message is not what the
+    client sent, unless it is listed, too: `messages[1].name` is written `input[4]: name`, and is about `input[4]`.
+    """
+    place = ours if isinstance(ours, Place) else Place(ours)
+    path = place.path
+    for size in range(len(path), 0, -1):
+        theirs = places.get(path[:size])
+        if theirs is None:
+            continue
+        theirs = theirs if isinstance(theirs, Place) else Place(*theirs)
+        inner = Place(*path[size:])
+        if inner and path[0] == "messages" and size <= len(("messages", 0)):
+            return Place(*theirs.path, text=f"{theirs}: {inner}")
+        for step in inner.path:
+            theirs = theirs / step
+        return theirs
+    return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tools import Tools
-from ...errors import UnbraidError
+from ...errors import Place, UnbraidError
 from ..api.chat_reply import ChatChunks
 from ..api.messages.reply import MessageEvents, MessageHead
 from ..api.replies import Head
@@ -40,7 +40,7 @@ def _writer(dialect: str, model: str, tools: Tools) -> Writer:
         keys = ("reasoning_content",)
         return ChatChunks(Head(model), 1, keys, usage=None, with_logprobs=False, custom_tools=frozenset(custom))
     if dialect == "responses":
-        shown = ShownTools([({"type": "custom", "name": name}, "tools") for name in custom])
+        shown = ShownTools([({"type": "custom", "name": name}, Place("tools")) for name in custom])
         return ResponseWriter(model, {}, shown, Usage())
     if dialect == "anthropic":
         return MessageEvents(MessageHead(model, Seal(), ""), Usage())

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core.grammar import Format
 from ...core.tools import Tools
-from ...errors import MissingTokens
+from ...errors import MissingTokens, Place
 from ..capabilities import TemplateCapabilities
 from ..capability_probe import CapabilityProbe
 from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, unmark
@@ -311,10 +311,10 @@ class PromptBuilder:
             return ""
         if self.encoder is None:
             if self.format is not None and self.format.speech is None:
-                raise PromptError(f"tts_output: the format {self.format.name!r} has no speech", field="tts_output")
+                raise PromptError(Place("tts_output"), f": the format {self.format.name!r} has no speech")
             return open
         if open not in self.controls.ids:
-            raise MissingTokens(f"tts_output: the model's vocabulary has no token {open!r}", field="tts_output")
+            raise MissingTokens(Place("tts_output"), f": the model's vocabulary has no token {open!r}")
         return MARK + open
 
     def _as_prefill(self, content: str, speech: _Speech, allow_silence: bool) -> str:
@@ -339,8 +339,8 @@ def _asks_to_continue(messages: Messages) -> bool:
     if last.get("eot", True) is not False:
         return False
     if last.get("role") != "assistant":
-        where = f"messages[{len(messages) - 1}]"
-        raise InvalidMessages(f'{where}: only a message of the assistant can have "eot": false', field=f"{where}.eot")
+        where = Place("messages", len(messages) - 1)
+        raise InvalidMessages(where, ': only a message of the assistant can have "eot": false', field=where / "eot")
     return True
 
 

@@ -2,7 +2,8 @@
 
 The form is OpenAI's, narrowed: content is a text, arguments are JSON text, the role `function` is `tool`. What a
 particular template wants instead is the business of `TemplateCapabilities.adapt`. Errors name the field
-(`messages[2].content`), since clients see them.
+(`messages[2].content`), since clients see them; what is read is passed on with its path, of which a `Place` is made
+where something is wrong.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.custom_tools import arguments_of, read_custom_tool
+from ...errors import Keys, Place
 from ..control_tokens import ControlTokens
 from ..errors import InvalidMessages
 from ..sanitize import sanitize
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-PartHook = Callable[[Mapping[str, Any], str], str]
+PartHook = Callable[[Mapping[str, Any], Place], str]
 """Takes a part of a content that is no text (an image, a recording) and its place (`messages[2].content[0]`). Returns
 the text for the prompt; control tokens in it are meant as tokens."""
 
@@ -40,7 +42,7 @@ class MessageReader:
         found: list[dict[str, Any]] = []
         names: dict[str, str] = {}
         for at, message in enumerate(messages):
-            one = self._message(message, f"messages[{at}]")
+            one = self._message(message, ("messages", at))
             for call in one.get("tool_calls", ()):
                 names[call["id"]] = call["function"]["name"]
             if one["role"] == "tool" and not one.get("name") and one.get("tool_call_id") in names:
@@ -48,128 +50,115 @@ class MessageReader:
             found.append(one)
         return found
 
-    def _message(self, message: object, where: str) -> dict[str, Any]:
+    def _message(self, message: object, where: Keys) -> dict[str, Any]:
         if not isinstance(message, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(message).__name__}", field=where)
+            raise InvalidMessages(Place(*where), f" must be an object, not {type(message).__name__}")
         role = message.get("role")
         if role not in ROLES:
-            raise InvalidMessages(
-                f"{where}.role must be one of {', '.join(ROLES)}, not {role!r}", field=f"{where}.role"
-            )
+            raise InvalidMessages(Place(*where, "role"), f" must be one of {', '.join(ROLES)}, not {role!r}")
         one = {str(key): sanitize(value) for key, value in message.items() if key not in (*_OURS, "content")}
         one["role"] = "tool" if role == "function" else role
         if role != "assistant" and one.pop("tool_calls", None):
-            raise InvalidMessages(
-                f"{where}.tool_calls: only a message of the assistant has tool calls", field=f"{where}.tool_calls"
-            )
+            raise InvalidMessages(Place(*where, "tool_calls"), ": only a message of the assistant has tool calls")
         for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking"):
             if not isinstance(one.get(key, ""), str | None):
-                raise InvalidMessages(
-                    f"{where}.{key} must be a string, not {type(one[key]).__name__}", field=f"{where}.{key}"
-                )
+                raise InvalidMessages(Place(*where, key), f" must be a string, not {type(one[key]).__name__}")
             if one.get(key, "") is None:
                 del one[key]
-        one["content"] = self._content(message.get("content"), f"{where}.content")
+        one["content"] = self._content(message.get("content"), (*where, "content"))
         if role == "assistant":
             self._assistant(one, message, where)
         elif "content" not in message or message["content"] is None:
-            raise InvalidMessages(f"{where} has no content", field=where)
+            raise InvalidMessages(Place(*where), " has no content")
         return one
 
-    def _assistant(self, one: dict[str, Any], message: Mapping[str, Any], where: str) -> None:
+    def _assistant(self, one: dict[str, Any], message: Mapping[str, Any], where: Keys) -> None:
         calls = one.pop("tool_calls", None)
         if calls is not None and not isinstance(calls, list):
-            raise InvalidMessages(
-                f"{where}.tool_calls must be a list, not {type(calls).__name__}", field=f"{where}.tool_calls"
-            )
+            raise InvalidMessages(Place(*where, "tool_calls"), f" must be a list, not {type(calls).__name__}")
         if calls:
-            one["tool_calls"] = [_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls)]
+            one["tool_calls"] = [_read_call(call, (*where, "tool_calls", at)) for at, call in enumerate(calls)]
         speech = message.get("tts_content")
         if isinstance(speech, Mapping) and isinstance(speech.get("tts_text"), str):
             # The spoken text is content. The audio codes are not shown to the model again.
             one["content"] += sanitize(speech["tts_text"])
         elif speech is not None:
-            raise InvalidMessages(f"{where}.tts_content must be an object with tts_text", field=f"{where}.tts_content")
+            raise InvalidMessages(Place(*where, "tts_content"), " must be an object with tts_text")
 
-    def _content(self, content: object, where: str) -> str:
+    def _content(self, content: object, where: Keys) -> str:
         if content is None:
             return ""
         if isinstance(content, str):
             return str(sanitize(content))
         if not isinstance(content, Sequence) or isinstance(content, bytes):
-            raise InvalidMessages(
-                f"{where} must be a string or a list of parts, not {type(content).__name__}", field=where
-            )
+            raise InvalidMessages(Place(*where), f" must be a string or a list of parts, not {type(content).__name__}")
         written = ""
         after_text = False
         for at, part in enumerate(content):
-            text, is_text = self._part(part, f"{where}[{at}]")
+            text, is_text = self._part(part, (*where, at))
             written += ("\n" if after_text and is_text else "") + text
             after_text = is_text
         return written
 
-    def _part(self, part: object, where: str) -> tuple[str, bool]:
+    def _part(self, part: object, where: Keys) -> tuple[str, bool]:
         if isinstance(part, str):
             return sanitize(part), True
         if not isinstance(part, Mapping):
-            raise InvalidMessages(f"{where} must be an object, not {type(part).__name__}", field=where)
+            raise InvalidMessages(Place(*where), f" must be an object, not {type(part).__name__}")
         kind = part.get("type", "text")
         if kind in ("text", "refusal"):
             text = part.get(kind)
             if not isinstance(text, str):
-                raise InvalidMessages(
-                    f"{where}.{kind} must be a string, not {type(text).__name__}", field=f"{where}.{kind}"
-                )
+                raise InvalidMessages(Place(*where, kind), f" must be a string, not {type(text).__name__}")
             return sanitize(text), True
         if self._hook is None:
-            raise InvalidMessages(f"{where}: parts of type {kind!r} are not supported here, only text", field=where)
-        return self._controls.mark(sanitize(self._hook(part, where))), False
+            raise InvalidMessages(Place(*where), f": parts of type {kind!r} are not supported here, only text")
+        return self._controls.mark(sanitize(self._hook(part, Place(*where)))), False
 
 
-def _read_call(call: object, where: str) -> dict[str, Any]:
+def _read_call(call: object, where: Keys) -> dict[str, Any]:
     if not isinstance(call, Mapping):
-        raise InvalidMessages(f"{where} must be an object, not {type(call).__name__}", field=where)
+        raise InvalidMessages(Place(*where), f" must be an object, not {type(call).__name__}")
     custom = call.get("type") == "custom"
     name, arguments = _read_custom_call(call, where) if custom else _read_function_call(call, where)
     id = call.get("id") or ""
     if not isinstance(id, str):
-        raise InvalidMessages(f"{where}.id must be a string, not {type(id).__name__}", field=f"{where}.id")
+        raise InvalidMessages(Place(*where, "id"), f" must be a string, not {type(id).__name__}")
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _read_function_call(call: Mapping[str, Any], where: str) -> tuple[str, str]:
+def _read_function_call(call: Mapping[str, Any], where: Keys) -> tuple[str, str]:
     function = call.get("function")
     if not isinstance(function, Mapping):
-        raise InvalidMessages(f"{where}.function must be an object with name and arguments", field=f"{where}.function")
-    name, arguments = _call_name(function, f"{where}.function"), function.get("arguments")
+        raise InvalidMessages(Place(*where, "function"), " must be an object with name and arguments")
+    name, arguments = _call_name(function, (*where, "function")), function.get("arguments")
     if isinstance(arguments, Mapping):
         arguments = json.dumps(arguments, ensure_ascii=False)
     if arguments is None or arguments == "":
         arguments = "{}"
     if not isinstance(arguments, str):
         raise InvalidMessages(
-            f"{where}.function.arguments must be JSON text, not {type(arguments).__name__}",
-            field=f"{where}.function.arguments",
+            Place(*where, "function", "arguments"), f" must be JSON text, not {type(arguments).__name__}"
         )
     return name, arguments
 
 
-def _read_custom_call(call: Mapping[str, Any], where: str) -> tuple[str, str]:
+def _read_custom_call(call: Mapping[str, Any], where: Keys) -> tuple[str, str]:
     """A call of a custom tool is shown as one of the function that the tool is shown as."""
-    where = f"{where}.custom"
+    where = (*where, "custom")
     custom = call.get("custom")
     if not isinstance(custom, Mapping):
-        raise InvalidMessages(f"{where} must be an object with name and input", field=where)
+        raise InvalidMessages(Place(*where), " must be an object with name and input")
     name, input = _call_name(custom, where), custom.get("input")
     if not isinstance(input, str):
-        raise InvalidMessages(f"{where}.input must be a string, not {type(input).__name__}", field=f"{where}.input")
+        raise InvalidMessages(Place(*where, "input"), f" must be a string, not {type(input).__name__}")
     return name, arguments_of(input)
 
 
-def _call_name(called: Mapping[str, Any], where: str) -> str:
+def _call_name(called: Mapping[str, Any], where: Keys) -> str:
     name = called.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidMessages(f"{where}.name must be a non-empty string", field=f"{where}.name")
+        raise InvalidMessages(Place(*where, "name"), " must be a non-empty string")
     return name
 
 
@@ -178,10 +167,10 @@ def tool_definitions(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str
     functions. Raises `InvalidTools` where they cannot be."""
     if not tools:
         return None
-    return [sanitize(_as_function(tool, f"tools[{at}]")) for at, tool in enumerate(tools)]
+    return [sanitize(_as_function(tool, at)) for at, tool in enumerate(tools)]
 
 
-def _as_function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _as_function(tool: Mapping[str, Any], at: int) -> dict[str, Any]:
     if isinstance(tool, Mapping) and tool.get("type") == "custom":
-        return read_custom_tool(tool, where).as_function()
+        return read_custom_tool(tool, Place("tools", at)).as_function()
     return dict(tool) if "function" in tool else {"type": "function", "function": tool}

@@ -7,22 +7,18 @@ so clients give a large number to say "enough". It is an upper limit alone: a re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
 
-from ....errors import UnbraidError
+from ....errors import Keys, Place
 from ...errors import ApiError
-from ...generation.task import ChatTask
+from ...generation.task import ChatTask, ClientPlaces
 from ...storage.seal import Seal
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
 from ..fields import Count, Object, SamplingFields, template_kwargs
-from .history import History
-from .tools import function_tools, tool_choice
+from .history import History, function_tools, tool_choice
 
 UNDECLARED = UndeclaredFields(
     {
@@ -109,10 +105,26 @@ def prompt_task(seal: Seal, client: str, asked: PromptFields) -> ChatTask:
         continue_final_message=history.ends_in_answer,
         template_kwargs=_template_kwargs(asked, history),
         thinking_budget=_thinking(asked)[1],
-        names={"prompt": "messages", "max_tokens": "max_tokens", "response_format": "output_config.format"},
-        places=history.places,
-        part_places=history.part_places,
+        places=_places(asked, history),
     )
+
+
+def _places(asked: PromptFields, history: History) -> ClientPlaces:
+    """Where the parts of a task stand in the request."""
+    tools: list[Keys] = [*(("tools", at) for at, _ in enumerate(asked.tools or ())), *history.tool_places]
+    format = _format_place(asked)
+    places: dict[Keys, Keys] = {
+        ("prompt",): ("messages",),
+        ("response_format",): format.path,
+        ("response_format", "json_schema"): format.path,
+        ("thinking_budget",): ("thinking", "budget_tokens"),
+        **({} if asked.tools or not tools else {("tools",): tools[0]}),
+        **history.places,
+    }
+    for at, place in enumerate(tools):
+        places["tools", at, "function"] = places["tools", at] = place
+        places["tools", at, "function", "parameters"] = (*place, "input_schema")
+    return places
 
 
 def omits_thinking(asked: PromptFields) -> bool:
@@ -150,29 +162,9 @@ def _response_format(asked: PromptFields) -> Object | None:
     match format:
         case {"type": "json_schema", "schema": dict(schema)}:
             return {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": schema}}
-    name = "output_config.format"
+    name = _format_place(asked)
     raise ApiError(400, f"{name} must have a type of json_schema, and a schema", param=name)
 
 
-@contextmanager
-def own_words() -> Iterator[None]:
-    """Errors about tools and formats, with the fields that this dialect has for them."""
-    try:
-        yield
-    except UnbraidError as error:
-        error.args = (_reworded(str(error)),)
-        error.field = None if error.field is None else _reworded(error.field)
-        raise
-
-
-def _reworded(text: str) -> str:
-    for pattern, words in _WORDS:
-        text = pattern.sub(words, text)
-    return text
-
-
-_WORDS = (
-    (re.compile(r"(tools\[\d+\])\.function"), r"\1"),
-    (re.compile(r"(tools?(?:\[\d+\])?(?: \('[^']*'\)| '[^']*':)?[. ])parameters"), r"\1input_schema"),
-    (re.compile(r"output_config\.format\.json_schema"), "output_config.format"),
-)
+def _format_place(asked: PromptFields) -> Place:
+    return Place("output_config", "format") if (asked.output_config or {}).get("format") else Place("output_format")

@@ -25,7 +25,7 @@ from ..replies import unhurried
 from ..sse import stream_updates
 from .errors import REQUEST_ID, framing
 from .reply import MessageEvents, MessageHead, whole_reply
-from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, own_words, prompt_task, task_of
+from .request import UNDECLARED, MessagesRequest, PromptFields, omits_thinking, prompt_task, task_of
 
 
 async def messages(service: Service, request: Request) -> Response:
@@ -63,15 +63,14 @@ async def count_tokens(service: Service, request: Request) -> Response:
 
 
 def _plan(seal: Seal, client: str, model: Model, asked: MessagesRequest) -> Plan:
-    with own_words():
-        return plan_chat(model, task_of(seal, client, asked))
+    return plan_chat(model, task_of(seal, client, asked))
 
 
 def _count(seal: Seal, client: str, model: Model, asked: PromptFields) -> int:
-    with own_words():
-        task = prompt_task(seal, client, asked)
+    task = prompt_task(seal, client, asked)
+    with task.in_its_words():
         Tools(task.tools)  # raises what is wrong with them
-        prompt = prompt_of(model, task)
+    prompt = prompt_of(model, task)
     if isinstance(prompt, str):
         raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
     return len(prompt)

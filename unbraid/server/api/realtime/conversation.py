@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....errors import Place
 from ....speech.audio.pcm import wav_of_pcm
 from ...errors import ApiError
 from ..fields import Object
-from ..responses.items import ItemReader
+from ..responses.items import Conversation, ItemReader
 from ..responses.tools import ShownTools
 from .event_writer import new_id
 
@@ -139,16 +140,15 @@ class VoiceConversation:
     # For the model
 
     def messages(
-        self, items: Sequence[Object], instructions: str, tools: ShownTools, hears: bool
-    ) -> tuple[list[Object], list[str]]:
-        """Messages, and what the client calls each of them."""
-        shown = [self._shown(item, hears) for item in items]
-        places = [f"item {item['id']}" for item in items]
+        self, items: Sequence[tuple[Object, Place]], instructions: str, tools: ShownTools, hears: bool
+    ) -> Conversation:
+        """The messages for the model. `items`: each with what the client calls it."""
+        shown = [self._shown(item, hears) for item, _ in items]
+        places = [place for _, place in items]
         if instructions:
             shown.insert(0, {"role": "system", "content": instructions})
-            places.insert(0, "instructions")
-        read = ItemReader(tools, lambda sealed: None).read(shown, places)
-        return read.messages, read.places
+            places.insert(0, Place(text="instructions"))
+        return ItemReader(tools, lambda sealed: None).read(shown, places)
 
     def _shown(self, item: Object, hears: bool) -> Object:
         """An item as the Responses dialect has it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ....errors import UnbraidError
+from ....errors import Place, UnbraidError
 from ....speech.audio.pcm import SoundFormat
 from ....speech.live.utterances import TurnOptions
 from ....speech.options import TranscriptionOptions
@@ -273,7 +273,7 @@ def reply_options(given: Mapping[str, Any], where: str, speaks: bool) -> dict[st
         tools = given["tools"]
         if not isinstance(tools, list):
             raise _wrong(f"{where}.tools", "a list of tools")
-        found["shown"] = ShownTools([(tool, f"{where}.tools[{at}]") for at, tool in enumerate(tools)])
+        found["shown"] = ShownTools([(tool, Place(where, "tools", at)) for at, tool in enumerate(tools)])
         found["tools"] = tuple(tools)
     most = found.pop("max_output_tokens", None)
     if most is not None:

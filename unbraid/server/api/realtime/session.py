@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive
 
+from ....errors import Place
 from ....speech.audio.pcm import SoundReader, pcm_bytes
 from ...access.rates import Quota
 from ...errors import ApiError, api_error_of
@@ -33,6 +34,7 @@ from .options import OptionsReader, SessionOptions, reply_options
 from .reply import Reply
 
 _RATE = 24_000
+_CONVERSATION = Place(text="conversation")
 """Samples a second where there is no sound."""
 
 
@@ -258,9 +260,10 @@ class Session:
         served = self._served
         options = replace(self.options, **reply_options(_renamed(given), "response", _speaks(served)))
         kept = given.get("conversation") != "none"
-        items = self.conversation.items
+        items = [(item, Place(text=f"item {item['id']}")) for item in self.conversation.items]
         if given.get("input") is not None:
-            items = [self._given_item(one, f"response.input[{at}]") for at, one in enumerate(given["input"])]
+            places = [Place("response", "input", at) for at, _ in enumerate(given["input"])]
+            items = [(self._given_item(*one), one[1]) for one in zip(given["input"], places, strict=True)]
         arrived = time.perf_counter()
         usage = Usage()
         task = self._task(options, items, served.model)
@@ -289,17 +292,15 @@ class Session:
             return self.conversation.get(given.get("id"))
         return read_item(given, where)[0]
 
-    def _task(self, options: SessionOptions, items: list[Object], model: Model) -> ChatTask:
-        messages, places = self.conversation.messages(items, options.instructions, options.shown, model.hears)
-        if not messages:
+    def _task(self, options: SessionOptions, items: list[tuple[Object, Place]], model: Model) -> ChatTask:
+        read = self.conversation.messages(items, options.instructions, options.shown, model.hears)
+        if not read.messages:
             raise ApiError(400, "there is nothing to answer: add an item, or give instructions", code="empty_input")
         sampling = {} if options.temperature is None else {"temperature": options.temperature}
         effort = (options.reasoning or {}).get("effort")
         return ChatTask(
-            messages=messages,
-            places=places,
+            messages=read.messages,
             tools=options.shown.definitions(),
-            tool_places=options.shown.places,
             tool_choice=options.shown.choice(options.tool_choice),
             parallel_tool_calls=options.parallel_tool_calls,
             template_kwargs=template_kwargs(effort, None),
@@ -308,7 +309,13 @@ class Session:
             max_tokens=options.max_output_tokens,
             clip=True,
             drop_oldest=options.truncation != "disabled",
-            names={"prompt": "conversation", "messages": "conversation", "max_tokens": "max_output_tokens"},
+            places={
+                ("prompt",): _CONVERSATION,
+                ("messages",): _CONVERSATION,
+                ("max_tokens",): Place(text="max_output_tokens"),
+                **options.shown.client_places(),
+                **read.places,
+            },
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.custom_tools import arguments_of
+from ....errors import Keys, Place
 from ...errors import ApiError
 from ..fields import Object
 from .tools import ShownTools
@@ -21,10 +22,10 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 @dataclass(slots=True)
 class Conversation:
-    """Messages, and what the client calls each of them."""
+    """Messages, and where they stand in the client's request."""
 
     messages: list[Object] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    places: dict[Keys, Place] = field(default_factory=dict)
 
 
 class ItemReader:
@@ -40,12 +41,12 @@ class ItemReader:
         self._turn: Object | None = None
         """The assistant's message that further items belong to."""
 
-    def read(self, items: Sequence[Object], places: Sequence[str]) -> Conversation:
+    def read(self, items: Sequence[Object], places: Sequence[Place]) -> Conversation:
         for item, place in zip(items, places, strict=True):
             self._item(item, place)
         return self._read
 
-    def _item(self, item: Object, place: str) -> None:
+    def _item(self, item: Object, place: Place) -> None:
         kind = kind_of(item)
         if kind == "message":
             self._message(item, place)
@@ -57,37 +58,40 @@ class ItemReader:
             self._call(item, arguments_of(_string(item, "input", place)), place)
         elif kind in ("function_call_output", "custom_tool_call_output"):
             output = item.get("output")
-            content = output if isinstance(output, str) else _parts(output, f"{place}.output")
-            self._add({"role": "tool", "tool_call_id": _string(item, "call_id", place), "content": content}, place)
+            content = output if isinstance(output, str) else _parts(output, place / "output")
+            result = {"role": "tool", "tool_call_id": _string(item, "call_id", place), "content": content}
+            self._add(result, place, "output")
         elif kind != "additional_tools":  # these are read with the tools
             message = f"{place}: items of type {kind!r:.64} belong to tools of the vendor's, which do not run here"
             raise ApiError(400, message, param=place, code="unsupported")
 
-    def _message(self, item: Object, place: str) -> None:
+    def _message(self, item: Object, place: Place) -> None:
         role = item.get("role")
         if role not in _ROLES:
             message = f"{place}.role must be one of {', '.join(_ROLES)}, not {role!r:.64}"
-            raise ApiError(400, message, param=f"{place}.role")
+            raise ApiError(400, message, param=place / "role")
         content = item.get("content")
-        found = content if isinstance(content, str) else _parts(content, f"{place}.content")
+        content = content if isinstance(content, str) else _parts(content, place / "content")
         if role != "assistant":
-            self._add({"role": role, "content": found}, place)
+            self._add({"role": role, "content": content}, place, "content")
             return
-        text = found if isinstance(found, str) else "".join(part.get("text", "") for part in found)
+        text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
         self._add_text("content", text, place)
 
-    def _reasoning(self, item: Object, place: str) -> str:
+    def _reasoning(self, item: Object, place: Place) -> str:
         sealed = item.get("encrypted_content")
-        if sealed is not None and (found := self._unseal(_string(item, "encrypted_content", place))) is not None:
-            return found
-        texts = [_texts(item.get(key), f"{place}.{key}") for key in ("content", "summary")]
+        if sealed is not None and (text := self._unseal(_string(item, "encrypted_content", place))) is not None:
+            return text
+        texts = [_texts(item.get(key), place / key) for key in ("content", "summary")]
         if sealed is not None and not any(texts):
             message = f"{place}.encrypted_content was not made by this server, or not for this key: leave the item out"
-            raise ApiError(400, message, param=f"{place}.encrypted_content", code="invalid_encrypted_content")
+            raise ApiError(400, message, param=place / "encrypted_content", code="invalid_encrypted_content")
         return texts[0] or texts[1]
 
-    def _call(self, item: Object, arguments: str, place: str) -> None:
+    def _call(self, item: Object, arguments: str, place: Place) -> None:
         name = self._tools.shown_name(_string(item, "name", place), item.get("namespace"))
+        if not name:
+            raise ApiError(400, f"{place / 'name'} must be a non-empty string", param=place / "name")
         if item.get("status") == "incomplete":  # it was cut off, so nobody has run it: it is what the model said
             self._add_text("content", f"{name} {arguments}", place)
             return
@@ -96,17 +100,21 @@ class ItemReader:
             {**call, "function": {"name": name, "arguments": arguments}}
         )
 
-    def _add(self, message: Object, place: str) -> None:
+    def _add(self, message: Object, place: Place, content: str | None = None) -> None:
+        """`content`: the field of the item that the parts of the content stand in."""
         self._turn = None
+        at = len(self._read.messages)
         self._read.messages.append(message)
-        self._read.places.append(place)
+        self._read.places["messages", at] = place
+        if content is not None and isinstance(message["content"], list):
+            self._read.places["messages", at, "content"] = place / content
 
-    def _add_text(self, key: str, text: str, place: str) -> None:
+    def _add_text(self, key: str, text: str, place: Place) -> None:
         turn = self._assistant(place)
         before = turn.get(key) or ""
         turn[key] = f"{before}\n{text}" if before and text else before + text
 
-    def _assistant(self, place: str) -> Object:
+    def _assistant(self, place: Place) -> Object:
         """The assistant's turn that goes on, or a new one."""
         if self._turn is None:
             turn: Object = {"role": "assistant", "content": ""}
@@ -120,34 +128,34 @@ def kind_of(item: Object) -> object:
     return item.get("type") or ("message" if "role" in item else "item_reference")
 
 
-def resolved(item: Object, place: str, find: Callable[[str], Object | None]) -> Object:
+def resolved(item: Object, place: Place, find: Callable[[str], Object | None]) -> Object:
     """The item itself, where it is only referred to. `find` finds one by its id."""
     if kind_of(item) != "item_reference":
         return item
-    found = find(_string(item, "id", place))
-    if found is None:
+    resolved_item = find(_string(item, "id", place))
+    if resolved_item is None:
         message = f"{place}: there is no item {item['id']!r:.80} here; give the item itself"
-        raise ApiError(404, message, param=f"{place}.id")
-    return found
+        raise ApiError(404, message, param=place / "id")
+    return resolved_item
 
 
-def _string(item: Object, key: str, place: str) -> str:
+def _string(item: Object, key: str, place: Place) -> str:
     value = item.get(key)
     if not isinstance(value, str):
-        found = "is missing" if value is None else f"must be a string, not {type(value).__name__}"
-        raise ApiError(400, f"{place}.{key} {found}", param=f"{place}.{key}")
+        problem = "is missing" if value is None else f"must be a string, not {type(value).__name__}"
+        raise ApiError(400, f"{place / key} {problem}", param=place / key)
     return value
 
 
-def _parts(content: object, place: str) -> list[dict[str, Any]]:
+def _parts(content: object, place: Place) -> list[dict[str, Any]]:
     """The parts of a content, as chat templates know them."""
     if not isinstance(content, list):
         message = f"{place} must be a string or a list of parts, not {type(content).__name__}"
         raise ApiError(400, message, param=place)
-    return [_part(part, f"{place}[{at}]") for at, part in enumerate(content)]
+    return [_part(part, place / at) for at, part in enumerate(content)]
 
 
-def _part(part: object, place: str) -> dict[str, Any]:
+def _part(part: object, place: Place) -> dict[str, Any]:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         raise ApiError(400, f"{place} must be an object with a type", param=place)
     kind = part["type"]
@@ -158,7 +166,7 @@ def _part(part: object, place: str) -> dict[str, Any]:
     return part  # the reader of messages says what it does not take
 
 
-def _texts(parts: object, place: str) -> str:
+def _texts(parts: object, place: Place) -> str:
     """The text of all parts of a reasoning item."""
     if parts is None:
         return ""

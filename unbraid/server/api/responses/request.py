@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from ....errors import Keys, Place
 from ...errors import ApiError
 from ...generation.task import ChatTask
 from ...model import Model
@@ -175,18 +176,18 @@ def check_include(include: Sequence[str]) -> None:
             raise ApiError(400, message, param=f"include[{at}]")
 
 
-def given_tools(asked: ResponsesRequest, before: Sequence[StoredResponse]) -> list[tuple[object, str]]:
+def given_tools(asked: ResponsesRequest, before: Sequence[StoredResponse]) -> list[tuple[object, Place]]:
     """The tools of the request and their places, those that stand among the items of the conversation too."""
-    given: list[tuple[object, str]] = [(tool, f"tools[{at}]") for at, tool in enumerate(asked.tools or ())]
+    tools: list[tuple[object, Place]] = [(tool, Place("tools", at)) for at, tool in enumerate(asked.tools or ())]
     own = enumerate(asked.input if isinstance(asked.input, list) else ())
-    items = [(item, "previous_response_id") for stored in before for item in stored.input]
-    for item, place in [*items, *((item, f"input[{at}]") for at, item in own)]:
+    items = [(item, Place("previous_response_id")) for stored in before for item in stored.input]
+    for item, place in [*items, *((item, Place("input", at)) for at, item in own)]:
         if item.get("type") == "additional_tools":
-            more, where = item.get("tools"), f"{place}.tools"
+            more, where = item.get("tools"), place / "tools"
             if not isinstance(more, list):
                 raise ApiError(400, f"{where} must be a list of tools", param=where)
-            given += [(tool, f"{where}[{number}]") for number, tool in enumerate(more)]
-    return given
+            tools += [(tool, where / number) for number, tool in enumerate(more)]
+    return tools
 
 
 def check_ids(items: Sequence[Object]) -> None:
@@ -201,26 +202,25 @@ def chat_task(seal: Seal, asked: Asked) -> ChatTask:
     request = asked.request
     reader = ItemReader(asked.tools, lambda sealed: seal.open(sealed, asked.client))
     items: list[Object] = []
-    places: list[str] = []
+    places: list[Place] = []
     if isinstance(request.instructions, str):
         items.append({"role": "system", "content": request.instructions})
-        places.append("instructions")
+        places.append(Place("instructions"))
     elif request.instructions is not None:
         items += request.instructions
-        places += [f"instructions[{at}]" for at in range(len(request.instructions))]
+        places += [Place("instructions", at) for at in range(len(request.instructions))]
     for stored in asked.before:
-        told = [*stored.input, *stored.response["output"]]
-        items += told
-        places += [f"previous_response_id ({stored.response['id']})"] * len(told)
+        earlier = [*stored.input, *stored.response["output"]]
+        items += earlier
+        places += [Place("previous_response_id", text=f"previous_response_id ({stored.response['id']})")] * len(earlier)
     items += asked.input
-    places += ["input"] if isinstance(request.input, str) else [f"input[{at}]" for at in range(len(asked.input))]
+    whole = isinstance(request.input, str)
+    places += [Place("input")] if whole else [Place("input", at) for at in range(len(asked.input))]
     conversation = reader.read(items, places)
     reasoning = request.reasoning or Reasoning()
     return ChatTask(
         messages=conversation.messages,
-        places=conversation.places,
         tools=asked.tools.definitions(),
-        tool_places=asked.tools.places,
         tool_choice=asked.tools.choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls,
         response_format=_response_format(request.text),
@@ -231,15 +231,23 @@ def chat_task(seal: Seal, asked: Asked) -> ChatTask:
         clip=True,
         drop_oldest=request.truncation == "auto",
         logprobs=(request.top_logprobs or 0) if asked.includes(LOGPROBS) else None,
-        names={
-            "prompt": "input",
-            "messages": "input",
-            "max_tokens": "max_output_tokens",
-            "response_format.json_schema": "text.format",
-            "response_format": "text.format",
-            "thinking_budget": "reasoning.max_tokens",
+        places={
+            ("prompt",): _whole_input(request),
+            ("messages",): _whole_input(request),
+            ("max_tokens",): ("max_output_tokens",),
+            ("response_format", "json_schema"): ("text", "format"),
+            ("response_format",): ("text", "format"),
+            ("thinking_budget",): ("reasoning", "max_tokens"),
+            **asked.tools.client_places(),
+            **conversation.places,
         },
     )
+
+
+def _whole_input(request: ResponsesRequest) -> Keys:
+    """The field that all of the conversation is told by."""
+    names = ("input", "previous_response_id", "instructions")
+    return (next((name for name in names if getattr(request, name) is not None), "input"),)
 
 
 def _response_format(text: Text | None) -> Object | None:

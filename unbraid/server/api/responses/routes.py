@@ -18,6 +18,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ....errors import Place
 from ...errors import ApiError, as_api_error
 from ...generation.choice import Choice
 from ...generation.enforcing import unenforced_header
@@ -164,7 +165,7 @@ def _gather(service: Service, body: ResponsesRequest, client: str) -> Asked:
     check_ids(items)
     if body.input is None and not before:
         raise ApiError(400, "input is missing: it is required", param="input")
-    items = [resolved(item, f"input[{at}]", partial(_item, service, client)) for at, item in enumerate(items)]
+    items = [resolved(item, Place("input", at), partial(_item, service, client)) for at, item in enumerate(items)]
     items = [item if item.get("id") else {**item, "id": new_id("item")} for item in items]
     stores = service.store is not None and body.store is not False
     return Asked(body, client, items, before, stores, ShownTools(given_tools(body, before)))

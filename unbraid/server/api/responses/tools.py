@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ....errors import Keys, Place
 from ...errors import ApiError
 
 if TYPE_CHECKING:  # an alias; the playground loads this without the server's other packages
@@ -37,17 +38,23 @@ class ShownTool:
 class ShownTools:
     """All tools of a request."""
 
-    def __init__(self, given: Sequence[tuple[object, str]]) -> None:
-        """`given`: each tool with its place in the request."""
-        found = list(_flat(given))
-        counts = Counter(tool["name"] for tool, _, _ in found)
-        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace, _ in found]
-        self.places = [where for _, _, where in found]
-        """Where each of them stands in the request."""
+    def __init__(self, tools: Sequence[tuple[object, Place]]) -> None:
+        """`tools`: each with its place in the request."""
+        flat = list(_flat(tools))
+        counts = Counter(tool["name"] for tool, _, _ in flat)
+        self.all = [_shown(tool, namespace, counts[tool["name"]] > 1) for tool, namespace, _ in flat]
+        self._places = [where for _, _, where in flat]
         self._by_shown = {tool.shown: tool for tool in self.all}
 
     def definitions(self) -> list[Object]:
         return [tool.definition for tool in self.all]
+
+    def client_places(self) -> dict[Keys, Keys]:
+        """Where each of them stands in the request, for `ChatTask.places`."""
+        places: dict[Keys, Keys] = {("tools", at): place.path for at, place in enumerate(self._places)}
+        if self._places and self._places[0].path[0] != "tools":  # all of them stand elsewhere
+            places["tools",] = self._places[0].path[:-1]
+        return places
 
     def find(self, shown: str) -> ShownTool | None:
         """The tool that the model calls by this name."""
@@ -71,7 +78,7 @@ class ShownTools:
                 allowed = [{"name": self.shown_name(tool["name"], tool.get("namespace"))} for tool in tools]
                 return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
             case {"type": str(kind)} if kind not in (*_OURS, "allowed_tools"):
-                raise _refused(kind, "tool_choice")
+                raise _refused(kind, Place("tool_choice"))
         raise ApiError(400, f"tool_choice is {_CHOICES}, not {given!r:.200}", param="tool_choice")
 
 
@@ -79,32 +86,32 @@ def _named(tool: object) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
-def _flat(given: Sequence[tuple[object, str]]) -> Iterator[tuple[Object, str | None, str]]:
+def _flat(tools: Sequence[tuple[object, Place]]) -> Iterator[tuple[Object, str | None, Place]]:
     """Each tool with its namespace and its place."""
-    for tool, where in given:
+    for tool, where in tools:
         if isinstance(tool, dict) and tool.get("type") == "namespace":
             inner = tool.get("tools")
             if not isinstance(tool.get("name"), str) or not isinstance(inner, list):
                 raise ApiError(400, f"{where}: a namespace has a name and a list of tools", param=where)
             for within, each in enumerate(inner):
-                inside = f"{where}.tools[{within}]"
+                inside = where / "tools" / within
                 yield _checked(each, inside), tool["name"], inside
         else:
             yield _checked(tool, where), None, where
 
 
-def _checked(tool: object, where: str) -> Object:
+def _checked(tool: object, where: Place) -> Object:
     if not isinstance(tool, dict):
         raise ApiError(400, f"{where} must be an object, not {type(tool).__name__}", param=where)
     kind = tool.get("type", "function")
     if kind not in _OURS:
         raise _refused(kind, where)
     if not isinstance(tool.get("name"), str) or not tool["name"].strip():
-        raise ApiError(400, f"{where} has no name: give it a non-empty string", param=f"{where}.name")
+        raise ApiError(400, f"{where} has no name: give it a non-empty string", param=where / "name")
     return tool
 
 
-def _refused(kind: object, where: str) -> ApiError:
+def _refused(kind: object, where: Place) -> ApiError:
     message = (
         f"{where}: tools of type {kind!r:.64} run at the vendor, not here: leave it out, or give a function that does "
         "the same"
