@@ -222,13 +222,13 @@ def _checked(definitions: bytes) -> Tools:
 
 def prompt_of(model: Model, task: ChatTask) -> RawPrompt:
     """The prompt of a task whose tools have been checked: ids, where the tokenizer is known."""
-    return _prompt(model, task)[0]
+    with task.in_its_words():
+        return _prompt(model, task)[0]
 
 
 def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
     if task.so_far is not None:
-        with task.in_its_words():
-            return extended(model, task, task.so_far), SILENT
+        return extended(model, task, task.so_far), SILENT
     build = partial(
         model.chat_builder().build,
         tools=[] if task.tool_choice == "none" else task.tools,
@@ -241,12 +241,11 @@ def _prompt(model: Model, task: ChatTask) -> tuple[RawPrompt, Speaking]:
         check_tools=False,
     )
     context = model.context
-    with task.in_its_words():
-        if not task.drop_oldest or context is None:
-            prompt = build(task.messages)
-        else:
-            reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
-            prompt = fitting(build, task.messages, context - reply)
+    if not task.drop_oldest or context is None:
+        prompt = build(task.messages)
+    else:
+        reply = min(task.max_tokens or context, context // _SHARE_OF_REPLY)
+        prompt = fitting(build, task.messages, context - reply)
     given = prompt.text if prompt.ids is None else prompt.ids
     given = _without_thinking(model, given) if task.thinking_budget == 0 else given
     return given, Speaking.of(task.speak, prompt)

@@ -98,6 +98,8 @@ def client_place(places: ClientPlaces, ours: str) -> Place:
         if theirs is None:
             continue
         theirs = theirs if isinstance(theirs, Place) else Place(*theirs)
+        if theirs.path == path[:size]:
+            return place
         inner = Place(*path[size:])
         if inner and path[0] == "messages" and size <= len(("messages", 0)):
             return Place(*theirs.path, text=f"{theirs}: {inner}")
