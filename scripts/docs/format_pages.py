@@ -20,7 +20,7 @@ from unbraid.core.notations import (
     PythonDict,
     TaggedArguments,
 )
-from unbraid.templates.detection.format_source import format_source
+from unbraid.templates.detection.result import format_source
 
 from .engine_names import FLAGS, names_of
 from .markdown import code, fence, indented, table

@@ -53,3 +53,7 @@ _LONGEST = 1_000
 def clip(text: str) -> str:
     """A template's own words, cut to a length that fits an error message."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+class DetectionError(UnbraidError):
+    """The template or response_template cannot be judged; the error says why."""

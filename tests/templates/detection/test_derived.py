@@ -9,7 +9,7 @@ import pytest
 import unbraid
 from unbraid.core.grammar import Between, Call, Calls, Format
 from unbraid.core.notations import JsonCall
-from unbraid.templates.detection.format_source import format_source
+from unbraid.templates.detection.result import format_source
 
 from ..prompt_models import template_source
 from .templates import MESSAGE, NAMED, SYNTHETIC, TOOLS, chat, made_from

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.grammar import Format
+from ..errors import DetectionError
 from ..template import ChatTemplate
-from .errors import DetectionError
 from .inputs import DetectionInput, read_input
 from .result import Detection, How
 from .verdict import detect_in, judge_in

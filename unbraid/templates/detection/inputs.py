@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...models.gguf import Gguf
-from ..errors import TemplateNotFound
+from ..errors import DetectionError, TemplateNotFound
 from ..sources import from_config, from_source, load_config, load_templates
 from ..template import ChatTemplate
-from .errors import DetectionError
 
 _LONGEST_PATH = 1_000
 

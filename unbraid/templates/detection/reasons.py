@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...core.grammar import Between, Format
-from .matching import Match
-from .probing.evidence import Evidence
-from .probing.probes import CALL
-from .probing.rendered import RenderedTurn
-from .ranking import names_reasoning, what_decided
+from .evidence import Evidence
+from .matching import Match, names_reasoning, what_decided
+from .probes import CALL, RenderedTurn
 
 _MANY = 6
 

@@ -7,18 +7,19 @@ template rendered. Hugging Face's `response_template` is a second opinion, and t
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
-from ...core.grammar import Format
+from ...core.grammar import Call, CallPart, CallsBody, Either, Format, Maybe
+from ...formats import all_formats, find
+from ..errors import DetectionError
 from ..template import ChatTemplate
-from .derivation.proposals import proposals
-from .derivation.response_template import format_from_response_template
-from .errors import DetectionError
+from .affixes import tags
+from .evidence import Evidence, gather
 from .inputs import DetectionInput
-from .marker_hints import MOST, marker_hints, nearest_formats
-from .matching import Match, match
-from .probing.evidence import Evidence, gather
-from .ranking import names_reasoning, ranked_matches
+from .matching import Match, match, names_reasoning, ranked_matches
+from .proposals import proposals
 from .reasons import (
     about_derived,
     about_half,
@@ -29,6 +30,7 @@ from .reasons import (
     about_results,
     quoted,
 )
+from .response_template import format_from_response_template
 from .result import Detection
 
 _UNREAD = "the template writes calls in a way that no format reads, and that none could be derived from"
@@ -198,3 +200,72 @@ def _about_stated(stated: Format | None, evidence: Evidence) -> tuple[str, ...]:
         return ()
     agrees = match(stated, evidence).verified
     return ("the tokenizer's response_template " + ("reads it too" if agrees else "does not read what it writes"),)
+
+
+_TELLTALES = (("lfm2", ("<|tool_list_start|>", "List of tools: [")),)
+"""Words of templates that describe tools and never show a call."""
+MOST = 3
+"""How many names to suggest."""
+
+
+@dataclass(frozen=True)
+class MarkerHint:
+    """A format, and the words of the template that point to it."""
+
+    format: Format
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        said = [f"`{word}`" for word in self.words]
+        return f"its text has {' and '.join(said)}, as templates of {self.format.name} have"
+
+
+def marker_hints(evidence: Evidence) -> list[MarkerHint]:
+    """The formats whose call markers occur in the template, the likeliest first."""
+    source = evidence.template.source
+    found = []
+    for format in all_formats():
+        markers = list(dict.fromkeys(_markers(format)))
+        there = [marker for marker in markers if marker in source]
+        if there and there[0] == markers[0]:
+            speaks = format.speech is None or bool(format.speech.open and format.speech.open.strip() in source)
+            found.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
+    found.sort(key=lambda each: each[:3], reverse=True)
+    telling = [
+        MarkerHint(find(name), tuple(word for word in words if word in source))
+        for name, words in _TELLTALES
+        if any(word in source for word in words)
+    ]
+    return [*telling, *(each[-1] for each in found)]
+
+
+def nearest_formats(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
+    """Names of formats to suggest if none reads the template: those that read its calls, then those whose markers look
+    like the ones it writes."""
+    reading = [each.format.name for each in found if each.reads_calls]
+    openers: dict[str, list[str]] = {}
+    for format in all_formats():
+        if marker := next(_markers(format), ""):
+            openers.setdefault(marker, []).append(format.name)
+    written = dict.fromkeys(tag for each in evidence.rendered if each.turn.calls for tag in tags(each.text))
+    alike = [name for tag in written for marker in get_close_matches(tag, openers, MOST) for name in openers[marker]]
+    return tuple(dict.fromkeys((*reading, *alike)))[:MOST]
+
+
+def _markers(format: Format) -> Iterator[str]:
+    """The tags of a format's calls, the opening one first."""
+    if format.tools is None or format.tools.bare or format.headers is not None:
+        return
+    yield from tags(format.tools.open) or [format.tools.open.strip()]
+    yield from tags(format.tools.close)
+    for part in _parts(format.tools.body):
+        if isinstance(part, str):
+            yield from tags(part)
+        elif isinstance(part, Maybe):
+            yield from tags(part.marker)
+
+
+def _parts(body: CallsBody) -> tuple[CallPart, ...]:
+    if isinstance(body, Either):
+        return _parts(body.second)
+    return body.parts if isinstance(body, Call) else body.call.parts

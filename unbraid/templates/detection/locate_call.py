@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ....core.grammar import CallId, CallPart, Name, NameInId
-from ....core.notations import Arguments, JsonCall, PythonArguments, TaggedArguments
-from ....schema.kinds import kind_of
-from ..affixes import shared_end, shared_start
-from ..affixes import tags as tags_of
-from ..probing.probes import KINDS, ProbeCall
+from ...core.grammar import CallId, CallPart, Name, NameInId
+from ...core.notations import Arguments, JsonCall, PythonArguments, TaggedArguments
+from ...schema.kinds import kind_of
+from .affixes import shared_end, shared_start
+from .affixes import tags as tags_of
+from .probes import KINDS, ProbeCall
 
 _decode = json.JSONDecoder().raw_decode
 

@@ -11,15 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ....core.grammar import Between, Call, CallList, CallPart, Calls, Format, Ordinal
-from ....core.notations import JsonCall
-from ....formats import all_formats
-from ..affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_length, shared_start
-from ..matching import known_ends, turn_borders
-from ..probing.evidence import Evidence
-from ..probing.probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL
-from ..probing.rendered import RenderedTurn
+from ...core.grammar import Between, Call, CallList, CallPart, Calls, Format, Ordinal
+from ...core.notations import JsonCall
+from ...formats import all_formats
+from .affixes import first_tag, first_tag_or_word, last_tag, shared_end, shared_length, shared_start
+from .evidence import Evidence
 from .locate_call import find_call
+from .matching import known_ends, turn_borders
+from .probes import ANSWER, CALL, CALL_OF_ALL_KINDS, CALL_WITH_CONTENT, CALLS, REASONED, REASONED_CALL, RenderedTurn
 
 NAME = "derived"
 _LONGEST_MARKER = 200

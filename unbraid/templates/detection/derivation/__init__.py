@@ -1,1 +1,0 @@
-"""Derivation: a format for a template that no registered format reads, made from what the template renders."""
