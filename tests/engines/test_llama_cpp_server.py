@@ -17,8 +17,7 @@ from unbraid.constraints.printers import Printed
 from unbraid.engines import Audio, Finish, Generation, Load, Piece, PromptTooLong, Sampling, Unsupported
 from unbraid.engines.llama_cpp.server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing
-from unbraid.models.gguf import Gguf
-from unbraid.models.gguf_vocabulary import GgufVocabulary
+from unbraid.models.gguf import Gguf, GgufVocabulary
 from unbraid.schema.regular import Text
 
 from ..constraints.grammar_engines import smollm2_gguf

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from unbraid.models import ModelError, package_folder, resolve
-from unbraid.models.archives import unpack
-from unbraid.models.packages import Package, read_package
+from unbraid.models.packages import Package, read_package, unpack
 
 from .packages import SMALL, tarball, wheel
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from unbraid.models import KNOWN, ModelError, model_files, packages, resolve
-from unbraid.models.catalog import Known
+from unbraid.models.model_files import Known
 from unbraid.models.progress import Report, StatusLine, bar
 
 from .packages import SMALL, wheel

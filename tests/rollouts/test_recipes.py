@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbraid.rollouts.bridging.bridges import NoBridge
-from unbraid.rollouts.bridging.stand_ins import TOOLS, USER, Shape
+from unbraid.rollouts.bridges import NoBridge
+from unbraid.rollouts.shapes import TOOLS, USER, Shape
 
 from ..support.examples import examples
 from .cases import TEMPLATES, renderer

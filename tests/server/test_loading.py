@@ -16,7 +16,7 @@ from unbraid.server.loading.service import default_format, load
 from unbraid.server.service import Service
 from unbraid.server.settings import Settings
 from unbraid.templates import ChatTemplate, built_in
-from unbraid.templates.tokenizer_files import load_tokenizer
+from unbraid.templates.sources import load_tokenizer
 from unbraid.tokens import vocabulary
 
 from ..support.fake_servers import Asked, FakeServer, FakeSGLang, FakeVLLM

@@ -16,8 +16,7 @@ import pytest
 from unbraid.engines import Finish, Generation, Piece
 from unbraid.engines.llama_cpp.server import LlamaCppServerEngine
 from unbraid.engines.routing import Routing
-from unbraid.models.gguf import Gguf
-from unbraid.models.gguf_vocabulary import GgufVocabulary
+from unbraid.models.gguf import Gguf, GgufVocabulary
 from unbraid.templates import from_source
 
 from ..constraints.grammar_engines import llama_cpp_tokens, smollm2_gguf

@@ -19,9 +19,8 @@ from unbraid.templates import (
     built_in,
     encoder,
 )
-from unbraid.templates.control_tokens import MARK, ControlTokens, is_control
+from unbraid.templates.control_tokens import MARK, ControlTokens, is_control, trie_pattern
 from unbraid.templates.prompt.encoders import HuggingFaceEncoder
-from unbraid.templates.trie_pattern import trie_pattern
 
 from ..support import real_tokenizers
 from ..support.examples import examples

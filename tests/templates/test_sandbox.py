@@ -18,7 +18,7 @@ from unbraid.templates import (
     TemplateTooMuch,
 )
 from unbraid.templates.sandbox import budget
-from unbraid.templates.sandbox.clock import stopped_clock
+from unbraid.templates.sandbox.budget import stopped_clock
 
 from .prompt_cases import qwen3, qwen3_encoder
 

@@ -183,7 +183,7 @@ def _tokenizer(spec: str | None) -> object | None:
     if spec is None:
         return None
     from ..templates import encoder
-    from ..templates.tokenizer_files import load_tokenizer
+    from ..templates.sources import load_tokenizer
 
     return encoder(load_tokenizer(spec).tokenizer).vocabulary
 

@@ -7,12 +7,10 @@ files.gguf
 from __future__ import annotations
 
 from .cache import cache_folder
-from .catalog import DEFAULT, KNOWN, Known
 from .errors import ModelError
-from .gguf import Gguf
-from .gguf_vocabulary import GgufVocabulary
+from .gguf import Gguf, GgufVocabulary
 from .installed import Installed, installed_models, offer
-from .model_files import ModelFiles, package_folder, resolve
+from .model_files import DEFAULT, KNOWN, Known, ModelFiles, package_folder, resolve
 from .progress import Progress, bar
 
 __all__ = [

@@ -25,7 +25,7 @@ from ..server.running.garbage import spare_what_is_loaded
 from ..server.running.run import make_tracer
 from ..server.settings import Settings, json_object
 from ..templates import encoder
-from ..templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from ..templates.sources import TokenizerFiles, load_tokenizer
 from .engine import RayEngine, RayListener
 from .replicas import Described, EngineReplica, ListenerReplica, log_as
 from .wire import answer

@@ -12,9 +12,8 @@ from ..formats import resolve
 from ..templates.detection import detect
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.prompt.messages import PartHook
-from ..templates.sources import BUILT_IN, built_in, from_source, load_templates
+from ..templates.sources import BUILT_IN, built_in, from_source, load_templates, load_tokenizer
 from ..templates.template import ChatTemplate
-from ..templates.tokenizer_files import load_tokenizer
 from .renderer import Renderer
 
 

@@ -7,14 +7,15 @@ its last character (`alignment`). Where the template has `{% generation %}` bloc
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.vocabulary import Vocabulary
 from ..templates.prompt.builder import PromptBuilder, TracedPrompt
-from .alignment import last_characters
-from .bridging.bridges import Bridge, Bridges, NoBridge
-from .bridging.stand_ins import NEXT, ONE_CALL, USER, Shape, result
+from .bridges import Bridge, Bridges, NoBridge
 from .regions import Regions, Stretches, difference
+from .shapes import NEXT, ONE_CALL, USER, Shape, result
 from .values import NOBODY, Masks, Messages
 
 
@@ -118,3 +119,58 @@ class Masker:
         owners = [regions.message_at(at) if at < prompt_at else NOBODY for at in places]
         moved = tuple(NOBODY if owner < 0 else max(owner, bridge.turn) - bridge.turn + number for owner in owners)
         return Masks(moved, (False,) * size, tuple(values.at(at) is not None for at in places))
+
+
+_SPACE = b" \t\r\n"
+
+
+def last_characters(ids: Sequence[int], text: str, vocabulary: Vocabulary) -> list[int]:
+    """For each token the index of its last character in `text`; -1 for one before the first."""
+    data = text.encode("utf-8", "replace")
+    pieces = [vocabulary.token_bytes(id) or b"" for id in ids]
+    ends = _ends(pieces, data)
+    if len(data) == len(text):
+        return [end - 1 for end in ends]
+    starts = [0]
+    for character in text:
+        starts.append(starts[-1] + len(character.encode("utf-8", "replace")))
+    return [bisect_left(starts, end) - 1 for end in ends]
+
+
+def _ends(pieces: Sequence[bytes], data: bytes) -> list[int]:
+    """Where each piece ends in the data."""
+    ends: list[int] = []
+    at = 0
+    for piece in pieces:
+        found = _after(piece, data, at)
+        if found is None:
+            break
+        at = found
+        ends.append(at)
+    if len(ends) == len(pieces):
+        return ends
+    back: list[int] = []
+    until = len(data)
+    for piece in reversed(pieces[len(ends) :]):
+        if until - len(piece) < at or not data.endswith(piece, at, until):
+            break
+        back.append(until)
+        until -= len(piece)
+    middle = pieces[len(ends) : len(pieces) - len(back)]
+    weight, total = 0, sum(map(len, middle)) or 1
+    for piece in middle:
+        weight += len(piece)
+        ends.append(at + (until - at) * weight // total)
+    return [*ends, *reversed(back)]
+
+
+def _after(piece: bytes, data: bytes, at: int) -> int | None:
+    """The end of a piece that stands at `at`, give or take whitespace that the tokenizer added or dropped."""
+    if data.startswith(piece, at):
+        return at + len(piece)
+    if piece.startswith(b" ") and data.startswith(piece[1:], at):
+        return at + len(piece) - 1
+    begin = at
+    while begin < len(data) and data[begin] in _SPACE:
+        begin += 1
+    return begin + len(piece) if begin > at and data.startswith(piece, begin) else None

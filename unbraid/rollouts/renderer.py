@@ -17,11 +17,15 @@ did see its old reasoning, and `past="sampled"` says so.
 
 from __future__ import annotations
 
+import multiprocessing
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 from ..caching import LruCache
@@ -30,15 +34,26 @@ from ..core.tools import Tools as CheckedTools
 from ..errors import UnbraidError
 from ..parsing import Parser
 from ..templates.prompt.builder import PromptBuilder
-from .batches import in_order
-from .bridging.bridges import Bridges, NoBridge
-from .bridging.extension import Extension
-from .bridging.proof import Proof
-from .bridging.recipes import Recipes
-from .bridging.stops import ends_of_turns
+from .bridges import Bridges, NoBridge, ends_of_turns
+from .extension import Extension
 from .masking import Masker
-from .training import joined_steps
-from .values import Ended, MaskPart, Masks, Messages, Rendering, Sample, Step, Tools, Turn, ids_of, key_of, plain_ids
+from .proof import Proof
+from .recipes import Recipes
+from .values import (
+    Ended,
+    MaskPart,
+    Masks,
+    Messages,
+    Rendering,
+    Sample,
+    Step,
+    Tools,
+    Turn,
+    ids_of,
+    joined_steps,
+    key_of,
+    plain_ids,
+)
 
 _TOOLS_KEPT = 64
 _TURNS_KEPT = 64
@@ -347,3 +362,52 @@ def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[st
 def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
     sampled, prompt, tools = given
     return renderer.parse(sampled, prompt, tools=tools)
+
+
+_CHUNK = 64
+"""How many items a process is given at a time."""
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+def in_order(
+    work: Callable[[Any, Given], Made], of: object, items: Iterable[Given], workers: int | None
+) -> Iterator[Made]:
+    """`work(of, item)` for each item.
+
+    work: a function of a module, so that another process can find it.
+    of: what it works with; with `workers`, it must be one that can be pickled.
+    """
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise UnbraidError(f"workers is how many processes there are, 1 or more, not {workers!r}")
+    if workers is None or workers == 1:
+        return (work(of, item) for item in items)
+    return _in_processes(work, of, items, workers)
+
+
+def _in_processes(
+    work: Callable[[Any, Given], Made], of: object, items: Iterable[Given], workers: int
+) -> Iterator[Made]:
+    waiting: deque[Future[list[Made]]] = deque()
+    given = iter(items)
+    context = multiprocessing.get_context("spawn")  # a fork beside threads is not safe
+    with ProcessPoolExecutor(workers, context, _set_up, (of,)) as pool:
+        while chunk := list(islice(given, _CHUNK)):
+            waiting.append(pool.submit(_work, work, chunk))
+            if len(waiting) > 2 * workers:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+_of: Any = None
+"""In a worker process: what it works with."""
+
+
+def _set_up(of: Any) -> None:
+    global _of
+    _of = of
+
+
+def _work(work: Callable[[Any, Any], Any], items: list[Any]) -> list[Any]:
+    return [work(_of, item) for item in items]

@@ -11,8 +11,8 @@ when the first template is compiled.
 
 from __future__ import annotations
 
-from .capabilities import TemplateCapabilities
-from .capability_probe import supports_tools
+from .capabilities import TemplateCapabilities, supports_tools
+from .control_tokens import sanitize_text
 from .errors import (
     InvalidMessages,
     PromptError,
@@ -23,15 +23,21 @@ from .errors import (
     TemplateRefused,
     TemplateTooMuch,
 )
-from .prompt.builder import Prompt, PromptBuilder
+from .prompt.builder import Prompt, PromptBuilder, fitting
 from .prompt.encoders import Encoder, TextEncoder, encoder
-from .prompt.fitting import fitting
 from .prompt.messages import PartHook
 from .sandbox.budget import TemplateLimits
-from .sanitize import sanitize_text
-from .sources import BUILT_IN, built_in, from_config, from_source, load_config, load_templates
+from .sources import (
+    BUILT_IN,
+    TokenizerFiles,
+    built_in,
+    from_config,
+    from_source,
+    load_config,
+    load_templates,
+    load_tokenizer,
+)
 from .template import ChatTemplate
-from .tokenizer_files import TokenizerFiles, load_tokenizer
 
 __all__ = [
     "BUILT_IN",

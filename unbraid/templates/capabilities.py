@@ -11,9 +11,15 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
+
+from .control_tokens import NO_CONTROL_TOKENS
+from .errors import TemplateError
+from .template import ChatTemplate, CompiledTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +80,118 @@ def short_call_id(id: str) -> str:
         return id
     digest = base64.b32encode(hashlib.sha256(id.encode("utf-8", "replace")).digest())
     return digest[:9].decode()
+
+
+_SYSTEM, _USER, _VALUE, _RESULT, _DESCRIPTION = "Qz be brief.", "Qz hello?", "qzvalue", "qzresult", "Qz says the time."
+_CALL = "call_qzqzqzqzqzqzqzqzqzqz"
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "qzfunction",
+        "description": _DESCRIPTION,
+        "parameters": {
+            "type": "object",
+            "properties": {"qzkey": {"type": "string", "description": "Qz"}},
+            "required": ["qzkey"],
+        },
+    },
+}
+_badly_written = re.compile(rf"\\\"{_VALUE}|\{{'qzkey': *'{_VALUE}|%22{_VALUE}").search
+"""Arguments in the wrong form: JSON inside a JSON string, or Python's `repr` of a dict."""
+
+
+def supports_tools(template: ChatTemplate) -> bool:
+    """Whether the template tells the model about tools."""
+    return CapabilityProbe(template.compile(NO_CONTROL_TOKENS), template.source).capabilities().tools
+
+
+class CapabilityProbe:
+    """Finds the capabilities of one template."""
+
+    def __init__(self, compiled: CompiledTemplate, source: str) -> None:
+        self._compiled = compiled
+        self._source = source
+        self.forbidden = ""
+        """What the template does that the sandbox does not let it do, if that came up."""
+        self.outputs: list[str] = []
+        """Everything that was rendered. `PromptBuilder` looks in it for tokens that the template builds from pieces."""
+
+    def capabilities(self) -> TemplateCapabilities:
+        found = TemplateCapabilities(developer_role="developer" in self._source)
+        found = next((each for each in self._content_forms(found) if self._shows_content(each)), found)
+        tools = self._render(found, _conversation(found.system_role)[:-2], tools=True)
+        found = replace(found, tools=tools is not None and (_DESCRIPTION in tools or "qzfunction" in tools))
+        scored = [(self._score_calls(each), each) for each in self._call_forms(found)]
+        score, found = max(scored, key=lambda pair: pair[0])
+        shown = self._render(found, _conversation(found.system_role), tools=True) or ""
+        found = replace(found, tool_calls=score > 0, tool_results=_RESULT in shown)
+        if found.system_role and found.tool_results:
+            found = replace(found, system_before_result=_SYSTEM in shown)
+        return self._with_orders(found)
+
+    def _with_orders(self, found: TemplateCapabilities) -> TemplateCapabilities:
+        """What it takes of messages in an order that not every template expects."""
+        late = _spoken("system system user system assistant user") if found.system_role else []
+        after = [*_conversation(found.system_role), *_spoken("user")]
+        return replace(
+            found,
+            later_system=not late or self._shows(found, late, found.tools),
+            repeated_roles=self._shows(found, _spoken("user user assistant assistant user"), found.tools),
+            user_after_result=not found.tool_results or self._shows(found, after, True),
+        )
+
+    def _shows(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> bool:
+        text = self._render(form, messages, tools)
+        return text is not None and all(message["content"] in text for message in messages)
+
+    def _content_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+        for system_role, content_parts in product((True, False), (False, True)):
+            yield replace(found, system_role=system_role, content_parts=content_parts)
+
+    def _shows_content(self, form: TemplateCapabilities) -> bool:
+        text = self._render(form, _conversation(form.system_role)[:-2])
+        return text is not None and _USER in text and (_SYSTEM in text or not form.system_role)
+
+    def _call_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+        empty: tuple[Literal[""] | None, ...] = ("", None)
+        kinds: tuple[Literal["object", "text"], ...] = ("object", "text")
+        for short_call_ids, arguments, empty_content in product((False, True), kinds, empty):
+            yield replace(found, short_call_ids=short_call_ids, arguments=arguments, empty_content=empty_content)
+
+    def _score_calls(self, form: TemplateCapabilities) -> int:
+        """How well the template shows a call in this form: -1 if it fails, 0 if the call is missing."""
+        text = self._render(form, _conversation(form.system_role), tools=True)
+        if text is None or _VALUE not in text:
+            return -1 if text is None else 0
+        return (1 if _badly_written(text) else 3) + (_RESULT in text)
+
+    def _render(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> str | None:
+        variables = {"tools": [_TOOL] if tools else None, "documents": None, "add_generation_prompt": True}
+        try:
+            text = self._compiled.render([form.adapt(each) for each in messages], variables, False)
+        except TemplateError as error:
+            if "(SecurityError)" in str(error):
+                self.forbidden = str(error)
+            return None
+        self.outputs.append(text)
+        return text
+
+
+def _spoken(roles: str) -> list[dict[str, Any]]:
+    """Messages of these roles, each with a word of its own."""
+    return [{"role": role, "content": f"Qz word {at}."} for at, role in enumerate(roles.split())]
+
+
+def _conversation(system: bool) -> list[dict[str, Any]]:
+    """One message of each role."""
+    call = {
+        "id": _CALL,
+        "type": "function",
+        "function": {"name": "qzfunction", "arguments": f'{{"qzkey": "{_VALUE}"}}'},
+    }
+    return [
+        *([{"role": "system", "content": _SYSTEM}] if system else []),
+        {"role": "user", "content": _USER},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": _RESULT, "tool_call_id": _CALL, "name": "qzfunction"},
+    ]

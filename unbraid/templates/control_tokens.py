@@ -13,12 +13,11 @@ marked text into ids (`prompt.encoders`), and `unmark` removes them from what us
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from ..core.vocabulary import Vocabulary
-from .trie_pattern import trie_pattern
 
 MARK = "\udc00"
 """Stands before a control token that the template wrote."""
@@ -26,10 +25,7 @@ END = "\udc01"
 """Stands where the content ends of a message that the model is to continue."""
 BREAK = "\udc02"
 """Stands inside a text that must not be read as a control token, where the template builds tokens from pieces."""
-
 T = TypeVar("T")
-
-
 _HTML = frozenset(
     {
         "table",
@@ -58,6 +54,7 @@ _HTML = frozenset(
     }
 )
 _TAG = re.compile(r"</?(\w+)>")
+_surrogates = re.compile("[\ud800-\udfff]").sub
 
 
 def is_control(text: str, special: bool) -> bool:
@@ -65,6 +62,40 @@ def is_control(text: str, special: bool) -> bool:
     spaces and HTML tags as added tokens, only so that they are never split."""
     tag = _TAG.fullmatch(text)
     return len(text.strip(" \t\n\r\u2581")) > 1 and (special or tag is None or tag[1] not in _HTML)
+
+
+# Text for thousands of tokens
+
+
+@dataclass(slots=True)
+class _Node:
+    end: bool
+    children: dict[str, _Node]
+
+
+def trie_pattern(texts: Iterable[str]) -> str:
+    """A pattern that matches the longest of `texts` at a place; one that matches nothing if there are none."""
+    root = _Node(False, {})
+    for text in texts:
+        node = root
+        for character in text:
+            node = node.children.setdefault(character, _Node(False, {}))
+        node.end = True
+    return _written(root) or "(?!)"
+
+
+def _written(node: _Node) -> str:
+    branches = []
+    for character, child in node.children.items():
+        text = re.escape(character)
+        while len(child.children) == 1 and not child.end:
+            ((character, child),) = child.children.items()
+            text += re.escape(character)
+        branches.append(text + _written(child))
+    if not branches:
+        return ""
+    inner = branches[0] if len(branches) == 1 and not node.end else f"(?:{'|'.join(branches)})"
+    return f"{inner}?" if node.end else inner
 
 
 class ControlTokens:
@@ -163,3 +194,21 @@ def mark_grammar(value: T, controls: ControlTokens) -> T:
         changed = {each.name: mark_grammar(getattr(value, each.name), controls) for each in fields(value)}
         return replace(value, **changed)
     return value
+
+
+def sanitize_text(text: str) -> str:
+    """The text with U+FFFD in the place of each lone surrogate."""
+    return text if text.isascii() else _surrogates("\ufffd", text)
+
+
+def sanitize(value: Any) -> Any:
+    """JSON with every string sanitised. An object of another type becomes a text that names the type."""
+    if isinstance(value, str):
+        return sanitize_text(str(value))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {sanitize(key): sanitize(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize(item) for item in value]
+    return f"<{type(value).__name__}>"

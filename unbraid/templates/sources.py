@@ -7,17 +7,28 @@ are the names that count.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .errors import TemplateNotFound
+from ..errors import UnbraidError
+from ..models.gguf import Gguf
+from ..models.hub import hub_download, hub_files
+from .errors import DetectionError, TemplateNotFound
 from .template import ChatTemplate
 
 BUILT_IN = ("chatml", "step-audio-2")
 _CONFIG = "tokenizer_config.json"
 _LARGEST_FILE = 64_000_000
+_LONGEST_PATH = 1_000
+_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
+    *("chat_template.jinja", "chat_template.json", "tekken.json", "tokenizer.model.v3"),
+)
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
 def built_in(name: str) -> ChatTemplate:
@@ -121,3 +132,183 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TemplateNotFound(f"{path} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class DetectionInput:
+    """Everything that is known about a model's format."""
+
+    templates: Mapping[str, ChatTemplate] = field(default_factory=dict)
+    response_template: object = None
+    eos_token: str = ""
+
+
+def read_input(given: object, bos_token: str = "", eos_token: str = "") -> DetectionInput:
+    """Find the templates in whatever was given. Raises `DetectionError` or `TemplateNotFound` if there are none."""
+    if isinstance(given, ChatTemplate):
+        return DetectionInput({"default": given})
+    if isinstance(given, str):
+        # `os.path`: what can be no path is none there, and an error in `pathlib`.
+        if given.strip() and "{" not in given and len(given) < _LONGEST_PATH and os.path.exists(given):
+            raise DetectionError(
+                f"{given!r} is a path: give it as Path({given!r}); text is taken for the template itself"
+            )
+        tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        return DetectionInput({"default": from_source(given, tokens)}, None, eos_token)
+    if isinstance(given, Path):
+        return _from_path(given)
+    if isinstance(given, Mapping):
+        if given and all(isinstance(value, ChatTemplate) for value in given.values()):
+            return DetectionInput(given)
+        return _from_config(given)
+    raise DetectionError(
+        f"detect takes a template's text, a ChatTemplate, a Path or a tokenizer's configuration, not "
+        f"{type(given).__name__}"
+    )
+
+
+def _from_path(path: Path) -> DetectionInput:
+    if path.suffix == ".gguf":
+        return _from_gguf(path)
+    config_file = path / "tokenizer_config.json" if path.is_dir() else path
+    config = load_config(config_file) if config_file.suffix == ".json" and config_file.is_file() else {}
+    stated = config.get("response_template")
+    try:
+        templates = load_templates(path)
+    except TemplateNotFound:
+        files = sorted(path.glob("*.gguf")) if path.is_dir() else []
+        if files:
+            return _from_gguf(files[0])
+        if stated is None:
+            raise
+        templates = {}
+    return DetectionInput(templates, stated, _token(config.get("eos_token")))
+
+
+def _from_config(config: Mapping[str, Any]) -> DetectionInput:
+    stated = config.get("response_template")
+    templates = from_config(config)
+    if not templates and stated is None:
+        raise TemplateNotFound("the tokenizer's configuration holds neither a chat_template nor a response_template")
+    return DetectionInput(templates, stated, _token(config.get("eos_token")))
+
+
+def _from_gguf(path: Path) -> DetectionInput:
+    header = Gguf(path)
+    if header.chat_template is None:
+        raise TemplateNotFound(f"{path} holds no chat template")
+    spelled = header.get("tokenizer.ggml.tokens") or []
+
+    def token(kind: str) -> str:
+        number = header.get(f"tokenizer.ggml.{kind}_token_id")
+        return str(spelled[number]) if isinstance(number, int) and number < len(spelled) else ""
+
+    tokens = {"bos_token": token("bos"), "eos_token": token("eos")}
+    return DetectionInput(
+        {"default": from_source(header.chat_template, tokens, f"the template of {path}")}, None, token("eos")
+    )
+
+
+def _token(value: object) -> str:
+    found = value.get("content") if isinstance(value, Mapping) else value
+    return found if isinstance(found, str) else ""
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What a model's folder says about its tokens and templates."""
+
+    tokenizer: object
+    templates: dict[str, ChatTemplate] = field(default_factory=dict)
+    bos: int | None = None
+    ends: tuple[str, ...] = ()
+    """The tokens that end an output."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The sampling options that the model's makers recommend."""
+    response_template: object = None
+    """Hugging Face's `response_template`, if the tokenizer has one."""
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    """All of `generation_config.json`."""
+
+
+def load_tokenizer(spec: str) -> TokenizerFiles:
+    """Load from a folder, a tokenizer's file, or ORG/REPO on the hub."""
+    path = Path(spec).expanduser()
+    if not path.exists():
+        path = _from_hub(spec)
+    folder = path if path.is_dir() else path.parent
+    tokenizer = _tokenizer(path)
+    try:
+        templates = load_templates(folder)
+    except TemplateNotFound:
+        templates = {}
+    config, generation = _json(folder / "tokenizer_config.json"), _json(folder / "generation_config.json")
+    ends = [_content(config.get("eos_token")), *_named(tokenizer, generation.get("eos_token_id"))]
+    sampling = {name: generation[name] for name in _SAMPLING if isinstance(generation.get(name), int | float)}
+    stated = config.get("response_template")
+    return TokenizerFiles(
+        tokenizer, templates, _bos(tokenizer), tuple(filter(None, ends)), sampling, stated, generation
+    )
+
+
+def _from_hub(spec: str) -> Path:
+    if spec.startswith("/") or spec.count("/") != 1:
+        raise UnbraidError(f"there is no tokenizer {spec!r}: give a folder, a file or ORG/REPO on the hub")
+    there = [name for name in hub_files(spec) if name in _FILES]
+    if not there:
+        raise UnbraidError(f"{spec} has no tokenizer: give another place with --tokenizer")
+    for name in there:
+        found = hub_download(spec, name, None)
+    return found.parent
+
+
+def _tokenizer(path: Path) -> object:
+    files = [path] if path.is_file() else [path / name for name in ("tokenizer.json", "tekken.json")]
+    files += sorted(path.glob("tokenizer.model*")) if path.is_dir() else []
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        raise UnbraidError(f"{path} has no tokenizer.json, tekken.json or tokenizer.model")
+    if found.suffix == ".json" and found.name != "tekken.json":
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise UnbraidError(f"{found} needs tokenizers: pip install 'unbraid[huggingface]'") from error
+        return Tokenizer.from_file(str(found))
+    try:
+        from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+    except ImportError as error:
+        raise UnbraidError(f"{found} needs mistral-common: pip install 'unbraid[mistral]'") from error
+    return MistralTokenizer.from_file(str(found))
+
+
+def _bos(tokenizer: Any) -> int | None:
+    """The token that the tokenizer puts before a text by itself."""
+    held = tokenizer
+    for name in ("instruct_tokenizer", "tokenizer"):
+        held = getattr(held, name, held)
+    if hasattr(held, "bos_id"):
+        return int(held.bos_id)
+    ids = tokenizer.encode("", add_special_tokens=True).ids
+    return int(ids[0]) if ids else None
+
+
+def _named(tokenizer: Any, ids: Any) -> list[str]:
+    if not hasattr(tokenizer, "id_to_token"):
+        return []
+    known = ids if isinstance(ids, list) else [ids]
+    return [tokenizer.id_to_token(id) or "" for id in known if isinstance(id, int)]
+
+
+def _content(token: Any) -> str:
+    found = token.get("content") if isinstance(token, Mapping) else token
+    return found if isinstance(found, str) else ""
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnbraidError(f"{path} cannot be read: {error}") from error
+    return found if isinstance(found, Mapping) else {}

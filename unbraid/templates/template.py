@@ -16,10 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Place
-from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, unmark
+from .control_tokens import END, NO_CONTROL_TOKENS, ControlTokens, sanitize, unmark
 from .errors import InvalidMessages, PromptError, TemplateBroken, TemplateTooMuch, clip
 from .sandbox.budget import WHILE_COMPILING, TemplateLimits, spending
-from .sanitize import sanitize
 from .symbolic_text import Symbol
 from .traced_text import REASONING_FIELDS, Trace, joined, trace_of, traced_message
 
@@ -128,7 +127,7 @@ class CompiledTemplate:
         self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool
     ) -> tuple[str, Trace]:
         """The text with marks in it, and where it comes from. The template must have been compiled for it."""
-        from .sandbox.loops import tracing  # it needs Jinja
+        from .sandbox.syntax_tree import tracing  # it needs Jinja
 
         lines: list[tuple[int, int]] = []
         with tracing():

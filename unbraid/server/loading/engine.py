@@ -20,7 +20,7 @@ from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...errors import UnbraidError
 from ...models import DEFAULT, KNOWN, offer
 from ...templates import encoder, from_source
-from ...templates.tokenizer_files import TokenizerFiles, load_tokenizer
+from ...templates.sources import TokenizerFiles, load_tokenizer
 from ..settings import Settings, json_object
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from typing import Any
 
 from ...core.grammar import Format
 from ..errors import DetectionError
+from ..sources import DetectionInput, read_input
 from ..template import ChatTemplate
-from .inputs import DetectionInput, read_input
 from .result import Detection, How
 from .verdict import detect_in, judge_in
 

@@ -8,12 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..capabilities import TemplateCapabilities
-from ..capability_probe import CapabilityProbe
+from ..capabilities import CapabilityProbe, TemplateCapabilities
 from ..control_tokens import NO_CONTROL_TOKENS
 from ..errors import DetectionError, TemplateBroken, TemplateError, TemplateTooMuch
-from ..sandbox.budget import Budget, TemplateLimits, spending
-from ..sandbox.clock import stopped_clock
+from ..sandbox.budget import Budget, TemplateLimits, spending, stopped_clock
 from ..template import ChatTemplate, CompiledTemplate
 from .affixes import boundaries, last_tag, shared_end, shared_length, shared_start
 from .probes import (
@@ -30,53 +28,130 @@ from .probes import (
     switches,
 )
 
-LONGEST_TURN = 3_000
-"""Characters that a template may write for one probe turn, and after it."""
-
-
-def output_at(whole: str, prompt: str) -> tuple[bool, int]:
-    """Where the model's output begins in a rendered conversation, and whether the whole prompt comes before it. The
-    longest agreement with the prompt counts."""
-    if whole.startswith(prompt):
-        return True, len(prompt)
-    shared = shared_length(whole, prompt)
-    begin = max(0, min(whole.rfind(USER, 0, shared), shared), shared - LONGEST_TURN)
-    cut = max(boundaries(whole, begin, shared) & boundaries(prompt, begin, shared))
-    if (after := after_words(whole, cut, prompt[cut:].split())) is not None:
-        return True, after
-    # Some prompts contain more than a finished conversation does. Then the prompt's end follows the shared part.
-    ends = [
-        at for at in boundaries(prompt, cut, len(prompt)) if prompt[at:].strip() and whole.startswith(prompt[at:], cut)
-    ]
-    return False, cut + max((len(prompt) - at for at in ends), default=0)
-
-
-def after_words(text: str, at: int, words: list[str]) -> int | None:
-    """The position after `words`, if they come at `at` with any whitespace between them; else None. Some templates vary
-    the whitespace between the prompt and the conversation."""
-    for word in words:
-        at += len(text[at:]) - len(text[at:].lstrip())
-        if not text.startswith(word, at):
-            return None
-        at += len(word)
-    return at if words else None
-
-
-def next_turn(whole: str) -> range:
-    """From where to where the words may come with which the user's next turn begins: those that stand before the first
-    one as well."""
-    first, second = whole.find(USER), whole.find(NEXT_USER)
-    second = len(whole) if second < 0 else second
-    return range(second - len(shared_end(whole[:first], whole[:second])), second + 1)
-
-
+LIMITS = TemplateLimits(source=100_000, output=100_000, items=100_000, steps=200_000, work=10_000_000, seconds=2.0)
+"""Tighter than for prompts: probes are short, and so is what a template makes of them."""
 _TOGETHER = TemplateLimits(steps=2_000_000, work=100_000_000, seconds=60)
 """For all renderings together. The templates of the vendors take up to 130,000 steps."""
 _MOST_INVENTED = 8
+LONGEST_TURN = 3_000
+"""Characters that a template may write for one probe turn, and after it."""
+_STRANDS: tuple[Strand, ...] = ("content", "reasoning", "calls")
 _TURNED_ON, _TURNED_OFF = "with reasoning turned on", "with reasoning turned off"
 _FOLLOWED = "with another question after it"
-
 _undefined = re.compile(r": '(\w+)' is undefined").search
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that a template rendered."""
+
+    template: ChatTemplate
+    capabilities: TemplateCapabilities
+    prompts: tuple[str, ...]
+    """The generation prompts: by default, with reasoning turned on, and turned off."""
+    rendered: tuple[RenderedTurn, ...]
+    variants: tuple[RenderedTurn, ...]
+    """What the template writes in other circumstances, where that differs."""
+    swapped: tuple[str, ...]
+    """Turns whose content the template writes in the place of reasoning, by label."""
+    ending: str
+    """The text with which every turn ends."""
+    refusals: Mapping[str, str]
+    """Probes that the template refused, by label, and why."""
+
+    def rendering_of(self, turn: ProbeTurn) -> RenderedTurn | None:
+        return next((each for each in self.rendered if each.turn.label == turn.label), None)
+
+    @property
+    def strands(self) -> tuple[Strand, ...]:
+        """The strands that the template writes."""
+        written = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
+        return tuple(strand for strand in _STRANDS if strand in written)
+
+    @property
+    def shows_calls(self) -> bool:
+        return "calls" in self.strands
+
+    @property
+    def shows_reasoning(self) -> bool:
+        return "reasoning" in self.strands
+
+    @property
+    def describes_tools(self) -> bool:
+        """Whether the prompt describes the tools to the model."""
+        return self.capabilities.tools
+
+
+def gather(template: ChatTemplate) -> Evidence:
+    """Render the probes. Raises `DetectionError` for a text that is no chat template, or one that does too much."""
+    try:
+        template = template.limited(LIMITS)
+        compiled = BudgetedTemplate(template)
+    except TemplateError as error:
+        raise DetectionError(str(error)) from error
+    capabilities = CapabilityProbe(compiled, template.source).capabilities()
+    conversation = Conversation(compiled, capabilities, template.source)
+    prompts = conversation.prompts()
+    rendered: list[RenderedTurn] = []
+    variants: list[RenderedTurn] = []
+    refusals: dict[str, str] = {}
+    for turn in TURNS:
+        try:
+            found = conversation.rendered(turn, prompts)
+        except TemplateError as error:
+            refusals[turn.label] = str(error)
+            continue
+        rendered.append(found[0])
+        variants += found[1:]
+    lead = _common_start(rendered) if conversation.has_no_generation_prompt(prompts[0]) else ""
+    if lead:
+        prompts, rendered = [prompts[0] + lead], [_with_longer_prompt(each, lead) for each in rendered]
+        variants = [_with_longer_prompt(each, lead) for each in variants if each.text.startswith(lead)]
+    shown = [*rendered, *variants]
+    swapped = {each.label: other for each in shown if (other := _swapped(each, shown)) is not None}
+    return Evidence(
+        template,
+        capabilities,
+        prompts=tuple(dict.fromkeys(prompts)),
+        rendered=tuple(swapped.get(each.label, each) for each in rendered),
+        variants=tuple(swapped.get(each.label, each) for each in variants),
+        swapped=tuple(swapped),
+        ending=_common_end(rendered),
+        refusals=refusals,
+    )
+
+
+def _swapped(shown: RenderedTurn, others: list[RenderedTurn]) -> RenderedTurn | None:
+    """The turn with its content as reasoning, if the template writes it just as it writes reasoning. To the template,
+    and so to the model, it is reasoning."""
+    turn = shown.turn
+    if not turn.content or turn.reasoning:
+        return None
+    alike = [other for other in others if other.turn.strands == ("reasoning", *turn.strands[1:])]
+    if not any(other.text.replace(other.turn.reasoning or "", turn.content) == shown.text for other in alike):
+        return None
+    return replace(shown, turn=replace(turn, content="", reasoning=turn.content))
+
+
+def _common_start(rendered: Iterable[RenderedTurn]) -> str:
+    """The text with which all turns begin."""
+    texts = [each.text for each in rendered]
+    lead = shared_start(*texts) if len(set(texts)) > 1 else ""
+    return lead if lead.strip() else ""
+
+
+def _with_longer_prompt(turn: RenderedTurn, lead: str) -> RenderedTurn:
+    """A turn whose beginning belongs to the prompt."""
+    return replace(turn, prompt=turn.prompt + lead, text=turn.text[len(lead) :], last=max(0, turn.last - len(lead)))
+
+
+def _common_end(rendered: Iterable[RenderedTurn]) -> str:
+    """The text with which all turns end."""
+    tails = [each.tail for each in rendered if each.turn.content or each.turn.reasoning or each.turn.calls]
+    return shared_end(*tails) if tails else ""
+
+
+# A template, asked
 
 
 class BudgetedTemplate(CompiledTemplate):
@@ -229,116 +304,40 @@ def _continues(shown: RenderedTurn, followed: RenderedTurn) -> bool:
     return shown.asked.startswith(followed.asked) and bool(last_tag(shown.asked[len(followed.asked) :]))
 
 
-LIMITS = TemplateLimits(source=100_000, output=100_000, items=100_000, steps=200_000, work=10_000_000, seconds=2.0)
-"""Tighter than for prompts: probes are short, and so is what a template makes of them."""
-_STRANDS: tuple[Strand, ...] = ("content", "reasoning", "calls")
+# Where a turn begins and ends in a rendered conversation
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Everything that a template rendered."""
-
-    template: ChatTemplate
-    capabilities: TemplateCapabilities
-    prompts: tuple[str, ...]
-    """The generation prompts: by default, with reasoning turned on, and turned off."""
-    rendered: tuple[RenderedTurn, ...]
-    variants: tuple[RenderedTurn, ...]
-    """What the template writes in other circumstances, where that differs."""
-    swapped: tuple[str, ...]
-    """Turns whose content the template writes in the place of reasoning, by label."""
-    ending: str
-    """The text with which every turn ends."""
-    refusals: Mapping[str, str]
-    """Probes that the template refused, by label, and why."""
-
-    def rendering_of(self, turn: ProbeTurn) -> RenderedTurn | None:
-        return next((each for each in self.rendered if each.turn.label == turn.label), None)
-
-    @property
-    def strands(self) -> tuple[Strand, ...]:
-        """The strands that the template writes."""
-        written = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
-        return tuple(strand for strand in _STRANDS if strand in written)
-
-    @property
-    def shows_calls(self) -> bool:
-        return "calls" in self.strands
-
-    @property
-    def shows_reasoning(self) -> bool:
-        return "reasoning" in self.strands
-
-    @property
-    def describes_tools(self) -> bool:
-        """Whether the prompt describes the tools to the model."""
-        return self.capabilities.tools
+def output_at(whole: str, prompt: str) -> tuple[bool, int]:
+    """Where the model's output begins in a rendered conversation, and whether the whole prompt comes before it. The
+    longest agreement with the prompt counts."""
+    if whole.startswith(prompt):
+        return True, len(prompt)
+    shared = shared_length(whole, prompt)
+    begin = max(0, min(whole.rfind(USER, 0, shared), shared), shared - LONGEST_TURN)
+    cut = max(boundaries(whole, begin, shared) & boundaries(prompt, begin, shared))
+    if (after := after_words(whole, cut, prompt[cut:].split())) is not None:
+        return True, after
+    # Some prompts contain more than a finished conversation does. Then the prompt's end follows the shared part.
+    ends = [
+        at for at in boundaries(prompt, cut, len(prompt)) if prompt[at:].strip() and whole.startswith(prompt[at:], cut)
+    ]
+    return False, cut + max((len(prompt) - at for at in ends), default=0)
 
 
-def gather(template: ChatTemplate) -> Evidence:
-    """Render the probes. Raises `DetectionError` for a text that is no chat template, or one that does too much."""
-    try:
-        template = template.limited(LIMITS)
-        compiled = BudgetedTemplate(template)
-    except TemplateError as error:
-        raise DetectionError(str(error)) from error
-    capabilities = CapabilityProbe(compiled, template.source).capabilities()
-    conversation = Conversation(compiled, capabilities, template.source)
-    prompts = conversation.prompts()
-    rendered: list[RenderedTurn] = []
-    variants: list[RenderedTurn] = []
-    refusals: dict[str, str] = {}
-    for turn in TURNS:
-        try:
-            found = conversation.rendered(turn, prompts)
-        except TemplateError as error:
-            refusals[turn.label] = str(error)
-            continue
-        rendered.append(found[0])
-        variants += found[1:]
-    lead = _common_start(rendered) if conversation.has_no_generation_prompt(prompts[0]) else ""
-    if lead:
-        prompts, rendered = [prompts[0] + lead], [_with_longer_prompt(each, lead) for each in rendered]
-        variants = [_with_longer_prompt(each, lead) for each in variants if each.text.startswith(lead)]
-    shown = [*rendered, *variants]
-    swapped = {each.label: other for each in shown if (other := _swapped(each, shown)) is not None}
-    return Evidence(
-        template,
-        capabilities,
-        prompts=tuple(dict.fromkeys(prompts)),
-        rendered=tuple(swapped.get(each.label, each) for each in rendered),
-        variants=tuple(swapped.get(each.label, each) for each in variants),
-        swapped=tuple(swapped),
-        ending=_common_end(rendered),
-        refusals=refusals,
-    )
+def after_words(text: str, at: int, words: list[str]) -> int | None:
+    """The position after `words`, if they come at `at` with any whitespace between them; else None. Some templates vary
+    the whitespace between the prompt and the conversation."""
+    for word in words:
+        at += len(text[at:]) - len(text[at:].lstrip())
+        if not text.startswith(word, at):
+            return None
+        at += len(word)
+    return at if words else None
 
 
-def _swapped(shown: RenderedTurn, others: list[RenderedTurn]) -> RenderedTurn | None:
-    """The turn with its content as reasoning, if the template writes it just as it writes reasoning. To the template,
-    and so to the model, it is reasoning."""
-    turn = shown.turn
-    if not turn.content or turn.reasoning:
-        return None
-    alike = [other for other in others if other.turn.strands == ("reasoning", *turn.strands[1:])]
-    if not any(other.text.replace(other.turn.reasoning or "", turn.content) == shown.text for other in alike):
-        return None
-    return replace(shown, turn=replace(turn, content="", reasoning=turn.content))
-
-
-def _common_start(rendered: Iterable[RenderedTurn]) -> str:
-    """The text with which all turns begin."""
-    texts = [each.text for each in rendered]
-    lead = shared_start(*texts) if len(set(texts)) > 1 else ""
-    return lead if lead.strip() else ""
-
-
-def _with_longer_prompt(turn: RenderedTurn, lead: str) -> RenderedTurn:
-    """A turn whose beginning belongs to the prompt."""
-    return replace(turn, prompt=turn.prompt + lead, text=turn.text[len(lead) :], last=max(0, turn.last - len(lead)))
-
-
-def _common_end(rendered: Iterable[RenderedTurn]) -> str:
-    """The text with which all turns end."""
-    tails = [each.tail for each in rendered if each.turn.content or each.turn.reasoning or each.turn.calls]
-    return shared_end(*tails) if tails else ""
+def next_turn(whole: str) -> range:
+    """From where to where the words may come with which the user's next turn begins: those that stand before the first
+    one as well."""
+    first, second = whole.find(USER), whole.find(NEXT_USER)
+    second = len(whole) if second < 0 else second
+    return range(second - len(shared_end(whole[:first], whole[:second])), second + 1)

@@ -14,10 +14,10 @@ from difflib import get_close_matches
 from ...core.grammar import Call, CallPart, CallsBody, Either, Format, Maybe
 from ...formats import all_formats, find
 from ..errors import DetectionError
+from ..sources import DetectionInput
 from ..template import ChatTemplate
 from .affixes import tags
 from .evidence import Evidence, gather
-from .inputs import DetectionInput
 from .matching import Match, match, names_reasoning, ranked_matches
 from .proposals import proposals
 from .reasons import (

@@ -8,7 +8,7 @@ model and many threads; whatever is costly is done once, in `prepare` or at the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,11 +16,9 @@ from typing import Any
 from ...core.grammar import Format
 from ...core.tools import Tools
 from ...errors import MissingTokens, Place
-from ..capabilities import TemplateCapabilities
-from ..capability_probe import CapabilityProbe
-from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, unmark
+from ..capabilities import CapabilityProbe, TemplateCapabilities
+from ..control_tokens import BREAK, MARK, NO_CONTROL_TOKENS, ControlTokens, sanitize, unmark
 from ..errors import InvalidMessages, PromptError, PromptTooLarge
-from ..sanitize import sanitize
 from ..symbolic_text import Record, places
 from ..template import ChatTemplate, CompiledTemplate, Messages
 from ..traced_text import AT, Origin, Trace
@@ -414,3 +412,38 @@ class _PreparedTemplate:
             messages, variables = built.break_up(messages), built.break_up(dict(variables))
         text, trace = self._traced.trace(messages, variables, continue_final)
         return (built.mark_all(text).replace(BREAK, "") if built.ids else text), trace
+
+
+_AT_THE_START = ("system", "developer")
+
+
+def fitting(
+    build: Callable[[Sequence[Mapping[str, Any]]], Prompt], messages: Sequence[Mapping[str, Any]], most: int
+) -> Prompt:
+    """The prompt of as many of the latest turns as have at most `most` tokens. If not even the last one does, its
+    prompt: the engine says that it is too long."""
+    begin = next((at for at, message in enumerate(messages) if message.get("role") not in _AT_THE_START), len(messages))
+    starts = [at for at in range(begin, len(messages)) if at == begin or messages[at].get("role") == "user"]
+    dropped, least, last = 0, 1, len(starts) - 1
+    best: Prompt | None = None
+    while dropped <= last:  # all of it first, then by halves
+        prompt = _tried(build, [*messages[:begin], *messages[starts[dropped] :]], most)
+        if prompt is None:
+            least = dropped + 1
+        else:
+            best, last = prompt, dropped - 1
+        if least > last:
+            break
+        dropped = (least + last) // 2
+    return best or build([*messages[:begin], *messages[starts[-1] :]] if starts else messages)
+
+
+def _tried(
+    build: Callable[[Sequence[Mapping[str, Any]]], Prompt], messages: Sequence[Mapping[str, Any]], most: int
+) -> Prompt | None:
+    """The prompt, if it fits."""
+    try:
+        prompt = build(messages)
+    except PromptTooLarge:
+        return None
+    return prompt if prompt.ids is None or len(prompt.ids) <= most else None

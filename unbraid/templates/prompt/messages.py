@@ -14,9 +14,8 @@ from typing import Any
 
 from ...core.custom_tools import arguments_of, read_custom_tool
 from ...errors import Keys, Place
-from ..control_tokens import ControlTokens
+from ..control_tokens import ControlTokens, sanitize
 from ..errors import InvalidMessages
-from ..sanitize import sanitize
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PartHook = Callable[[Mapping[str, Any], Place], str]

@@ -8,6 +8,7 @@ the counting misses is bound by CPU time of the thread, so that a busy machine d
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,11 @@ from ..traced_text import joined
 
 _TEXT = (str, bytes)
 _ITEMS = (list, tuple, set, frozenset, range, KeysView, ValuesView, ItemsView)
+_STEPS = 256
+"""How many steps pass between two looks at what is left. To read the clock costs more than a step."""
+_MADE = 65_536
+"""A step that makes more characters than this looks at once."""
+_STOPPED_AT = datetime.datetime(2025, 7, 1, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,8 @@ class TemplateLimits:
     """CPU time, as the last resort."""
 
 
-_STEPS = 256
-"""How many steps pass between two looks at what is left. To read the clock costs more than a step."""
-_MADE = 65_536
-"""A step that makes more characters than this looks at once."""
+WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
+"""Jinja computes constants while it compiles. What exceeds this is left to the rendering, which has its own limits."""
 
 
 class Budget:
@@ -127,8 +131,6 @@ class Budget:
 
 
 _current: ContextVar[Budget | None] = ContextVar("unbraid_template_budget", default=None)
-WHILE_COMPILING = TemplateLimits(output=1_000_000, steps=1_000_000, work=10_000_000, seconds=5)
-"""Jinja computes constants while it compiles. What exceeds this is left to the rendering, which has its own limits."""
 
 
 def current() -> Budget:
@@ -149,3 +151,23 @@ def spending(given: TemplateLimits | Budget) -> Iterator[None]:
         _current.reset(token)
         if outer is not None:
             outer.pay(budget)
+
+
+# The clock
+
+
+_stopped: ContextVar[bool] = ContextVar("unbraid_template_clock", default=False)
+
+
+@contextmanager
+def stopped_clock() -> Iterator[None]:
+    """It is the same moment for all that is rendered inside, always the same one."""
+    token = _stopped.set(True)
+    try:
+        yield
+    finally:
+        _stopped.reset(token)
+
+
+def now() -> datetime.datetime:
+    return _STOPPED_AT if _stopped.get() else datetime.datetime.now()

@@ -28,13 +28,34 @@ from ..control_tokens import END, MARK
 from ..errors import TemplateRefused, TemplateTooMuch, clip
 from ..symbolic_text import FOLLOWED, Symbol, called, symbol_in
 from ..traced_text import TracedMessage, TracedText, joined, origin_in, plain
-from .budget import current
-from .clock import now
-from .cost_checks import check_call, check_operator, check_search, spend
-from .filter_checks import UNUSED_FILTERS, checked_filter, checked_test
-from .loops import ENTER, GENERATION, ITEM, LEAVE, enter, generation, is_tracing, item, leave
-from .marked_search import contains, equals
-from .syntax_tree import BUILT, CONTAINS, EQUALS, JOINED, TICK
+from .budget import current, now
+from .cost_checks import (
+    UNUSED_FILTERS,
+    check_call,
+    check_operator,
+    check_search,
+    checked_filter,
+    checked_test,
+    contains,
+    equals,
+    spend,
+)
+from .syntax_tree import (
+    BUILT,
+    CONTAINS,
+    ENTER,
+    EQUALS,
+    GENERATION,
+    ITEM,
+    JOINED,
+    LEAVE,
+    TICK,
+    enter,
+    generation,
+    is_tracing,
+    item,
+    leave,
+)
 
 _MOST_ATTRIBUTES = 10_000
 """So many answers are kept: templates can make up names."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...caching import LruCache
-from ...templates.prompt.builder import PromptBuilder
-from ...templates.sandbox.clock import stopped_clock
-from ...templates.symbolic_text import Recipe, Record, may_be_given, places
-from ..values import Tools, key_of
+from ..caching import LruCache
+from ..templates.prompt.builder import PromptBuilder
+from ..templates.sandbox.budget import stopped_clock
+from ..templates.symbolic_text import Recipe, Record, may_be_given, places
 from .bridges import Bridges, NoBridge
-from .stand_ins import USER, WORD, Shape
+from .shapes import USER, WORD, Shape
+from .values import Tools, key_of
 
 _KINDS = 256
 """For so many kinds of messages recipes are kept."""

@@ -16,18 +16,19 @@ The bridge is encoded behind the token before it, so that it does not matter tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...templates.control_tokens import MARK
-from ...templates.errors import TemplateBroken, TemplateRefused
-from ...templates.prompt.builder import PromptBuilder
-from ...templates.sandbox.clock import stopped_clock
-from ...templates.symbolic_text import Record
-from ..regions import Regions
-from ..values import Messages, Tools
-from .stand_ins import TOOLS
+from ..core.grammar import Format
+from ..templates.control_tokens import MARK
+from ..templates.errors import TemplateBroken, TemplateRefused
+from ..templates.prompt.builder import PromptBuilder
+from ..templates.sandbox.budget import stopped_clock
+from ..templates.symbolic_text import Record
+from .regions import Regions
+from .shapes import NEXT, SYSTEM, TOOLS, USER, Shape
+from .values import Messages, Tools
 
 
 class NoBridge(Exception):
@@ -140,3 +141,32 @@ def _begin(regions: Regions, turn: int, stopped_at: str | None) -> int:
 
 def roles(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(str(message.get("role")) for message in messages)
+
+
+def ends_of_turns(
+    builder: PromptBuilder, format: Format, ends: Iterable[str], variables: Mapping[str, Any]
+) -> tuple[frozenset[str], list[str]]:
+    """The texts of the tokens that close a turn in the template, and of those that a model stops at.
+
+    ends: tokens that end an output, by their text, as the tokenizer's files name them.
+    """
+    known = [text for text in dict.fromkeys([*format.ends, *ends]) if text in builder.controls.ids]
+    learned = _learned(Bridges(builder, frozenset(known)), variables)
+    separates = format.headers is not None and learned in format.headers.ends
+    stops = known if learned is None or separates else [*known, learned]
+    return frozenset([*known, *([learned] if learned else [])]), stops
+
+
+def _learned(bridges: Bridges, variables: Mapping[str, Any]) -> str | None:
+    """The token that the template closes an answer with, if it is none that is known."""
+    histories: tuple[Messages, ...] = ([USER], [SYSTEM, USER])
+    for history in histories:
+        try:
+            regions = bridges.short([*history, Shape().message(), NEXT], variables, prompt=True)
+        except NoBridge:
+            continue
+        after, (closing, until) = regions.last_value(len(history)), regions.end_of_turn(len(history))
+        if after is None or closing is not None:
+            return None
+        return next((token.text for token in reversed(regions.tokens) if after <= token.begin < until), None)
+    return None

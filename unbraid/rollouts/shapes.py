@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.message import Message
-from ..values import Messages, key_of
+from ..core.message import Message
+from .values import Messages, key_of
 
 WORD = "Qz"
 """A word that no template has."""

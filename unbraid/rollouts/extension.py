@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...templates.traced_text import REASONING_FIELDS
-from ..masking import Masker
-from ..values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
+from ..templates.traced_text import REASONING_FIELDS
 from .bridges import Bridge, Bridges, NoBridge
+from .masking import Masker
 from .proof import Proof
 from .recipes import Recipes
-from .stand_ins import TOOLS, USER, Shape, answered, shape_of
+from .shapes import TOOLS, USER, Shape, answered, shape_of
+from .values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
 
 
 class Extension:

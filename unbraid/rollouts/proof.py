@@ -16,15 +16,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ...caching import LruCache
-from ...core.grammar import Format
-from ...core.message import Message
-from ...parsing import Parser
-from ...templates.sandbox.clock import stopped_clock
-from ..regions import Regions, difference
-from ..values import Messages, Tools, key_of
+from ..caching import LruCache
+from ..core.grammar import Format
+from ..core.message import Message
+from ..parsing import Parser
+from ..templates.sandbox.budget import stopped_clock
 from .bridges import Bridges, NoBridge, roles
-from .stand_ins import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, stand_ins
+from .regions import Regions, difference
+from .shapes import EARLIER, NEXT, ONE_CALL, SYSTEM, TOOLS, USER, Shape, call, kind_of, result, stand_ins
+from .values import Messages, Tools, key_of
 
 _SHOWN = 24
 _ANSWER = Shape()
