@@ -1,7 +1,7 @@
 """A traced prompt cut up: which stretch belongs to which message, and what of it a model would have written.
 
-The template's loops say where it goes on with the next message (`templates.sandbox.syntax_tree`). What is written outside of
-any loop, such as a system message before it, belongs to the message whose text stands there.
+The template's loops say where it goes on with the next message (`templates.sandbox.syntax_tree`). Text outside of any
+loop, such as a system message before it, belongs to the message whose text stands there.
 
 A turn of the assistant begins with what the generation prompt also has: that was not sampled. It ends with the token
 that closes the turn (`closers`): that one was. `{% generation %}` blocks, where the template has them, say it
