@@ -56,7 +56,7 @@ def serve() -> None:
         template=template_of_qwen3(),
         syntax="gbnf",
         loose_schemas=True,
-        planner=Planner(2, 1.0),
+        planner=Planner(2, 1.0, preload="unbraid.server.app"),
     )
     access = Access(write_error=write_error)
     server = uvicorn.Server(uvicorn.Config(create_app(service), port=0, log_config=None, **access.uvicorn))

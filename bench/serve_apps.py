@@ -27,7 +27,7 @@ from tests.support.running_server import service_of
 from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
-from unbraid.server.running.garbage import spare_what_is_loaded
+from unbraid.server.running.run import spare_what_is_loaded
 from unbraid.templates import built_in
 from unbraid.tokens import vocabulary
 

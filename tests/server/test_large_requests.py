@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from unbraid.server.planning import shared
+from unbraid.server.planning import pickling
 from unbraid.server.planning.planner import LARGE, Planner
 from unbraid.server.storage.store import Store
 
@@ -144,7 +144,7 @@ def test_no_large_body_is_decoded_by_the_server_itself(
 def test_what_a_plan_was_made_of_does_not_come_back(
     running: Scripted, path: str, asked: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    received = sizes_of(monkeypatch, shared, "unpacked")
+    received = sizes_of(monkeypatch, pickling, "unpacked")
     response = post(running, path, json.dumps(asked).encode())
     assert response.status_code == 200, response.text
     assert received

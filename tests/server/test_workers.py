@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from unbraid.engines.replay import script
-from unbraid.server.running.totals import Totals
+from unbraid.server.observing.metrics import Totals
 
 from ..support import patient_http
 from ..support.processes import is_running
@@ -119,7 +119,7 @@ def test_settings_that_no_worker_can_take(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--workers", "0"), "--workers must be at least 1"),
+        (("--workers", "0"), "--workers must be a whole number of at least 1"),
         (("--workers", "2", "--record", "x"), "leave --workers out"),
     ],
 )

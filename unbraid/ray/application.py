@@ -21,8 +21,7 @@ from ..server.access.gate import is_loopback, read_origins
 from ..server.app import create_app
 from ..server.loading.engine import load_engine, timeouts_of
 from ..server.loading.service import Loader, load
-from ..server.running.garbage import spare_what_is_loaded
-from ..server.running.run import make_tracer
+from ..server.running.run import make_tracer, spare_what_is_loaded
 from ..server.settings import Settings, json_object
 from ..templates import encoder
 from ..templates.sources import TokenizerFiles, load_tokenizer

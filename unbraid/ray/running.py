@@ -20,7 +20,7 @@ from ray.serve.exceptions import RayServeException
 from ..errors import UnbraidError
 from ..server.access.door import access_of
 from ..server.app import write_error
-from ..server.running.port import open_port
+from ..server.running.run import open_port
 from ..server.settings import Settings
 from ..version import __version__
 from .application import API, GRACE, build

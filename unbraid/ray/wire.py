@@ -21,7 +21,7 @@ from ..core.vocabulary import Vocabulary
 from ..engines import EngineBusy, EngineDown, EngineError, EngineFailed, EngineTimeout
 from ..engines.http.timeouts import PieceClock, Timeouts
 from ..errors import UnbraidError
-from ..server.planning.shared import packed_error, raised
+from ..server.planning.pickling import packed_error, raised
 
 _OWN = "vocabulary"
 """The mark in place of the vocabulary."""

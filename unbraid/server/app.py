@@ -121,6 +121,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        service.planner.preload = __name__
         yield
         await service.end_background()
         await service.planner.close()

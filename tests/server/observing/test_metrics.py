@@ -9,8 +9,7 @@ from prometheus_client.core import Metric
 
 from unbraid.engines import Engine
 from unbraid.engines.replay import ReplayEngine, script
-from unbraid.server.observing.metrics import Metrics
-from unbraid.server.running.totals import Totals
+from unbraid.server.observing.metrics import Metrics, Totals
 
 from ...support.places import ROOT
 

@@ -18,10 +18,10 @@ from unbraid.errors import OverBudget
 from unbraid.server.errors import ApiError
 from unbraid.server.http import SHUTDOWN, Sender, sender
 from unbraid.server.model import Model
-from unbraid.server.planning import shared
+from unbraid.server.planning import pickling
+from unbraid.server.planning.pickling import SharedModels
 from unbraid.server.planning.planner import LARGE, Planner
-from unbraid.server.planning.shared import SharedModels
-from unbraid.server.planning.workers import WorkerPool
+from unbraid.server.planning.pool import WorkerPool
 from unbraid.templates import PromptBuilder, built_in, encoder
 
 from ...support import real_tokenizers
@@ -141,12 +141,12 @@ def test_a_model_can_be_sent_with_any_tokenizer(kind: str) -> None:
     models = SharedModels()
     assert models.can_be_sent([model])
     (name,) = models.changing()
-    shared.learn("copy", models.sent(name))
-    copy = shared.known("copy")
+    pickling.learn("copy", models.sent(name))
+    copy = pickling.model_named("copy")
     messages = [{"role": "user", "content": "Grüße <|im_end|> 你好"}]
     assert copy.chat_builder().build(messages).ids == model.chat_builder().build(messages).ids
     models.forget()
-    del shared._models["copy"]
+    del pickling._models["copy"]
 
 
 @in_loop
@@ -212,9 +212,9 @@ def test_a_constraint_for_the_rest_of_an_output_travels_as_such() -> None:
 def test_a_constraint_travels_with_all_that_was_printed_and_is_kept() -> None:
     first = made()
     fields, tag = first.to_llama_cpp(), first.to_structural_tag()
-    copy = shared.unpacked(b"".join(shared.packed(first)))
+    copy = pickling.unpacked(b"".join(pickling.packed(first)))
     assert copy.to_llama_cpp() == fields
     assert copy.to_structural_tag() == tag
     assert made() is copy, "it is kept for requests that ask for the same"
-    bare = shared.unpacked(b"".join(shared.packed(made(tool_choice="required"))))
+    bare = pickling.unpacked(b"".join(pickling.packed(made(tool_choice="required"))))
     assert bare.to_gbnf() == made(tool_choice="required").to_gbnf(), "what was not printed can be"

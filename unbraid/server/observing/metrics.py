@@ -5,6 +5,11 @@
 What is counted for each token is a `Durations`: prometheus_client's own histograms take a lock twice for each value,
 which was a third of what the server added to a token. Engines and replicas are looked at when somebody asks, so that a
 request costs nothing.
+
+`Totals` adds up the metrics of several processes. Counters, histograms and most gauges are sums. Of gauges that say
+whether something is up, the least counts; of those that say how long it took, the greatest. A process that ends takes
+its gauges with it and leaves its counters: a counter that falls would look like a restart of all. When a series began
+is the earliest of its beginnings.
 """
 
 from __future__ import annotations
@@ -17,12 +22,16 @@ from typing import Protocol, runtime_checkable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from ...engines import Load
 from .exchange import Exchange
 
+Series = tuple[str, tuple[tuple[str, str], ...]]
+"""A sample's name and labels."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The bounds of the buckets."""
 _LEFT_OUT = ("open", "down")
@@ -226,3 +235,74 @@ class _ReplicaMetrics(Collector):
                     again = names.count(replica.name)
                     names.append(replica.name)
                     yield (model, f"{replica.name} ({again + 1})" if again else replica.name), replica
+
+
+class Totals:
+    """The last metrics of each worker process, and the counters of those that have ended."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, str] = {}
+        self._ended: list[str] = []
+
+    def tell(self, worker: int, text: str) -> None:
+        """The metrics of a worker, in Prometheus' text format."""
+        self._latest[worker] = text
+
+    def end(self, worker: int) -> None:
+        """The worker has ended."""
+        last = self._latest.pop(worker, None)
+        if last is not None:
+            kept = [family for family in text_string_to_metric_families(last) if family.type != "gauge"]
+            self._ended = [_text(_added([*self._families(self._ended), kept]))]
+
+    def text(self) -> str:
+        """The metrics of all workers, added up."""
+        return _text(_added(self._families([*self._ended, *self._latest.values()])))
+
+    def _families(self, texts: Iterable[str]) -> list[Iterable[Metric]]:
+        return [text_string_to_metric_families(text) for text in texts]
+
+
+def _both(family: Metric, name: str, one: float, other: float) -> float:
+    """The value of a series that two workers have."""
+    if name.endswith("_created") or (family.type == "gauge" and name.endswith("_up")):
+        return min(one, other)
+    return max(one, other) if family.type == "gauge" and name.endswith("_seconds") else one + other
+
+
+def _added(several: Iterable[Iterable[Metric]]) -> Mapping[str, Metric]:
+    totals: dict[str, Metric] = {}
+    values: dict[Series, float] = {}
+    for families in several:
+        for family in families:
+            total = totals.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            for sample in family.samples:
+                series = _series(sample)
+                if series not in values:
+                    total.samples.append(sample)
+                    values[series] = sample.value
+                else:
+                    values[series] = _both(family, sample.name, values[series], sample.value)
+    for family in totals.values():
+        family.samples = [sample._replace(value=values[_series(sample)]) for sample in family.samples]
+    return totals
+
+
+def _series(sample: Sample) -> Series:
+    return sample.name, tuple(sorted(sample.labels.items()))
+
+
+def _text(families: Mapping[str, Metric]) -> str:
+    registry = CollectorRegistry()
+    registry.register(_Fixed(families))
+    return generate_latest(registry).decode()
+
+
+class _Fixed(Collector):
+    """Metrics that are collected as they are."""
+
+    def __init__(self, families: Mapping[str, Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families.values()

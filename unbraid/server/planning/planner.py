@@ -2,9 +2,9 @@
 
 A request of a few lines is worked out at once, which takes less time than to hand it to a thread. One that is larger or
 takes longer runs in a thread, within an allowance of CPU time. One that has schemas or grammars in it, which may turn
-out to be costly, has a thread of its own kind, so that plain chats never wait behind it. Whatever uses up its allowance
-begins again in a worker, and what is large goes there at once. A model that cannot be sent to a worker (its
-tokenizer is of a kind that cannot be pickled) is worked with in threads alone, within the workers' CPU time.
+out to be costly, has a thread of its own kind, so that plain chats never wait behind it. A request that uses up its
+allowance begins again in a worker, and a large one goes there at once. A model that cannot be sent to a worker, because
+its tokenizer cannot be pickled, is worked with in threads alone, within the workers' CPU time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ...errors import OverBudget
 from ...metering import Cancelled, Meter, metered
 from ..http import Sender, body_memory, sender
 from ..model import Model
-from .shared import CannotLearn, SharedModels
-from .workers import WorkerPool
+from .pickling import CannotLearn, SharedModels
+from .pool import WorkerPool
 
 T = TypeVar("T")
 _PLAIN, _STRUCTURED = 4, 1
@@ -51,10 +51,12 @@ class Planner:
 
     workers: how many processes. 0: all work is done in threads.
     seconds: the CPU time that one request may take.
+    preload: a module that the processes import before their first request. The application names itself.
     """
 
-    def __init__(self, workers: int = 2, seconds: float = 10.0) -> None:
+    def __init__(self, workers: int = 2, seconds: float = 10.0, preload: str | None = None) -> None:
         self._workers, self._seconds = workers, seconds
+        self.preload = preload
         self._plain = ThreadPoolExecutor(_PLAIN, "unbraid-plan")
         self._structured = ThreadPoolExecutor(_STRUCTURED, "unbraid-schema")
         self._waiting = 0
@@ -131,7 +133,7 @@ class Planner:
 
     def _workers_of_this_loop(self) -> WorkerPool:
         if self._pool is None:
-            self._pool = WorkerPool(self._workers, self._seconds, self._models)
+            self._pool = WorkerPool(self._workers, self._seconds, self._models, self.preload)
         return self._pool
 
 
@@ -140,15 +142,15 @@ def _models_in(args: Iterable[object]) -> Iterator[Model]:
         yield from (each for each in (arg.values() if isinstance(arg, dict) else (arg,)) if isinstance(each, Model))
 
 
-def _goes_on(asked: object) -> bool:
+def _goes_on(request: object) -> bool:
     """Whether a request goes on from a stored conversation, which may be long although the request is short."""
-    return bool(getattr(asked, "before", None))
+    return bool(getattr(request, "before", None))
 
 
-def _has_structure(asked: object) -> bool:
+def _has_structure(request: object) -> bool:
     """Whether a request may have schemas or grammars in it, in whatever dialect."""
-    asked = getattr(asked, "request", asked)
-    return any(getattr(asked, name, None) for name in ("tools", "response_format", "text"))
+    request = getattr(request, "request", request)
+    return any(getattr(request, name, None) for name in ("tools", "response_format", "text"))
 
 
 async def _in_thread(threads: ThreadPoolExecutor, seconds: float, work: Callable[[], T]) -> T:

@@ -1,9 +1,9 @@
 """A worker: a process that does one job after the other, and may be killed at any time.
 
 It reads jobs from its standard input and writes results to its standard output; what a job prints goes to the log. It
-ends when its input does, so none is left when the server is gone. It has a low priority, and limits: a job that uses
-up its CPU time is told so by the meter; where nothing asks the meter, by a timer; and where a library does not come
-back, the system ends the process. Not every system has all of these: the server watches the clock as well.
+ends when its input does, so no worker is left when the server is gone. It has a low priority, and limits. A job that
+uses up its CPU time is stopped by the meter, or by a timer if nothing asks the meter. If a library does not come back,
+the system ends the process. Not every system has all of these: the server watches the clock as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO
 
 from ...errors import OverBudget
 from ...metering import Meter, metered
-from . import shared
+from . import pickling
 
 SIZE = struct.Struct("<Q")
 _LATE = 0.2
@@ -47,10 +47,11 @@ def main() -> None:
         write(results, _done(context, job))
 
 
-def ready() -> None:
-    """A job that is done when the worker is ready for others: it has loaded what they need."""
-    import_module("unbraid.server.app")
-    shared.prepare()
+def get_ready(preload: str | None) -> None:
+    """The first job: load the module `preload`, which imports what later jobs need, and compile the templates."""
+    if preload is not None:
+        import_module(preload)
+    pickling.prepare()
 
 
 def read(source: IO[bytes]) -> bytes | None:
@@ -79,23 +80,23 @@ def _give_way() -> None:
 def _done(context: bytes, job: bytes) -> list[bytes]:
     """The result of a job, or what it raised. `context`: what the worker has to know before it can read the job."""
     try:
-        models, changing, seconds = shared.unpacked(context)
+        models, changing, seconds = pickling.unpacked(context)
         for name, model in models.items():
-            shared.learn(name, model)
-        shared.update(changing)
+            pickling.learn(name, model)
+        pickling.update(changing)
         meter = Meter(seconds)
         meter.look()  # its clock begins here, so that the timer can tell what asks no meter
         with metered(meter), _Limits(meter, seconds):
-            work, args, kwargs = shared.unpacked(job)
+            work, args, kwargs = pickling.unpacked(job)
             result = work(*args, **kwargs)
-            return shared.packed((True, result))
+            return pickling.packed((True, result))
     except BaseException as error:
         if isinstance(error, MemoryError):
             error = OverBudget("the request takes too much memory to work out: make it smaller")
         try:
-            return shared.packed((False, shared.packed_error(error)))
+            return pickling.packed((False, pickling.packed_error(error)))
         except Exception:  # it holds something that cannot be sent
-            return shared.packed((False, shared.packed_error(RuntimeError(repr(error)))))
+            return pickling.packed((False, pickling.packed_error(RuntimeError(repr(error)))))
 
 
 class _Limits:

@@ -1,6 +1,8 @@
-"""Runs the application: `run` is what `unbraid serve` calls.
+"""Runs the application: `run.run` is what `unbraid serve` calls.
 
-One process serves on a `port` with uvicorn (`graceful`). With `--workers N` the parent (`supervisor`) starts several,
-which take connections from the same socket. A pipe goes from the parent to each (`worker` is its other end): a worker
-says there that it is ready, and asks for the metrics of all, which the parent adds up (`totals`).
+    run.py         opens the port, loads the service, and serves
+    graceful.py    uvicorn, with an end that tells clients about it
+    supervisor.py  `--workers N`: the parent of several processes that take connections from the same socket
+
+Ray has its own way to run the application (`unbraid.ray`).
 """

@@ -1,9 +1,15 @@
-"""`unbraid serve`: opens the port, loads the service, and serves until a signal ends it."""
+"""`unbraid serve`: opens the port, loads the service, and serves until a signal ends it.
+
+The port is bound before anything is loaded, so that the user learns at once that it is taken.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -22,15 +28,13 @@ from ..observing.logs import logging_as
 from ..observing.middleware import observed
 from ..observing.tracing import Tracer
 from ..settings import Settings
-from .garbage import spare_what_is_loaded
 from .graceful import GracefulServer
-from .port import open_port
-from .supervisor import Supervisor
-from .worker import Link
+from .supervisor import Link, Supervisor
 
 _log = logging.getLogger(__name__)
 _BAD_INPUT = 2
 """The exit code for settings that nothing can be done with."""
+_COLLECTOR = (10_000, 20, 20)  # Python's own thresholds are 700, 10 and 10
 _GRACE = 2.0
 """Seconds that streams have to say that they were cut off."""
 _LONG = 10**9
@@ -63,6 +67,24 @@ def _run(settings: Settings) -> int:
             return runner.run(_serve(settings, sock))
 
 
+def open_port(host: str, port: int) -> socket.socket:
+    """A socket that listens as soon as somebody serves on it."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        sock = socket.socket(family)
+    except OSError as error:
+        raise UnbraidError(f"--host {host} is no address of this machine: {error.strerror}") from error
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers share a port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        why = "address already in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise UnbraidError(f"port {port} of {host} cannot be opened: {why}; choose another with --port") from error
+    return sock
+
+
 def _announce(sock: socket.socket, scheme: str, playground: bool, models: str) -> None:
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -73,7 +95,7 @@ def _announce(sock: socket.socket, scheme: str, playground: bool, models: str) -
 
 
 def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: bytes) -> None:
-    """What a worker does."""
+    """What a worker process does."""
     with (
         logging_as(settings.log_format, settings.log_level),
         sock,
@@ -87,8 +109,17 @@ def _work(settings: Settings, sock: socket.socket, pipe: Connection, secret: byt
         sys.exit(code)
 
 
+def spare_what_is_loaded() -> None:
+    """Have Python's collector of garbage leave alone what is loaded now, and look less often at the rest: nearly all of
+    a reply is freed without it. To look through all objects takes it a twentieth of a second and more, in which nobody
+    is answered. Call it before the first request."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR)
+
+
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed. uvicorn chooses it only where it starts the loop itself; ours is started before,
+    """uvloop's, if it is installed. uvicorn chooses it only if it starts the loop itself; ours is started before,
     because the engine is made in it."""
     try:
         import uvloop
@@ -98,7 +129,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def make_tracer() -> Tracer:
-    """OpenTelemetry's, which is imported only where it is wanted."""
+    """OpenTelemetry's tracer, which is imported only if it is wanted."""
     from ..observing.otel import tracer
 
     return tracer()

@@ -1,17 +1,28 @@
-"""The parent of the workers: it starts them, starts those again that end by themselves, and adds up their metrics.
+"""Several worker processes on one port: their parent (`Supervisor`), and each worker's way to the parent (`Link`).
 
-The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If one dies
-while they start, the settings are at fault, and all end. Later, another one takes its place. SIGTERM and SIGINT are
-passed on, and the parent waits for the workers' orderly end. It lets go of the port at once: the system keeps a port
-open as long as anybody holds it, and clients would wait there for nobody, when the workers have closed it.
+The parent starts the workers, replaces those that end by themselves, and adds up their metrics. A pipe goes from it to
+each worker. These messages are tuples:
+
+    ("ready", models)            worker to parent: requests are taken now
+    ("metrics?", number, text)   worker to parent: what are the metrics of all? `text` has its own
+    ("metrics?",)                parent to worker: what are yours?
+    ("metrics", text)            worker to parent: these
+    ("metrics", number, text)    parent to worker: the metrics of all
+
+The first worker starts alone, so that what is fetched is fetched once; the others start when it is ready. If a worker
+dies while they start, the settings are at fault, and all end. Later, another one takes its place. SIGTERM and SIGINT
+are passed on, and the parent waits for the workers' orderly end. It lets go of the port at once: the system keeps a
+port open as long as anybody holds it, and clients would wait there for nobody when the workers have closed it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +33,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any
 
-from .totals import Totals
+from ..observing.metrics import Totals
 
 _log = logging.getLogger(__name__)
 _METRICS_SECONDS = 1.0
@@ -42,7 +53,7 @@ class _Worker:
 
 @dataclass(eq=False)
 class _Question:
-    """Somebody wants to know the metrics of all."""
+    """A worker wants to know the metrics of all."""
 
     asker: _Worker
     number: int
@@ -102,12 +113,12 @@ class Supervisor:
             process.terminate()
 
     def _step(self, announce: Callable[[str], None]) -> None:
-        """Wait until something happens, and see to it."""
+        """Wait until a worker says something or ends, and see to it."""
         pipes = {worker.pipe: worker for worker in self._workers}
         ends = {worker.process.sentinel: worker for worker in self._workers}
-        for found in wait([*pipes, *ends], self._timeout()):
-            if isinstance(found, Connection):
-                self._hear(pipes[found], announce)
+        for ready in wait([*pipes, *ends], self._timeout()):
+            if isinstance(ready, Connection):
+                self._hear(pipes[ready], announce)
         for worker in [*self._workers]:
             if not worker.process.is_alive():
                 self._bury(worker)
@@ -119,7 +130,7 @@ class Supervisor:
                 self._start()
 
     def _timeout(self) -> float | None:
-        """How long there is nothing to do; None where something must come first."""
+        """Seconds until there is something to do; None if a worker must say something first."""
         now = time.monotonic()
         waits = [question.deadline - now for question in self._questions]
         return max(0.0, min(waits)) if waits else None
@@ -174,3 +185,61 @@ class Supervisor:
     def _send(self, worker: _Worker, *message: Any) -> None:
         with suppress(OSError):  # it is about to be buried
             worker.pipe.send(message)
+
+
+class Link:
+    """A worker's end of the pipe. The parent's messages are read in a thread. When the parent is gone, the worker ends
+    as at SIGTERM.
+
+    metrics: returns the metrics of this worker.
+    """
+
+    def __init__(self, pipe: Connection, metrics: Callable[[], bytes]) -> None:
+        self._pipe = pipe
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._asking: dict[int, asyncio.Future[str]] = {}
+        self._asked = 0
+        threading.Thread(target=self._listen, name="unbraid-worker", daemon=True).start()
+
+    def ready(self, models: str) -> None:
+        """Requests are taken now, for these models."""
+        self._send("ready", models)
+
+    async def metrics_of_all(self) -> bytes:
+        """The metrics of all workers, added up."""
+        self._asked += 1
+        number = self._asked
+        answer: asyncio.Future[str] = self._loop.create_future()
+        self._asking[number] = answer
+        try:
+            self._send("metrics?", number, self._metrics().decode())
+            return (await answer).encode()
+        finally:
+            del self._asking[number]
+
+    def _send(self, *message: Any) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._hear(*self._pipe.recv())
+        except (EOFError, OSError):  # the parent is gone
+            os.kill(os.getpid(), signal.SIGTERM)
+        except RuntimeError:  # our loop is: this process is at its end
+            pass
+
+    def _hear(self, kind: str, *rest: Any) -> None:
+        if kind == "metrics?":
+            self._send("metrics", self._metrics().decode())
+        else:
+            number, text = rest
+            self._loop.call_soon_threadsafe(self._answer, number, text)
+
+    def _answer(self, number: int, text: str) -> None:
+        answer = self._asking.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(text)

@@ -20,7 +20,7 @@ from ....core.machine.snapshot import load_state, state_of
 from ....parsing import Parser
 from ...model import Served
 from ...service import Service
-from ...storage.stream_states import StreamStates, pack, unpack
+from ...storage.seal import StreamStates, pack, unpack
 from .deltas import Deltas
 from .readings import Reading, Readings
 from .wire import ToldState, bad_state

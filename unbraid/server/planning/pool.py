@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 from ...errors import OverBudget
 from ..errors import ApiError
 from ..http import SHUTDOWN
-from . import shared
+from . import pickling
 from .fair_queue import FairQueue, QueueFull
-from .worker import read, ready, write
+from .worker import get_ready, read, write
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -83,10 +83,11 @@ class WorkerPool:
     count: how many there are.
     seconds: the CPU time of a job.
     models: those that jobs may be about.
+    preload: a module that each worker imports before its first job.
     """
 
-    def __init__(self, count: int, seconds: float, models: shared.SharedModels) -> None:
-        self._models = models
+    def __init__(self, count: int, seconds: float, models: pickling.SharedModels, preload: str | None = None) -> None:
+        self._models, self._preload = models, preload
         self._count, self._seconds = count, seconds
         self._queue = FairQueue(count, _MOST_WAITING, _MOST_WAITING_EACH)
         # One thread more than workers: those of jobs that were given up take a moment to see it.
@@ -113,7 +114,9 @@ class WorkerPool:
         worker = Worker()
         self._new.add(worker)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._ask, worker, (ready, (), {}))
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._ask, worker, (get_ready, (self._preload,), {})
+            )
         finally:
             self._new.discard(worker)
         self._idle.append(worker)
@@ -147,19 +150,19 @@ class WorkerPool:
             raise _refused(full) from None
         done, value = answer
         if not done:
-            raise shared.raised(*value)
-        found: T = value
-        return found
+            raise pickling.raised(*value)
+        result: T = value
+        return result
 
     async def _answer(self, worker: Worker, work: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
         watch = loop.call_later(max(_LEAST_PATIENCE, _PATIENCE * self._seconds), worker.kill)
-        asked = loop.run_in_executor(self._threads, self._ask, worker, (work, args, kwargs))
+        result = loop.run_in_executor(self._threads, self._ask, worker, (work, args, kwargs))
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(result)
         except asyncio.CancelledError:
             worker.kill()
-            asked.add_done_callback(_ignored)
+            result.add_done_callback(_ignored)
             raise
         finally:
             watch.cancel()
@@ -168,13 +171,13 @@ class WorkerPool:
         """In a thread: what the worker answers."""
         changing = self._models.changing()
         models = {name: self._models.sent(name) for name in changing if name not in worker.models}
-        answer = worker.ask([pickle.dumps((models, changing, self._seconds))], shared.packed(job))
+        answer = worker.ask([pickle.dumps((models, changing, self._seconds))], pickling.packed(job))
         if answer is None:
             raise self._how_it_ended(worker)
-        found = shared.unpacked(answer)
-        if found[0] or found[1][0] is not shared.CannotLearn:
+        done, value = pickling.unpacked(answer)
+        if done or value[0] is not pickling.CannotLearn:
             worker.models.update(models)
-        return found
+        return done, value
 
     def _how_it_ended(self, worker: Worker) -> Exception:
         was_killed = worker.killed
@@ -198,10 +201,10 @@ class WorkerPool:
         await loop.run_in_executor(None, self._threads.shutdown)
 
 
-def _ignored(asked: asyncio.Future[Any]) -> None:
-    """Take notice of what nobody asks for any more."""
-    if not asked.cancelled():
-        asked.exception()
+def _ignored(result: asyncio.Future[Any]) -> None:
+    """Take notice of a result that nobody waits for any more, so that asyncio does not log its error."""
+    if not result.cancelled():
+        result.exception()
 
 
 def _refused(full: QueueFull) -> ApiError:

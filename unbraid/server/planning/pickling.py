@@ -26,11 +26,11 @@ _models: dict[str, Model] = {}
 """The models that this process knows, by their names. Those of a server stay as long as it runs."""
 
 
-def known(name: str) -> Model:
+def model_named(name: str) -> Model:
     return _models[name]
 
 
-def known_vocabulary(name: str) -> Vocabulary | None:
+def vocabulary_named(name: str) -> Vocabulary | None:
     return _models[name].vocabulary
 
 
@@ -82,9 +82,9 @@ class SharedModels:
 
     def sent(self, name: str) -> bytes:
         """A model, for `learn`."""
-        found = self._sent[name]
-        assert found is not None
-        return found
+        model = self._sent[name]
+        assert model is not None
+        return model
 
     def forget(self) -> None:
         for name in self._sent:
@@ -131,13 +131,13 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._references: dict[int, tuple[Callable[[str], Any], str]] = {}
         for name, model in _models.items():
-            self._references[id(model)] = known, name
+            self._references[id(model)] = model_named, name
             if model.vocabulary is not None:
-                self._references[id(model.vocabulary)] = known_vocabulary, name
+                self._references[id(model.vocabulary)] = vocabulary_named, name
 
     def reducer_override(self, value: Any) -> Any:
-        found = self._references.get(id(value))
-        return NotImplemented if found is None else (found[0], (found[1],))
+        reference = self._references.get(id(value))
+        return NotImplemented if reference is None else (reference[0], (reference[1],))
 
 
 def packed(value: Any) -> list[bytes]:
