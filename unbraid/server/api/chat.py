@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Set
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Raw
+from msgspec import Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,7 +30,19 @@ from ..service import Service
 from ..vocoder import sound_fields
 from .bodies import read_and_plan
 from .chat_reply import ChatChunks, chat_choice
-from .fields import Budget, Count, GenerationFields, Ids, Object, ReasoningFields, Top, budget_of, template_kwargs
+from .fields import (
+    Budget,
+    Count,
+    GenerationFields,
+    Ids,
+    MessageList,
+    Object,
+    ReasoningFields,
+    ToolList,
+    Top,
+    budget_of,
+    template_kwargs,
+)
 from .replies import Head, logprobs_of, usage_of
 from .sse import stream_updates
 
@@ -43,8 +55,8 @@ class ChatRequest(GenerationFields, kw_only=True):
         *("response_format", "logit_bias", "stop", "stop_token_ids", "metadata"),
         *("prompt_token_ids", "token_ids"),
     )
-    messages: Annotated[list[Object], Meta(max_length=20_000)]
-    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
+    messages: MessageList
+    tools: ToolList | None = None
     tool_choice: str | Object | None = None
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Count | None = None

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from ..errors import ApiError
 from ..generation.plan import SAMPLING
+from ..limits import MOST
 
 Temperature = Annotated[float, Meta(ge=0.0, le=2.0)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -20,6 +21,9 @@ Budget = Annotated[int, Meta(ge=-1)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Ids = list[Annotated[int, Meta(ge=0)]]
 Object = dict[str, Any]
+MessageList = Annotated[list[Object], Meta(extra_json_schema={"maxItems": MOST["messages"]})]
+ToolList = Annotated[list[Object], Meta(extra_json_schema={"maxItems": MOST["tools"]})]
+"""Described with their limits; `limits.check_limits` checks these for all dialects."""
 
 
 class StreamOptions(Struct):

@@ -16,10 +16,11 @@ from ...metering import spend
 from ...parsing import Parser
 from ..errors import ApiError
 from ..http import while_connected
+from ..limits import check_limits
 from ..model import Model, chosen
 from ..service import Service
 from .bodies import read, read_json_body
-from .fields import Object
+from .fields import ToolList
 
 _PART = 1_000
 """Characters or tokens that are parsed at a time."""
@@ -33,7 +34,7 @@ class ParseRequest(Struct, kw_only=True):
     ids: list[int] | None = None
     format: str | None = None
     prompt: str | list[int] | None = None
-    tools: list[Object] | None = None
+    tools: ToolList | None = None
     unknown_tools: Literal["text", "emit"] | None = None
     separate_reasoning: bool | None = None
     calls_in_reasoning: bool | None = None
@@ -48,6 +49,7 @@ async def parse(service: Service, request: Request) -> Response:
 def _parse(models: Mapping[str, Model], body: bytes) -> bytes:
     """The reply. All of it is made here: outputs may be large."""
     asked = read(body, ParseRequest)
+    check_limits(tools=asked.tools)
     model = chosen(models, asked.model)
     if (asked.text is None) == (asked.ids is None):
         raise ApiError(400, "give the output as `text` or as `ids`, one of them", param="text")

@@ -12,10 +12,11 @@ from starlette.responses import Response
 
 from ..errors import ApiError
 from ..http import while_connected
+from ..limits import check_limits
 from ..model import Model, chosen
 from ..service import Service
 from .bodies import read, read_json_body
-from .fields import Object
+from .fields import MessageList, Object, ToolList
 
 
 class TokenizeRequest(Struct, kw_only=True):
@@ -23,8 +24,8 @@ class TokenizeRequest(Struct, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[Object] | None = None
-    tools: list[Object] | None = None
+    messages: MessageList | None = None
+    tools: ToolList | None = None
     documents: list[Object] | None = None
     chat_template_kwargs: Object | None = None
     add_generation_prompt: bool | None = None
@@ -42,6 +43,7 @@ async def tokenize(service: Service, request: Request) -> Response:
 def _tokenize(models: Mapping[str, Model], body: bytes) -> bytes:
     """The reply. All of it is made here: prompts may be large."""
     asked = read(body, TokenizeRequest)
+    check_limits(messages=asked.messages, tools=asked.tools)
     model = chosen(models, asked.model)
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError(400, "give a `prompt` or `messages`, one of them", param="prompt")

@@ -8,11 +8,13 @@ Each dialect of `server.api` reads its own body into a `ChatTask`. An error abou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from ...errors import Keys, Place, UnbraidError
+from ..limits import check_limits
 
 ClientPlaces = Mapping[Keys, Keys | Place]
 """Paths in a task, and the places in the client's request that stand there. A path is enough for most of them."""
@@ -71,18 +73,28 @@ class ChatTask:
     places: ClientPlaces = field(default_factory=dict)
     """What the client calls parts of this task and of the `Generation` made of it, where it calls them otherwise."""
 
+    def __post_init__(self) -> None:
+        """Raises `UnbraidError` where there is more of something than `server.limits` allows."""
+        with self.in_its_words():
+            check_limits(messages=self.messages, tools=self.tools)
+
     def place(self, ours: str) -> Place:
         """What the client calls a part of this task."""
         return client_place(self.places, ours)
 
-    @contextmanager
-    def in_its_words(self) -> Iterator[None]:
+    def in_its_words(self) -> AbstractContextManager[None]:
         """Errors name the parts of the client's request."""
-        try:
-            yield
-        except UnbraidError as error:
-            error.rename(self.place)
-            raise
+        return client_words(self.places)
+
+
+@contextmanager
+def client_words(places: ClientPlaces) -> Iterator[None]:
+    """Errors raised inside name the parts of the client's request."""
+    try:
+        yield
+    except UnbraidError as error:
+        error.rename(partial(client_place, places))
+        raise
 
 
 def client_place(places: ClientPlaces, ours: str) -> Place:

@@ -8,16 +8,13 @@ so clients give a large number to say "enough". It is an upper limit alone: a re
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-from msgspec import Meta
 
 from ....errors import Keys, Place
 from ...errors import ApiError
 from ...generation.task import ChatTask, ClientPlaces
 from ...storage.seal import Seal
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
-from ..fields import Count, Object, SamplingFields, template_kwargs
+from ..fields import Count, MessageList, Object, SamplingFields, ToolList, template_kwargs
 from .history import History, function_tools, tool_choice
 
 UNDECLARED = UndeclaredFields(
@@ -56,9 +53,9 @@ class PromptFields(SamplingFields, kw_only=True):
     difference there; of those fields, some are not Anthropic's."""
 
     PLANNED = ("messages", "system", "tools", "tool_choice", "output_config", "output_format", "chat_template_kwargs")
-    messages: Annotated[list[Object], Meta(max_length=100_000)]
+    messages: MessageList
     system: str | list[Object] | None = None
-    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
+    tools: ToolList | None = None
     tool_choice: Object | None = None
     thinking: Object | None = None
     output_config: Object | None = None

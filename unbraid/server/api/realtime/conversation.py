@@ -17,12 +17,12 @@ from typing import Any
 from ....errors import Place
 from ....speech.audio.pcm import wav_of_pcm
 from ...errors import ApiError
+from ...limits import MOST
 from ..fields import Object
 from ..responses.items import Conversation, ItemReader
 from ..responses.tools import ShownTools
 from .event_writer import new_id
 
-MOST_ITEMS = 2_000
 _ROLES = {
     "user": ("input_text", "input_audio"),
     "assistant": ("output_text", "output_audio"),
@@ -84,10 +84,9 @@ class VoiceConversation:
 
     def add(self, item: Object, after: object = None) -> str | None:
         """Add an item, at the end or after another one (`root`: at the start). Returns the id of the one before it."""
-        if len(self.items) >= MOST_ITEMS:
-            raise ApiError(
-                400, f"the conversation has {MOST_ITEMS} items, the most: delete some", code="too_many_items"
-            )
+        if len(self.items) >= MOST["items"]:
+            message = f"the conversation has {MOST['items']} items, the most: delete some"
+            raise ApiError(400, message, code="too_many_items")
         at = len(self.items) if after is None else 0 if after == "root" else self._place(after, "previous_item_id") + 1
         self.items.insert(at, item)
         return self.items[at - 1]["id"] if at else None

@@ -15,6 +15,8 @@ from ....speech.audio.pcm import SoundFormat
 from ....speech.live.utterances import TurnOptions
 from ....speech.options import TranscriptionOptions
 from ...errors import ApiError
+from ...generation.task import client_words
+from ...limits import check_limits
 from ..fields import Object
 from ..responses.tools import ShownTools
 
@@ -273,7 +275,10 @@ def reply_options(given: Mapping[str, Any], where: str, speaks: bool) -> dict[st
         tools = given["tools"]
         if not isinstance(tools, list):
             raise _wrong(f"{where}.tools", "a list of tools")
-        found["shown"] = ShownTools([(tool, Place(where, "tools", at)) for at, tool in enumerate(tools)])
+        shown = ShownTools([(tool, Place(where, "tools", at)) for at, tool in enumerate(tools)])
+        with client_words(shown.client_places()):
+            check_limits(tools=shown.all)
+        found["shown"] = shown
         found["tools"] = tuple(tools)
     most = found.pop("max_output_tokens", None)
     if most is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from ....errors import Keys, Place
 from ...errors import ApiError
@@ -15,7 +15,7 @@ from ...model import Model
 from ...storage.seal import Seal
 from ...storage.store import StoredResponse
 from ..bodies import OPENAI_FIELDS, UndeclaredFields
-from ..fields import Budget, Count, Object, SamplingFields, Top, budget_of, template_kwargs
+from ..fields import Budget, Count, MessageList, Object, SamplingFields, ToolList, Top, budget_of, template_kwargs
 from .items import ItemReader
 from .tools import ShownTools
 
@@ -80,10 +80,10 @@ class ResponsesStreamOptions(Struct):
 class ResponsesRequest(SamplingFields, kw_only=True):
     """The body of `POST /v1/responses`. `null` means that a field is not given."""
 
-    input: str | Annotated[list[Object], Meta(max_length=20_000)] | None = None
+    input: str | MessageList | None = None
     instructions: str | list[Object] | None = None
     previous_response_id: str | None = None
-    tools: Annotated[list[Object], Meta(max_length=512)] | None = None
+    tools: ToolList | None = None
     tool_choice: str | Object | None = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: Count | None = None

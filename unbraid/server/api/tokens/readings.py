@@ -22,6 +22,8 @@ from ....core.tools import Tools
 from ....parsing import Parser
 from ....version import __version__
 from ...errors import ApiError
+from ...generation.task import client_words
+from ...limits import check_limits
 from ...model import Model
 from ..bodies import invalid
 from .wire import ReadingFields, TextFields
@@ -98,7 +100,9 @@ class Readings:
 
     def _read_chat(self, request: bytes) -> Reading:
         asked, model = _decoded(request, ReadingFields), self._model
-        tools = Tools(asked.tools or ()) if asked.tool_choice != "none" else Tools([])
+        with client_words({("tools",): ("chat_request", "tools")}):
+            check_limits(tools=asked.tools)
+            tools = Tools(asked.tools or ()) if asked.tool_choice != "none" else Tools([])
         format = model.format if asked.tts_output else model.format.silent()
         said = [asked.tools, asked.tool_choice == "none", asked.separate_reasoning, asked.calls_in_reasoning]
         return Reading(
