@@ -145,9 +145,9 @@ def _parsed(format: Format, pieces: Sequence[str], prompt: str | None = None) ->
 
 
 def _check_quiet(format: Format, text: str, message: Message) -> None:
-    found = [one for one in message.diagnostics if one.kind not in NOT_ENFORCED]
-    if found:
-        problems = "; ".join(f"{one.message} (at {one.start})" for one in found[:3])
+    faults = [one for one in message.diagnostics if one.kind not in NOT_ENFORCED]
+    if faults:
+        problems = "; ".join(f"{one.message} (at {one.start})" for one in faults[:3])
         raise InvalidFormat(f"format {format.name!r}: the parser finds fault with its own {text!r}: {problems}")
 
 

@@ -45,8 +45,8 @@ def chunks_do_not_matter(format: Format, whole: Pieces, ways: Iterable[Pieces], 
     """Law 1: however an output is cut, the message is the same."""
     expected, _ = run(format, whole, **options)
     for pieces in ways:
-        found, _ = run(format, pieces, **options)
-        _require(said(found) == said(expected), f"cut into {len(pieces)} pieces, it says something else")
+        message, _ = run(format, pieces, **options)
+        _require(said(message) == said(expected), f"cut into {len(pieces)} pieces, it says something else")
 
 
 def nothing_is_lost(format: Format, pieces: Sequence[str], options: Options) -> None:
@@ -91,13 +91,13 @@ def _require(holds: bool, otherwise: str) -> None:
 def check_stream(format: Format, pieces: Pieces, **options: Any) -> tuple[Message, list[str]]:
     """The message of an output that came in `pieces`, and what is wrong: a line for each law that does not hold."""
     message, _ = run(format, pieces, **options)
-    found: list[str] = []
+    broken_laws: list[str] = []
     for name, check in _checks(format, pieces, options):
         try:
             check()
         except LawBroken as broken:
-            found.append(f"{name}: {broken}")
-    return message, found
+            broken_laws.append(f"{name}: {broken}")
+    return message, broken_laws
 
 
 def _checks(format: Format, pieces: Pieces, options: Options) -> Iterator[tuple[str, Callable[[], None]]]:

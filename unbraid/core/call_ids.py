@@ -98,9 +98,9 @@ class IdSource:
         return [self._seed_text, self._made, sorted(self._given) if self._given else []]
 
     def load(self, saved: list[Any]) -> None:
-        self._seed_text, self._made, given = saved
+        self._seed_text, self._made, digests = saved
         self._seed = None
-        self._given = set(given)
+        self._given = set(digests)
 
 
 def _digest(id: str) -> int:

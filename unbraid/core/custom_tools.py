@@ -63,10 +63,10 @@ class CustomTool:
 
     def as_function(self) -> dict[str, Any]:
         """The definition of that function, for a prompt: its description says what `input` is."""
-        told = f"`{INPUT}` is free text, which the tool gets as it is."
+        explanation = f"`{INPUT}` is free text, which the tool gets as it is."
         if self.grammar is not None:
-            told += f" {_SYNTAXES[self.grammar.syntax]}\n{self.grammar.definition}"
-        description = f"{self.description}\n\n{told}" if self.description else told
+            explanation += f" {_SYNTAXES[self.grammar.syntax]}\n{self.grammar.definition}"
+        description = f"{self.description}\n\n{explanation}" if self.description else explanation
         function = {"name": self.name, "description": description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
@@ -167,9 +167,9 @@ class CustomInput:
 
     @classmethod
     def load(cls, saved: list[Any]) -> Self:
-        made = cls()
-        made._state, made._at, made._held = saved
-        return made
+        decoder = cls()
+        decoder._state, decoder._at, decoder._held = saved
+        return decoder
 
     def _outside(self, fragment: str) -> str:
         """Outside of the string all is held, a character after the other, until it is known what it belongs to."""

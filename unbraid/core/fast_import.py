@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 def lazily(make: Callable[[], Callable[P, T]]) -> Callable[P, T]:
     """The function that `make` returns, made with its first call."""
-    made: Callable[P, T] | None = None
+    function: Callable[P, T] | None = None
 
     def call(*args: P.args, **more: P.kwargs) -> T:
-        nonlocal made
-        if made is None:
-            made = make()
-        return made(*args, **more)
+        nonlocal function
+        if function is None:
+            function = make()
+        return function(*args, **more)
 
     return call

@@ -83,18 +83,18 @@ def members(arguments: str) -> dict[str, str]:
             raise ValueError("no JSON object")
     except (ValueError, RecursionError) as problem:
         raise UnbraidError(f"arguments that this format cannot write: {arguments[:40]!r} ({problem})") from None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     raw_decode = json.JSONDecoder(strict=False).raw_decode
     at = _skip(arguments, _skip(arguments, 0) + 1)
     while arguments[at] != "}":
         key, end = raw_decode(arguments, at)
         start = _skip(arguments, _skip(arguments, end) + 1)
         _, end = raw_decode(arguments, start)
-        found[key] = arguments[start:end]
+        values[key] = arguments[start:end]
         at = _skip(arguments, end)
         if arguments[at] == ",":
             at = _skip(arguments, at + 1)
-    return found
+    return values
 
 
 _space = lazily(lambda: re.compile(r"[ \t\n\r]*").match)

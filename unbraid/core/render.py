@@ -150,21 +150,21 @@ class _Renderer:
         return f"{ids.prefix}{self.count:0{ids.length}}"
 
     def _call(self, parts: tuple[grammar.CallPart, ...], call: ToolCall) -> str:
-        written: list[str] = []
+        pieces: list[str] = []
         for part in parts:
             if isinstance(part, str):
-                written.append(part)
+                pieces.append(part)
             elif isinstance(part, grammar.Name):
-                written.append(call.name)
+                pieces.append(call.name)
             elif isinstance(part, grammar.CallId):
-                written.append(call.id or self._number())
+                pieces.append(call.id or self._number())
             elif isinstance(part, grammar.NameInId):
                 before, after = f"{part.before}{call.name}{part.after}", call.id.rpartition(part.after)[2]
-                written.append(call.id if call.id == before + after else f"{before}{self.count}")
+                pieces.append(call.id if call.id == before + after else f"{before}{self.count}")
             elif isinstance(part, grammar.Ordinal):
-                written.append(str(part.first + self.count))
+                pieces.append(str(part.first + self.count))
             elif isinstance(part, CallNotation):
-                written.append(part.write(call, self.count))
+                pieces.append(part.write(call, self.count))
             elif isinstance(part, grammar.Maybe) and part.written and (call.id or grammar.CallId() not in part.then):
-                written.append(part.marker + self._call(part.then, call))
-        return "".join(written)
+                pieces.append(part.marker + self._call(part.then, call))
+        return "".join(pieces)

@@ -143,22 +143,22 @@ class LabelledTally(Tally):
 
     def told(self) -> Self:
         said, self.said = self.said, []
-        for name, *given in said:
+        for name, *arguments in said:
             waits = len(self.ends)
-            getattr(super(), name)(*given)
+            getattr(super(), name)(*arguments)
             if name == "settle" and len(self.ends) < waits:
-                strand, _, _, is_markup = given
+                strand, _, _, is_markup = arguments
                 self.runs.append((waits - len(self.ends), strand, is_markup))
             elif name == "token":
                 self.seen += 1
             elif name == "tokens":
-                self.seen += len(given[0])
+                self.seen += len(arguments[0])
             elif name == "passed":
-                count, _, strand = given
+                count, _, strand = arguments
                 self.runs.append((count, strand if strand in self.counts else "content", False))
                 self.seen += count
             elif name == "out_of_band":
-                self.apart.append((self.seen, given[1]))
+                self.apart.append((self.seen, arguments[1]))
                 self.seen += 1
         return self
 

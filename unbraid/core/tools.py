@@ -139,7 +139,7 @@ def _parameters(parameters: object, where: str, repairs: list[Repair]) -> Mappin
         said = f"{parameters['type']!r:.40}"
         repairs.append(Repair(f"{where}.type", f'arguments are always an object, not {said}; read as "object"'))
         parameters = {**parameters, "type": "object"}
-    repaired, found = repair(parameters, where)
-    repairs += found
+    repaired, more = repair(parameters, where)
+    repairs += more
     assert isinstance(repaired, Mapping), "only booleans become booleans"
     return repaired

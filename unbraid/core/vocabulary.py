@@ -76,8 +76,8 @@ class Detokenizer:
     def decode(self, token: int) -> str | None:
         """The text that this token completes; None for an id that is not in the vocabulary."""
         alone = self.clean
-        if alone and (known := self._texts.get(token)):
-            return known
+        if alone and (cached := self._texts.get(token)):
+            return cached
         data = self._bytes(token)
         if data is None:
             return None

@@ -52,9 +52,9 @@ def vocabulary(tokenizer: object) -> Vocabulary:
 def _refusal(tokenizer: object) -> str:
     kind = tokenizer if isinstance(tokenizer, type) else type(tokenizer)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    given = f"the class {name} itself" if isinstance(tokenizer, type) else f"an object of type {name}"
+    received = f"the class {name} itself" if isinstance(tokenizer, type) else f"an object of type {name}"
     return (
         "vocabulary() takes a tokenizers.Tokenizer, a fast tokenizer of transformers, a tiktoken.Encoding, one of "
         "mistral-common's tokenizers (Tekkenizer, SentencePieceTokenizer, InstructTokenizer, MistralTokenizer), or an "
-        f"object with version, dummy_prefix, token_id and token_bytes; it was given {given}"
+        f"object with version, dummy_prefix, token_id and token_bytes; it was given {received}"
     )

@@ -209,10 +209,10 @@ def _configuration(tokenizer: _Tokenizer, part: str) -> dict[str, Any] | None:
     if component is None:
         return None
     try:
-        found = json.loads(component.__getstate__())
+        configuration = json.loads(component.__getstate__())
     except Exception:  # some versions of the library cannot do this; the whole tokenizer's JSON holds it too
-        found = json.loads(tokenizer.to_str())[part]
-    return cast(dict[str, Any], found)
+        configuration = json.loads(tokenizer.to_str())[part]
+    return cast(dict[str, Any], configuration)
 
 
 def _decoding(tokenizer: _Tokenizer) -> _Decoding:
@@ -271,8 +271,8 @@ class HuggingFaceVocabulary(TokenizerView):
         return None
 
     def token_bytes(self, token: int) -> bytes | None:
-        found = self._bytes_of.get(token)
-        return self._look_up(token) if found is None else found
+        cached = self._bytes_of.get(token)
+        return self._look_up(token) if cached is None else cached
 
     def _look_up(self, token: int) -> bytes | None:
         try:
@@ -284,8 +284,8 @@ class HuggingFaceVocabulary(TokenizerView):
         # Some tokenizers (Gemma's) list ordinary pieces as added ones, so that they are never split. Such a piece is
         # spelt like any other. A special token, and one the model does not have, is its own text.
         ordinary = token not in self._decoding.special and piece == self._model.id_to_token(token)
-        found = self._bytes_of[token] = self._decoding.pieces.decode(piece) if ordinary else piece.encode()
-        return found
+        data = self._bytes_of[token] = self._decoding.pieces.decode(piece) if ordinary else piece.encode()
+        return data
 
 
 def adapt(tokenizer: object) -> Vocabulary | None:

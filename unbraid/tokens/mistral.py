@@ -67,8 +67,8 @@ class MistralVocabulary:
 
 def _version(tokenizer: _Tokenizer) -> int | None:
     """The number in a `TokenizerVersion` such as v11."""
-    found = re.search(r"\d+", str(getattr(tokenizer.version, "value", tokenizer.version)))
-    return int(found.group()) if found else None
+    number = re.search(r"\d+", str(getattr(tokenizer.version, "value", tokenizer.version)))
+    return int(number.group()) if number else None
 
 
 def _from_tekken(tokenizer: _Tekken) -> MistralVocabulary:

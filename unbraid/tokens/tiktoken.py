@@ -56,12 +56,12 @@ class TiktokenVocabulary(TokenizerView):
             return None
 
     def token_bytes(self, token: int) -> bytes | None:
-        found = self._seen.get(token)
-        if found is not None:
-            return found
+        data = self._seen.get(token)
+        if data is not None:
+            return data
         try:
-            found = self._seen[token] = self._bytes_of(token)
-            return found
+            data = self._seen[token] = self._bytes_of(token)
+            return data
         except (KeyError, OverflowError):  # OverflowError: negative, or too large for tiktoken's integers
             return None
 

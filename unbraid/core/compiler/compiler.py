@@ -193,12 +193,12 @@ class _Builder:
             ends += [self._marker("citation", "", text) for text in format.citations.opens]
         own = [close for name, (_, closes) in pairs.items() if name in strands for close in closes]
         admitted = [*ends, *openers, *own]
-        known = {marker.key for marker in admitted}
+        admitted_keys = {marker.key for marker in admitted}
         others = [
             replace(close, lead="", trail="")
             for name, (_, closes) in pairs.items()
             for close in closes
-            if name not in strands and close.key not in known and not (drafts and name in self.calls)
+            if name not in strands and close.key not in admitted_keys and not (drafts and name in self.calls)
         ]
         in_speech = strands[-1] == "speech"
         markup = [replace(close, role="stray") for close in others if in_speech or _is_control(close.key)]
@@ -271,18 +271,18 @@ class _Builder:
         """What calls stop at. What begins a further call of their list opens no other calls."""
         further = self.inner[strand][NEXT]
         inner = self._inner_markers(strand, [stop for stop in stops if stop.role != "open" or stop.key not in further])
-        known = {marker.key for marker in inner}
-        return Markers([*(stop for stop in stops if stop.key not in known), *inner])
+        inner_keys = {marker.key for marker in inner}
+        return Markers([*(stop for stop in stops if stop.key not in inner_keys), *inner])
 
     def _inner_markers(self, strand: str, stops: list[Marker]) -> list[Marker]:
         """What calls in a list begin with, and end with, where nothing else looks like it."""
-        found: dict[str, Marker] = {}
+        markers: dict[str, Marker] = {}
         for role, keys in self.inner[strand].items():
             for key in keys:
-                taken = [*(marker.key for marker in stops), *found]
+                taken = [*(marker.key for marker in stops), *markers]
                 if _is_tag(key) and not any(key in other or other in key for other in taken):
-                    found[key] = Marker("end", role, key)
-        return list(found.values())
+                    markers[key] = Marker("end", role, key)
+        return list(markers.values())
 
     def _pair(self, strand: str, node: grammar.Between) -> Pair:
         if node.label and not (node.open.endswith(node.label) and node.open != node.label):
@@ -302,8 +302,8 @@ class _Builder:
         in it that are tokens."""
         if self.vocabulary is None or self.format.spelled_markers:
             return text
-        found = pieces(text, lambda tag: self._token(tag) is not None)
-        return "".join((is_token and self._token(piece)) or piece for piece, is_token in found)
+        parts = pieces(text, lambda tag: self._token(tag) is not None)
+        return "".join((is_token and self._token(piece)) or piece for piece, is_token in parts)
 
     def _token(self, text: str) -> str | None:
         token = None if self.vocabulary is None else self.vocabulary.token_id(text)

@@ -94,7 +94,7 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
     if program.headers is not None:
         return PromptEnd(_strand_of_message(program, program.headers, program.spelled(prompt))), 0
     rest = prompt.rstrip()
-    written = prompt[len(rest) :]
+    trailing = prompt[len(rest) :]
     opened: list[str] = []
     trail: str | None = None
     label = ""
@@ -109,23 +109,23 @@ def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptE
                 key, after = key + said, marker.label[len(said) :]
             if rest.endswith(key):
                 if trail is None:
-                    trail = after[len(written) :] if after.startswith(written) else ""
+                    trail = after[len(trailing) :] if after.startswith(trailing) else ""
                     label = "" if said and key.endswith(said) else marker.label
                 rest = rest[: -len(key)].rstrip()
                 return True
         return False
 
-    found = True
-    while found:
-        found = False
+    took_one = True
+    while took_one:
+        took_one = False
         for strand, scope in program.content.inner.items():
             if not opened and take(scope.closes):
                 # Only a section that was opened and closed at once lets us see what stands before it.
-                found = take(scope.opens)
+                took_one = take(scope.opens)
                 break
             if strand not in opened and take(scope.opens):
                 opened.insert(0, strand)
-                found = True
+                took_one = True
                 break
     return PromptEnd(opened, trail or "", label=label if opened else ""), len(rest)
 
@@ -176,9 +176,9 @@ def _opened_in_text(program: Program, prompt: str) -> list[str]:
     keys = "|".join(map(re.escape, sorted(opens | closes, key=len, reverse=True)))
     ends = "|".join([*map(re.escape, program.format.ends), _TURN])
     opened: list[str] = []
-    for found in re.finditer(f"({keys})|{ends}", prompt[first:]):
-        key = found.group(1)
-        before = prompt[max(first + found.start() - 80, 0) : first + found.start()].rstrip(" \t")
+    for match in re.finditer(f"({keys})|{ends}", prompt[first:]):
+        key = match.group(1)
+        before = prompt[max(first + match.start() - 80, 0) : first + match.start()].rstrip(" \t")
         if key is None:
             opened.clear()
         elif opened or not before or before[-1] in "\n>]":

@@ -107,24 +107,24 @@ class CallsFrame(CallsState):
 
     def _skip(self, machine: Machine) -> bool:
         markers = self.markers
-        found = markers.find(machine.buffer, machine.position)
-        if found is None:
+        match = markers.find(machine.buffer, machine.position)
+        if match is None:
             end = len(machine.buffer) if machine.at_end else markers.safe_end(machine.buffer, machine.position)
         else:
-            end = found.start()
+            end = match.start()
         if end > machine.position:
             machine.end_call()
             machine.take(end - machine.position, KEPT)
-        marker = None if found is None else markers.which(found)
-        if found is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
-            self.close(machine, found.end() - found.start())
-        elif found is not None and marker is not None and (marker.strand == LAST or self.tried_at == machine.offset):
-            machine.take(found.end() - found.start(), KEPT)
+        marker = None if match is None else markers.which(match)
+        if match is not None and marker is not None and (marker.role, marker.strand) == ("close", self.strand):
+            self.close(machine, match.end() - match.start())
+        elif match is not None and marker is not None and (marker.strand == LAST or self.tried_at == machine.offset):
+            machine.take(match.end() - match.start(), KEPT)
         elif marker is not None and marker.strand == NEXT:
             self.tried_at = machine.offset
             machine.begin_call()
             self.skipping, self.at = False, self.rule.again
-        elif found is not None or machine.at_end:
+        elif match is not None or machine.at_end:
             machine.leave_calls()
         else:
             return False

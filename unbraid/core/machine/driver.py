@@ -152,21 +152,21 @@ class Driver(Machine):
         program = self._program
         placeholders, codes, tally = program.token_placeholders, program.codes, self.tally
         text: list[str] = []
-        given = ids if isinstance(ids, list | tuple) else list(ids)
-        if given and not self.started:
+        tokens = ids if isinstance(ids, list | tuple) else list(ids)
+        if tokens and not self.started:
             self._begin()
-        known = [*map(program.texts.get, given), None]
+        texts = [*map(program.texts.get, tokens), None]
         at = 0
-        while at < len(given):
-            if known[at] and detokenizer.clean:
-                until = known.index(None, at)
-                run: list[str] = known[at:until]  # type: ignore[assignment]
+        while at < len(tokens):
+            if texts[at] and detokenizer.clean:
+                until = texts.index(None, at)
+                run: list[str] = texts[at:until]  # type: ignore[assignment]
                 if tally is not None:
                     tally.tokens(run)
                 text += run
                 at = until
                 continue
-            token = given[at]
+            token = tokens[at]
             at += 1
             if token in codes:
                 self._push("".join(text))
@@ -215,14 +215,14 @@ class Driver(Machine):
             raise UnbraidError(
                 f"the format {self.format.name!r} has no audio codes beside the output: feed_codes takes none"
             )
-        given = list(codes)
-        if len(given) % speech.codebooks:
+        values = list(codes)
+        if len(values) % speech.codebooks:
             raise UnbraidError(
-                f"feed_codes takes whole frames of {speech.codebooks} codes, one of each codebook, not {len(given)}"
+                f"feed_codes takes whole frames of {speech.codebooks} codes, one of each codebook, not {len(values)}"
             )
-        for at in range(0, len(given), speech.codebooks):
-            if given[at] < speech.codes:
-                for code in given[at : at + speech.codebooks]:
+        for at in range(0, len(values), speech.codebooks):
+            if values[at] < speech.codes:
+                for code in values[at : at + speech.codebooks]:
                     emit_code(self, code, "")
         return self._collect()
 
@@ -279,14 +279,14 @@ class Driver(Machine):
         assert search is not None
         text = self.code_tail + text
         at = 0
-        while found := search.find(text, at):
-            self._push(text[at : found.start()])
-            is_code, code = search.code(found.group())
+        while match := search.find(text, at):
+            self._push(text[at : match.start()])
+            is_code, code = search.code(match.group())
             if is_code and search.admitted(self):
-                emit_code(self, code, found.group())
+                emit_code(self, code, match.group())
             else:
-                self._push(found.group())
-            at = found.end()
+                self._push(match.group())
+            at = match.end()
         held = search.unfinished(text, at)
         self._push(text[at:held])
         self.code_tail = text[held:]

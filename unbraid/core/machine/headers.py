@@ -55,8 +55,8 @@ class HeaderRule:
 
     def close_at(self, text: str, start: int, end: int) -> tuple[int, int]:
         """Where the nearest close begins and ends; -1 where none comes."""
-        found = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
-        return min(found, default=(-1, -1))
+        spans = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
+        return min(spans, default=(-1, -1))
 
     def close_begun(self, text: str) -> int:
         """How many characters at the end of a text may begin a close."""
@@ -65,8 +65,8 @@ class HeaderRule:
 
     def strand(self, header: str) -> tuple[str, re.Match[str] | None]:
         for strand, pattern in self.strands:
-            if found := pattern.search(header):
-                return strand, found
+            if match := pattern.search(header):
+                return strand, match
         return NOTHING, None
 
 
@@ -93,12 +93,12 @@ class HeaderFrame(Frame):
         # Longer than this it is none, however much of the output is there: many headers in one piece cost no more.
         limit = min(len(buffer), start + 2 * machine.limits.name)
         # The prompt may have written all of it.
-        written = self.before.endswith(tuple(map(machine.spell, rule.closes)))
-        begin, end = (start, start) if written else rule.close_at(buffer, start, limit)
+        complete = self.before.endswith(tuple(map(machine.spell, rule.closes)))
+        begin, end = (start, start) if complete else rule.close_at(buffer, start, limit)
         rest = buffer[start : limit if begin < 0 else begin]
         too_long = begin < 0 and limit < len(buffer)
         broken = rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit])
-        if too_long or (broken and not written):
+        if too_long or (broken and not complete):
             self._give_up(machine, "a header that does not end")
             return True
         if begin < 0:
@@ -115,7 +115,7 @@ class HeaderFrame(Frame):
             if again and rule.strand(machine.spell(buffer[start:again]))[0] != NOTHING:
                 end = again
         header = self.before + machine.spell(buffer[start:end])
-        strand, found = rule.strand(header)
+        strand, match = rule.strand(header)
         if strand == NOTHING:
             self._give_up(machine, f"a header that says nothing known: {header[:80]!r}")
             return True
@@ -130,8 +130,8 @@ class HeaderFrame(Frame):
         if strand == REASONING:
             machine.take_marker(end - start, strand, "")
         _begin_message(machine, strand)
-        if strand == CALLS and rule.names_calls and found is not None and "name" in found.re.groupindex:
-            self._take_named(machine, found, end - start)
+        if strand == CALLS and rule.names_calls and match is not None and "name" in match.re.groupindex:
+            self._take_named(machine, match, end - start)
         elif strand != REASONING and end > start:
             machine.take(end - start, MARKUP)
         return True
@@ -157,13 +157,13 @@ class HeaderFrame(Frame):
             # One character is enough for the marker to be none, and the next may begin a header: `>>>>name`.
             machine.take(1, TEXT)
 
-    def _take_named(self, machine: Machine, found: re.Match[str], size: int) -> None:
+    def _take_named(self, machine: Machine, match: re.Match[str], size: int) -> None:
         """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
-        written = machine.buffer[machine.position : machine.position + size]
+        header = machine.buffer[machine.position : machine.position + size]
         # With tokens, a character of the buffer may stand for several of the header.
-        ends = list(accumulate((len(machine.spell(char)) for char in written), initial=len(self.before)))
-        begin, end = (bisect_left(ends, max(at, ends[0])) for at in found.span("name"))
-        machine.call.name = found.group("name")
+        ends = list(accumulate((len(machine.spell(char)) for char in header), initial=len(self.before)))
+        begin, end = (bisect_left(ends, max(at, ends[0])) for at in match.span("name"))
+        machine.call.name = match.group("name")
         if begin:
             machine.take(begin, MARKUP)
         machine.take_name(end - begin)

@@ -49,9 +49,9 @@ def marked_parts(marker: str) -> list[str]:
     return _after_mark(marker)
 
 
-def without_gaps(written: str) -> str:
+def without_gaps(marker: str) -> str:
     """A marker, as it is written, without the whitespace between its parts."""
-    return _space_after_mark("", written)
+    return _space_after_mark("", marker)
 
 
 QUOTES = ('"', "'")
@@ -226,8 +226,8 @@ class Markers:
             return True
         return None if self.safe_end(text, start) == start else False
 
-    def which(self, found: re.Match[str]) -> Marker:
-        text = found.group().lstrip()
+    def which(self, match: re.Match[str]) -> Marker:
+        text = match.group().lstrip()
         return self._by_key.get(text) or self._by_key[without_gaps(text)]
 
     def safe_end(self, text: str, start: int) -> int:
@@ -242,8 +242,8 @@ class Markers:
     def searchable_end(self, text: str, start: int) -> int:
         """Up to where `text` can be searched for markers: neither a whole one nor the beginning of one is cut there.
         Only the end of the text is looked at, so that who takes little of it may ask often."""
-        found = self._search(text, max(start, len(text) - 2 * self._longest))
-        return self.safe_end(text, start) if found is None else found.end()
+        match = self._search(text, max(start, len(text) - 2 * self._longest))
+        return self.safe_end(text, start) if match is None else match.end()
 
 
 _GAP = rf"\s{{0,{LONGEST_GAP}}}"

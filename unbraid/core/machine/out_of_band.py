@@ -79,8 +79,8 @@ class CodeSearch:
     def _may_become(self, text: str) -> bool:
         if text in self._prefixes:
             return True
-        found = self._partial(text) if self._partial is not None else None
-        return found is not None and int(found.group(1)) < self._count
+        match = self._partial(text) if self._partial is not None else None
+        return match is not None and int(match.group(1)) < self._count
 
     def admitted(self, machine: Machine) -> bool:
         """Whether a code can come where the machine stands now."""

@@ -92,9 +92,9 @@ class ScopeFrame(Frame):
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
         markers = rule.markers
-        found = markers.find(buffer, start)
-        if found is not None:
-            end = found.start()
+        match = markers.find(buffer, start)
+        if match is not None:
+            end = match.start()
         else:
             end = len(buffer) if machine.at_end else markers.safe_end(buffer, start)
         if end > start:
@@ -107,9 +107,9 @@ class ScopeFrame(Frame):
                     machine.report(diagnostics.STRAY_CLOSER, f"'{marker.key}' closes nothing here: kept as text")
             if end > machine.position:
                 machine.take(end - machine.position, role)
-        if found is not None:
+        if match is not None:
             self.tail = ""
-            self._on_marker(machine, markers.which(found), found.end() - found.start())
+            self._on_marker(machine, markers.which(match), match.end() - match.start())
             return True
         if not machine.at_end or len(machine.stack) == 1:
             return False
@@ -179,12 +179,12 @@ class ScopeFrame(Frame):
         if not self.tail and strays.absent(text):
             return []
         seen, at = self.tail + text, 0
-        found = []
+        ends = []
         while match := strays.find(seen, at):
             at = match.end()
-            found.append((strays.which(match), at - len(self.tail)))
+            ends.append((strays.which(match), at - len(self.tail)))
         self.tail = seen[strays.safe_end(seen, at) :]
-        return found
+        return ends
 
     def fast_path(self, machine: Machine) -> FastPath | None:
         return None if self.tail or self.orphan_closer else self._pass
@@ -229,10 +229,10 @@ class LeadingMarkerFrame(Frame):
             return self._step_label(machine)
         buffer, start = machine.buffer, machine.position
         begin = space_end(buffer, start)
-        found = self.markers.at(buffer, begin)
-        if found is not None:
-            marker = self.markers.which(found)
-            machine.take_markup(found.end() - start, marker.strand, marker.trail)
+        match = self.markers.at(buffer, begin)
+        if match is not None:
+            marker = self.markers.which(match)
+            machine.take_markup(match.end() - start, marker.strand, marker.trail)
             if marker.label:
                 self.label, self.is_last = marker.label, True
                 return True

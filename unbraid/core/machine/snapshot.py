@@ -138,8 +138,8 @@ def _load_frames(driver: Driver, rows: Sequence[Row]) -> None:
     while len(stack) > kept:
         driver.pop()
     for kind, values in rows[kept:]:
-        made = Frame.registry[kind]
-        frame = made.resume(driver, dict(zip(made.saved, values, strict=True)))
+        frame_type = Frame.registry[kind]
+        frame = frame_type.resume(driver, dict(zip(frame_type.saved, values, strict=True)))
         _restore(frame, frame.saved, values, driver.limits)
         driver.stack.append(frame)  # not `push`: what opened it is not known any more
         frame.entered(driver)
@@ -192,8 +192,8 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
-    found = value if isinstance(value, dict) else encode_object(value)
-    return {kind: encode(state) for kind, state in found.items()}
+    fields = value if isinstance(value, dict) else encode_object(value)
+    return {kind: encode(state) for kind, state in fields.items()}
 
 
 def encode_object(value: Any) -> dict[str, Any]:

@@ -429,13 +429,13 @@ class Empty:
         begun = not machine.reading_call or call.accepted or call.rejected or bool(call.name)
         if begun or begin - start > machine.limits.name:
             frame.at += 1
-        elif found := closers.at(buffer, begin):
+        elif match := closers.at(buffer, begin):
             machine.drop_call()
             frame.accepted = True
-            frame.close(machine, found.end() - start)
-        elif found := openers.at(buffer, begin):
-            machine.report(diagnostics.REPAIRED, f"'{found.group()}' twice")
-            machine.take(found.end() - start, MARKUP)
+            frame.close(machine, match.end() - start)
+        elif match := openers.at(buffer, begin):
+            machine.report(diagnostics.REPAIRED, f"'{match.group()}' twice")
+            machine.take(match.end() - start, MARKUP)
         elif not machine.at_end and (
             begin == len(buffer) or closers.safe_end(buffer, begin) == begin or openers.safe_end(buffer, begin) == begin
         ):
@@ -480,8 +480,8 @@ class Close:
         if frame.rule.close_required:
             machine.skip_space()
         closers, position = frame.rule.closers, machine.position
-        if found := closers.at(machine.buffer, position):
-            frame.close(machine, found.end() - position)
+        if match := closers.at(machine.buffer, position):
+            frame.close(machine, match.end() - position)
         elif not machine.at_end and closers.safe_end(machine.buffer, position) == position:
             return False
         elif not frame.rule.close_required:

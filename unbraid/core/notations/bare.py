@@ -210,9 +210,9 @@ class BareArgumentsFrame(Frame):
         buffer, start, most = machine.buffer, machine.position, machine.limits.name
         if quoted:
             begin = start + quoted_size(self.quotes, buffer, start)
-            found = self.quotes.find(buffer, begin)
-            stop = found.start() if found is not None else self.quotes.safe_end(buffer, begin)
-            end = found.end() if found is not None else len(buffer)
+            match = self.quotes.find(buffer, begin)
+            stop = match.start() if match is not None else self.quotes.safe_end(buffer, begin)
+            end = match.end() if match is not None else len(buffer)
         else:
             begin = start
             stop = end = _key.match(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
@@ -234,16 +234,16 @@ class BareArgumentsFrame(Frame):
 
     def _string(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        found = self.quotes.find(buffer, start)
-        if found is not None:
-            end = found.start()
+        match = self.quotes.find(buffer, start)
+        if match is not None:
+            end = match.start()
         else:
             end = len(buffer) if machine.at_end else self.quotes.safe_end(buffer, start)
         if end > start:
             machine.take(end - start, ARGUMENTS, escape(machine.spell(buffer[start:end])))
-        if found is None:
+        if match is None:
             return machine.needs_more()
-        machine.take(found.end() - end, ARGUMENTS, '"')
+        machine.take(match.end() - end, ARGUMENTS, '"')
         self.state = _NEXT
         return True
 
@@ -253,15 +253,15 @@ class BareArgumentsFrame(Frame):
         buffer, start = machine.buffer, machine.position
         run = string_run[self.other_quote]
         end = run(buffer, start).end()  # type: ignore[union-attr]  # an empty match always exists
-        found = self.markers.find(buffer, start, end)
-        if found is not None:
-            end = run(buffer, start, found.start()).end()  # type: ignore[union-attr]
+        match = self.markers.find(buffer, start, end)
+        if match is not None:
+            end = run(buffer, start, match.start()).end()  # type: ignore[union-attr]
         elif end == len(buffer) and not machine.at_end:
             end = run(buffer, start, self.markers.safe_end(buffer, start)).end()  # type: ignore[union-attr]
         if end > start:
             value = string_as_json(machine.spell(buffer[start:end]))
             machine.take(end - start, ARGUMENTS if value else MARKUP, value or None)
-        if found is not None:
+        if match is not None:
             return self._break(machine, f"a string without {self.other_quote} at its end")
         if not buffer.startswith(self.other_quote, end):
             return machine.needs_more()
@@ -274,9 +274,9 @@ class BareArgumentsFrame(Frame):
         buffer, start = machine.buffer, machine.position
         stop = _text_end["(" if self.open == "(" else "{"](buffer, start)
         sets = self.markers, self.quotes
-        found = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
-        if found or stop < len(buffer) or machine.at_end:
-            return min(found, default=stop), True
+        stops = [one.start() for one in (some.find(buffer, start, stop) for some in sets) if one is not None]
+        if stops or stop < len(buffer) or machine.at_end:
+            return min(stops, default=stop), True
         return min(some.safe_end(buffer, start) for some in sets), False
 
     def _begin_text(self, machine: Machine) -> bool:
@@ -326,14 +326,14 @@ class BareArgumentsFrame(Frame):
 
     def _to_marker(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        found = self.markers.find(buffer, start)
-        if found is not None:
-            end = found.start()
+        match = self.markers.find(buffer, start)
+        if match is not None:
+            end = match.start()
         else:
             end = len(buffer) if machine.at_end else self.markers.safe_end(buffer, start)
         if end > start:
             machine.take(end - start, ARGUMENTS)
-        if found is None:
+        if match is None:
             return machine.needs_more()
         machine.pop()
         machine.call.has_arguments = True

@@ -65,14 +65,14 @@ class CallNotation(Notation, ABC):
 
     def members(self, call: ToolCall) -> dict[str, str]:
         """The arguments by their names, each as the JSON it is written as."""
-        found = members(call.arguments)
-        for key in found:
+        values = members(call.arguments)
+        for key in values:
             if not self.can_name(key):
                 raise UnbraidError(
                     f"an argument named {key[:40]!r} cannot be written in this format: the name would read back as "
                     "another; use letters, digits and `_`"
                 )
-        return found
+        return values
 
 
 def string_path(ends: Markers) -> FastPath:

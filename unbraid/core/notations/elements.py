@@ -105,7 +105,7 @@ class LeafFrame(TaggedValueFrame):
     )
     __slots__ = ()
 
-    def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
+    def _take_close(self, machine: Machine, match: re.Match[str] | None, is_string: bool) -> None:
         if is_string:
             machine.add_arguments('"')
 
@@ -161,14 +161,14 @@ class ElementArgumentsFrame(Frame):
             return None
         start = begun.end()
         closing = buffer.startswith("/", start)
-        found = _name.match(buffer, start + closing)
+        match = _name.match(buffer, start + closing)
         if (
-            found is None
-            or found.end() - found.start() > machine.limits.name
-            or not buffer.startswith(">", found.end())
+            match is None
+            or match.end() - match.start() > machine.limits.name
+            or not buffer.startswith(">", match.end())
         ):
             return None
-        return _Tag(closing, found.group(), found.end() + 1)
+        return _Tag(closing, match.group(), match.end() + 1)
 
     def _may_be_tag(self, machine: Machine, at: int) -> bool:
         """Whether what comes at a position may become a tag, when more has come."""
@@ -180,8 +180,8 @@ class ElementArgumentsFrame(Frame):
             return tags.matches_at(buffer, at) is None
         start = begun.end()
         start += buffer.startswith("/", start)
-        found = _name.match(buffer, start)
-        end = start if found is None else found.end()
+        match = _name.match(buffer, start)
+        end = start if match is None else match.end()
         return end == len(buffer) and end - start <= machine.limits.name
 
     # --- Elements --------------------------------------------------------------------------------------------------
@@ -235,17 +235,17 @@ class ElementArgumentsFrame(Frame):
 
     def _close(self, machine: Machine, size: int) -> None:
         """Take the tag that closes the innermost element."""
-        written = self._rest()
-        if written:
-            machine.take(size, ARGUMENTS, written)
+        rest = self._rest()
+        if rest:
+            machine.take(size, ARGUMENTS, rest)
         else:
             machine.take(size, MARKUP)
 
     def _close_unclosed(self, machine: Machine) -> None:
         """The innermost element is over, and has not been closed."""
         machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.begin}/{self.names[-1]}>'")
-        if written := self._rest():
-            machine.add_arguments(written)
+        if rest := self._rest():
+            machine.add_arguments(rest)
 
     def _rest(self) -> str:
         """The innermost element is over: what is to be written of it."""

@@ -104,21 +104,21 @@ class JsonCallFrame(Frame):
     def _as_usual(self, machine: Machine) -> bool:
         """Take all up to the arguments at once, where it has come and is what nearly all calls are. It comes to the
         same as to take it piece by piece."""
-        found = _usual(self.node)(machine.buffer, machine.position)
-        if found is None or machine.is_guess or machine.call.name or machine.call.id:
+        match = _usual(self.node)(machine.buffer, machine.position)
+        if match is None or machine.is_guess or machine.call.name or machine.call.id:
             return False
-        begin, end = found.span(1)
+        begin, end = match.span(1)
         if end - begin > machine.limits.name or self.markers.find(machine.buffer, begin, end) is not None:
             return False
         call = machine.call
-        call.name = found[1]
+        call.name = match[1]
         machine.take(begin - machine.position, MARKUP)
         machine.take(end - begin, NAME)
         machine.take(1, MARKUP)
         machine.accept_call()
-        machine.take(found.end() - machine.position, MARKUP)
+        machine.take(match.end() - machine.position, MARKUP)
         call.has_arguments = True
-        self.key, self.state = found[2], self._NEXT
+        self.key, self.state = match[2], self._NEXT
         push_arguments(machine, self.markers)
         return True
 
@@ -150,8 +150,8 @@ class JsonCallFrame(Frame):
             machine.take(len(string), MARKUP)
         else:
             # An id that comes too late, arguments that are null, or something that does not belong here.
-            known = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
-            if key not in known:
+            expected = {self.node.id, *self.node.ignored, *(() if call.has_arguments else self.node.arguments)}
+            if key not in expected:
                 machine.report(diagnostics.UNEXPECTED_KEY, f"a tool call with an unexpected key '{key}'")
             machine.push(ValueFrame(machine.limits, MARKUP, self.markers))
         self.state = self._NEXT

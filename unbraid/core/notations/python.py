@@ -230,8 +230,8 @@ class PythonArgumentsFrame(Frame):
         char = buffer[at : at + 1]
         if char and char in "\"'":
             quotes = char * 3 if buffer.startswith(char * 3, at) else char
-            found = string_run[quotes](buffer, at + len(quotes))
-            end = found.end()  # type: ignore[union-attr]  # an empty match always exists
+            match = string_run[quotes](buffer, at + len(quotes))
+            end = match.end()  # type: ignore[union-attr]  # an empty match always exists
             end = end + len(quotes) if buffer.startswith(quotes, end) else len(buffer)
         elif char == "(":
             return True

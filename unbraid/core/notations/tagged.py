@@ -84,15 +84,15 @@ class TaggedArguments(CallNotation):
 
     def encoded_key(self, key: str) -> str:
         """A key as it stands in the tag."""
-        for text, written in self.key_escapes:
-            key = key.replace(text, written)
+        for text, escaped in self.key_escapes:
+            key = key.replace(text, escaped)
         return key
 
-    def decoded_key(self, written: str) -> str:
+    def decoded_key(self, spelled: str) -> str:
         """The key that stands in the tag so."""
         for text, replaced in reversed(self.key_escapes):
-            written = written.replace(replaced, text)
-        return written
+            spelled = spelled.replace(replaced, text)
+        return spelled
 
     def step(self, place: Place) -> Step:
         rule = tag_rule(self, place)
@@ -215,11 +215,11 @@ class TaggedArgumentsFrame(Frame):
             if end == -1:
                 end, kinds = self._after_key(buffer, stop, most, after_escaped_space)
         if end == -1 and rule.attributes:
-            found = self._loose_tag(buffer, start, most)
-            if found is None:
+            loose = self._loose_tag(buffer, start, most)
+            if loose is None:
                 return machine.needs_more()
-            if found[2] >= 0:
-                begin, (first, stop, end, kinds) = found[0], found
+            if loose[2] >= 0:
+                begin, (first, stop, end, kinds) = loose[0], loose
                 machine.report(diagnostics.REPAIRED, "an attribute that stands in no double quotes")
         if begin == -1 and self.keys.empty and buffer.startswith("{", start):
             machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
@@ -244,8 +244,8 @@ class TaggedArgumentsFrame(Frame):
             raise Malformed(diagnostics.MALFORMED_CALL, f"an argument without '{words}' after its name")
         if "\\" in buffer[stop:end]:
             machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
-        written = buffer[first:stop]
-        key = rule.node.decoded_key(written if rule.node.quotes_keys else written.rstrip())
+        spelled = buffer[first:stop]
+        key = rule.node.decoded_key(spelled if rule.node.quotes_keys else spelled.rstrip())
         if key in rule.node.wrappers and key not in machine.parameters().get("properties", {key: True}):
             machine.take(end - start, MARKUP)
             machine.push(self._wrapper(key, kinds == frozenset((STRING,))))
@@ -265,8 +265,8 @@ class TaggedArgumentsFrame(Frame):
         if not said:
             machine.report(diagnostics.MALFORMED_CALL, f"the tag of {key!r} says a kind of value that is not known")
         elif kinds.isdisjoint(said):
-            written, known = either(said), either(kinds)
-            machine.report(diagnostics.REPAIRED, f"the tag of {key!r} says {written}, and the schema {known}")
+            by_tag, by_schema = either(said), either(kinds)
+            machine.report(diagnostics.REPAIRED, f"the tag of {key!r} says {by_tag}, and the schema {by_schema}")
         return kinds & said or kinds
 
     def _value(self, kinds: frozenset[str]) -> TaggedValueFrame:

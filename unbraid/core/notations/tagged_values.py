@@ -115,17 +115,17 @@ class TaggedValueFrame(Frame):
         if self.state == AFTER_JSON:
             return self._after_json(machine)
         watched = self.watched
-        found = watched.find(buffer, start)
-        end = watched.safe_end(buffer, start) if found is None else found.start()
+        match = watched.find(buffer, start)
+        end = watched.safe_end(buffer, start) if match is None else match.start()
         # A tag that has begun shows that the model did not end its turn: then something else did.
         begun = buffer[self.rule.ends.safe_end(buffer, start) :] if machine.turn_over else ""
         cut_off = machine.cut_off or bool(begun.strip())
-        if found is None and machine.at_end and not cut_off:
+        if match is None and machine.at_end and not cut_off:
             end = len(buffer)
-        if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=found is not None):
+        if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=match is not None):
             return True
-        if found is not None:
-            return self._on_found(machine, found)
+        if match is not None:
+            return self._on_found(machine, match)
         if not machine.at_end:
             return False
         if cut_off:
@@ -139,9 +139,9 @@ class TaggedValueFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
 
-    def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
+    def _on_found(self, machine: Machine, match: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
-        self._finish(machine, found)
+        self._finish(machine, match)
         return True
 
     def _pass_on(self, machine: Machine, text: str, size: int, *, ended: bool) -> bool:
@@ -240,9 +240,9 @@ class TaggedValueFrame(Frame):
         """What comes is no string, and is not looked at any more."""
         self.state = _AS_IS
 
-    def _read(self, written: str) -> str:
+    def _read(self, text: str) -> str:
         """What text of the value says."""
-        return written
+        return text
 
     def _after_json(self, machine: Machine) -> bool:
         machine.skip_space()
@@ -259,14 +259,14 @@ class TaggedValueFrame(Frame):
         self._pass_as_is()
         return True
 
-    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
+    def _finish(self, machine: Machine, match: re.Match[str] | None) -> None:
         """The value is over: something ends it, or the output does."""
         scalar = self._json_of(self.scalar.rstrip(JSON_SPACE)) if self.state == AS_SCALAR else None
         if scalar is not None:
-            written = self.scalar.rstrip(JSON_SPACE)
-            if scalar != written and written not in _PYTHON_WORDS:
+            spelled = self.scalar.rstrip(JSON_SPACE)
+            if scalar != spelled and spelled not in _PYTHON_WORDS:
                 machine.report(diagnostics.REPAIRED, f"a number that JSON writes as {scalar}")
-            machine.resolve_pending(lambda text: self._read(text) if scalar == written else scalar)
+            machine.resolve_pending(lambda text: self._read(text) if scalar == spelled else scalar)
         elif self.state == AS_JSON and self.scanner is not None and self.scanner.done:
             machine.resolve_pending(self._read)
         elif self.state in (_NOTHING, AS_SCALAR, AS_JSON):
@@ -276,11 +276,11 @@ class TaggedValueFrame(Frame):
         if is_string and STRING not in self.kinds:
             kinds = either(self.kinds)
             machine.report(diagnostics.MALFORMED_JSON, f"an argument is no JSON of type {kinds}: passed on as a string")
-        self._take_close(machine, found, is_string)
+        self._take_close(machine, match, is_string)
 
-    def _take_close(self, machine: Machine, found: re.Match[str] | None, is_string: bool) -> None:
-        if found is not None and self.rule.ends.which(found) is self.rule.close:
-            size = found.end() - found.start()
+    def _take_close(self, machine: Machine, match: re.Match[str] | None, is_string: bool) -> None:
+        if match is not None and self.rule.ends.which(match) is self.rule.close:
+            size = match.end() - match.start()
             if is_string:
                 machine.take(size, ARGUMENTS, '"')
             else:
@@ -288,7 +288,7 @@ class TaggedValueFrame(Frame):
             return
         if is_string:
             machine.add_arguments('"')
-        if found is not None:
+        if match is not None:
             machine.report(diagnostics.MALFORMED_CALL, f"an argument without '{self.rule.close.key}'")
             machine.skip_space()
 
@@ -326,26 +326,26 @@ class Wrapper(TaggedValueFrame):
         self._name(machine)
         super()._is_string(machine)
 
-    def _finish(self, machine: Machine, found: re.Match[str] | None) -> None:
+    def _finish(self, machine: Machine, match: re.Match[str] | None) -> None:
         if self.state == AS_JSON and self._unwrap(machine):
             machine.pop()
-            self._take_close(machine, found, is_string=False)
+            self._take_close(machine, match, is_string=False)
             return
         if self.state in (AS_SCALAR, AS_JSON) and self.text:
             self._is_string(machine)
         self._name(machine)
-        super()._finish(machine, found)
+        super()._finish(machine, match)
 
     def _unwrap(self, machine: Machine) -> bool:
         """Write the members of the object as arguments. False, and nothing done, where they are none of the tool's."""
         text = self._object(machine)
-        known = machine.parameters().get("properties", {})
-        if text is None or not all(key in known for key in json.loads(text)):
+        properties = machine.parameters().get("properties", {})
+        if text is None or not all(key in properties for key in json.loads(text)):
             return False
         machine.report(diagnostics.REPAIRED, f"all arguments stand in one argument {self.key!r}")
         keys = self._keys(machine)
-        written = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
-        machine.resolve_pending(lambda _: written)
+        fragment = "".join(keys.begin(machine, key) + value for key, value in members(text).items())
+        machine.resolve_pending(lambda _: fragment)
         return True
 
     def _object(self, machine: Machine) -> str | None:

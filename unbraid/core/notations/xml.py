@@ -43,11 +43,11 @@ _markup = lazily(
 def entity(text: str, at: int, more: bool) -> tuple[int, str]:
     """How long the entity is that begins at an ampersand, and the character that it is; length 0 where that cannot be
     told while more comes. An ampersand that begins none is itself."""
-    found = _entity(text, at)
-    if found is None:
+    match = _entity(text, at)
+    if match is None:
         return (0, "") if more and _begun(text, at) else (1, AMPERSAND)
-    char = _char(found)
-    return (1, AMPERSAND) if char is None else (found.end() - at, char)
+    char = _char(match)
+    return (1, AMPERSAND) if char is None else (match.end() - at, char)
 
 
 def decode(text: str) -> str:
@@ -71,20 +71,20 @@ def encode_attribute(text: str) -> str:
     return "".join(f"&#{ord(char)};" if char < " " else char for char in text)
 
 
-def _char(found: re.Match[str]) -> str | None:
+def _char(match: re.Match[str]) -> str | None:
     """The character that an entity is; None for a number that is none."""
-    name, number, hex = found.group("name", "number", "hex")
+    name, number, hex = match.group("name", "number", "hex")
     if name:
         return _NAMED[name]
     code = int(number) if number else int(hex, 16)
     return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else None
 
 
-def _said(found: re.Match[str]) -> str:
-    if found.group("text") is not None:
-        return found.group("text")
-    char = _char(found)
-    return found.group() if char is None else char
+def _said(match: re.Match[str]) -> str:
+    if match.group("text") is not None:
+        return match.group("text")
+    char = _char(match)
+    return match.group() if char is None else char
 
 
 _SECTION_END = Markers([Marker("close", "", SECTION_CLOSE)])
@@ -101,8 +101,8 @@ class XmlArguments(TaggedArguments):
     def encoded_key(self, key: str) -> str:
         return encode_attribute(key)
 
-    def decoded_key(self, written: str) -> str:
-        return decode(written)
+    def decoded_key(self, spelled: str) -> str:
+        return decode(spelled)
 
     def _encoded(self, text: str) -> str:
         return encode(text)
@@ -153,15 +153,15 @@ class XmlValueFrame(TaggedValueFrame):
     def watched(self) -> Markers:
         return _SECTION_END if self.in_section else self.rule.watched
 
-    def _on_found(self, machine: Machine, found: re.Match[str]) -> bool:
-        text = found.group()
+    def _on_found(self, machine: Machine, match: re.Match[str]) -> bool:
+        text = match.group()
         if text == AMPERSAND and not self.in_section:
             size, char = entity(machine.buffer, machine.position, not machine.at_end)
             if size:
                 self._pass_on(machine, char, size, ended=True)
             return bool(size)
         if text not in (SECTION_OPEN, SECTION_CLOSE):
-            return super()._on_found(machine, found)
+            return super()._on_found(machine, match)
         self.in_section = text == SECTION_OPEN
         if self.decided:
             machine.take(len(text), MARKUP)
@@ -172,8 +172,8 @@ class XmlValueFrame(TaggedValueFrame):
             self._is_string(machine)
         return True
 
-    def _read(self, written: str) -> str:
-        return decode(written)
+    def _read(self, text: str) -> str:
+        return decode(text)
 
     def _begin_json(self, machine: Machine, space: int) -> None:
         machine.resolve_pending(decode)
@@ -310,19 +310,19 @@ def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Dec
 
     while True:
         markers = _SECTION_END if in_section else watched
-        found = markers.find(buffer, at)
-        if found is not None:
-            stop = found.start()
+        match = markers.find(buffer, at)
+        if match is not None:
+            stop = match.start()
         else:
             stop = len(buffer) if machine.at_end else markers.safe_end(buffer, at)
         add(buffer[at:stop], range(at + 1, stop + 1))
-        at, mark = stop, "" if found is None else found.group()
+        at, mark = stop, "" if match is None else match.group()
         if mark in (SECTION_OPEN, SECTION_CLOSE):
             in_section, at = mark == SECTION_OPEN, at + len(mark)
             continue
         size, char = entity(buffer, at, not machine.at_end) if mark == AMPERSAND else (0, "")
         if not size:
             said.text = "".join(pieces)
-            return said, machine.at_end if found is None else mark != AMPERSAND
+            return said, machine.at_end if match is None else mark != AMPERSAND
         at += size
         add(char, [at])
