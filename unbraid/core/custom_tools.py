@@ -20,6 +20,7 @@ from typing import Any, Literal, Self, cast
 from ..errors import InvalidTools, Place
 from .fast_import import frozen
 from .json_text import plain_end, quote, read_escape
+from .machine.markers import NOT_YET
 
 Syntax = Literal["lark", "regex"]
 INPUT = "input"
@@ -201,12 +202,12 @@ class CustomInput:
                 self._state, self._held = _CLOSE, '"'
                 said.append(self._outside(text[end + 1 :]))
                 break
-            size, value = read_escape(text, end, at_end)
-            if not size:
+            escape = read_escape(text, end, at_end)
+            if escape is NOT_YET:
                 self._held = text[end:]
                 break
-            said.append(value)
-            at = end + size
+            said.append(escape[1])
+            at = end + escape[0]
         return "".join(said)
 
 

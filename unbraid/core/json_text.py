@@ -8,6 +8,7 @@ from json.encoder import encode_basestring as quote
 
 from ..errors import UnbraidError
 from .fast_import import lazily
+from .machine.markers import NOT_YET, NotYet
 
 __all__ = ["Number", "as_json", "decode", "escape", "is_number", "may_become_number", "members", "quote"]
 
@@ -34,12 +35,13 @@ def plain_end(text: str, at: int) -> int:
     return _plain(text, at).end()  # type: ignore[union-attr]  # an empty match always exists
 
 
-def read_escape(text: str, at: int, at_end: bool) -> tuple[int, str]:
-    """The length of the escape that stands there and what it stands for. Length 0 when more text is needed, which
-    `at_end` says does not come; length 1 for a backslash that escapes nothing."""
+def read_escape(text: str, at: int, at_end: bool) -> tuple[int, str] | NotYet:
+    """The size of the escape that stands there, and what it stands for; size 1 for a backslash that escapes nothing.
+
+    at_end: whether no more text comes."""
     escape = _escape(text, at)
     if escape is None:
-        return (0, "") if _partial_escape(text, at) and not at_end else (1, "\\")
+        return NOT_YET if _partial_escape(text, at) and not at_end else (1, "\\")
     spelled = escape.group()
     if spelled[1] != "u":
         return 2, _ESCAPED[spelled[1]]
@@ -48,7 +50,7 @@ def read_escape(text: str, at: int, at_end: bool) -> tuple[int, str]:
         return 6, chr(high)
     second = _escape(text, at + 6)
     if second is None and not at_end and (len(text) == at + 6 or _partial_escape(text, at + 6)):
-        return 0, ""
+        return NOT_YET
     if second is not None and second.group()[1] == "u" and high < 0xDC00:
         low = int(second.group()[2:], 16)
         if 0xDC00 <= low < 0xE000:

@@ -27,20 +27,20 @@ class CallSteps:
         self._close = self._key(node.close.strip()) if node.close else ""
         """What closes the calls, as it is looked for."""
         self.steps: list[Step] = []
-        self.again = -1
-        """The step that a further call in a list begins with,"""
+        self.again: int | None = None
+        """The step that a further call in a list begins with."""
         self.first = ""
-        """and what it begins with."""
+        """The opening literal of that call."""
         self.lasts: list[str] = []
         """What a call ends with, after arguments that are JSON."""
         self._marked = not node.bare
         self._empty_lists: list[steps.EmptyList] = []
         if self._marked and node.close:
             self.steps.append(steps.Empty())
-        self._ended: list[steps.NoMoreOfCall] = []
-        """What ends a call before its other parts: where its end is, they are told with its last part."""
-        self._written = node.open.strip()
-        """What stands right before the next part, where it is text."""
+        self._early_ends: list[steps.NoMoreOfCall] = []
+        """The steps that end a call before its other parts. They jump to its end, which is set with its last part."""
+        self._before = node.open.strip()
+        """The literal right before the next part, or ""."""
         self._body(node.body)
         for step in self._empty_lists:
             step.at = len(self.steps)
@@ -97,9 +97,9 @@ class CallSteps:
         last = node.parts[-1]
         if isinstance(last, str) and any(isinstance(part, CallNotation) and part.is_json for part in node.parts):
             self.lasts.append(self._key(last.strip()))
-        for step in self._ended:
+        for step in self._early_ends:
             step.at = len(self.steps)
-        self._ended.clear()
+        self._early_ends.clear()
         self.steps.append(steps.EndCall())
 
     def _part(self, part: grammar.CallPart, following: str = "") -> None:
@@ -120,11 +120,11 @@ class CallSteps:
             self.steps[at] = self._literal(marker, len(self.steps), part.due)
         elif isinstance(part, grammar.NoArguments):
             self.steps.append(self._literal(part.marker, len(self.steps) + 2))
-            self._ended.append(steps.NoMoreOfCall(0))
-            self.steps.append(self._ended[-1])
+            self._early_ends.append(steps.NoMoreOfCall(0))
+            self.steps.append(self._early_ends[-1])
         else:
             self.steps.append(_read_word(part))
-        self._written = part.strip() if isinstance(part, str) else ""
+        self._before = part.strip() if isinstance(part, str) else ""
 
     def _text(self, text: str) -> None:
         """Text of a call. The quotes around the value of an attribute are steps of their own."""
@@ -133,7 +133,7 @@ class CallSteps:
             before.value = value
             self.steps.append(steps.CloseQuote())
             text = text[1:]
-        opens = text.endswith('"') and (self._written + text).endswith('="')
+        opens = text.endswith('"') and (self._before + text).endswith('="')
         if literal := text[:-1] if opens else text:
             step = self._literal(literal)
             step.whole = self._key(text)
@@ -141,7 +141,7 @@ class CallSteps:
         if opens:
             self.steps.append(steps.OpenQuote())
 
-    def _literal(self, text: str, otherwise: int = -1, due: bool = False) -> steps.Literal:
+    def _literal(self, text: str, otherwise: int | None = None, due: bool = False) -> steps.Literal:
         return steps.Literal(self._key(text.strip()), tuple(map(self._key, words_of(text))), otherwise, due)
 
 

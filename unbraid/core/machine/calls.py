@@ -17,7 +17,7 @@ from .pending_call import KEPT, MARKUP
 from .scopes import innermost
 
 NEXT, LAST = "next call", "end of a call"
-"""The strands of what a further call of a list begins with, and of what a call ends with."""
+"""The strands of two markers in a list of calls: the opening literal of a further call, and the end of a call."""
 
 
 class Step(Protocol):
@@ -47,8 +47,8 @@ class CallsRule:
     close_required: bool
     bare: bool
     """Whether they begin without a marker."""
-    again: int
-    """The step that a further call of a list begins with, where it can be told by what it begins with; otherwise -1."""
+    again: int | None
+    """The step that a further call of a list begins with; None where its opening literal is unknown."""
     markers: Markers
     """All that can end a malformed call in this scope."""
 
@@ -76,9 +76,9 @@ class CallsFrame(CallsState):
         self.at = 0
         self.accepted = False
         self.skipping = False
-        """Something here was malformed, after calls that were not: up to the nearest marker, all is text."""
-        self.tried_at = -1
-        """Where a call was last looked for, after a broken one. If nothing comes of it, it is text."""
+        """Whether a call was malformed, after calls that were not. Then all up to the nearest marker is text."""
+        self.tried_at: int | None = None
+        """Where a call was last looked for, after a broken one. If no call comes of it, it is text."""
 
     @property
     def bare(self) -> bool:
@@ -97,21 +97,17 @@ class CallsFrame(CallsState):
 
     def give_up(self, machine: Machine) -> None:
         """What comes is no call: it is text. Where calls were accepted before, the closing marker is still to come."""
-        if self.rule.close is not None and (self.accepted or self.rule.again >= 0):
+        if self.rule.close is not None and (self.accepted or self.rule.again is not None):
             self.skipping = True
             return
         machine.leave_calls()
         if self.rule.close is not None:
-            # What it closes was taken for text, and so will it be.
+            # The call was taken for text, and so its closing marker is text.
             innermost(machine).orphan_closer = self.rule.close.key
 
     def _skip(self, machine: Machine) -> bool:
         markers = self.markers
-        match = markers.find(machine.buffer, machine.position)
-        if match is None:
-            end = len(machine.buffer) if machine.at_end else markers.safe_end(machine.buffer, machine.position)
-        else:
-            end = match.start()
+        match, end = machine.find(markers)
         if end > machine.position:
             machine.end_call()
             machine.take(end - machine.position, KEPT)
@@ -120,7 +116,7 @@ class CallsFrame(CallsState):
             self.close(machine, match.end() - match.start())
         elif match is not None and marker is not None and (marker.strand == LAST or self.tried_at == machine.offset):
             machine.take(match.end() - match.start(), KEPT)
-        elif marker is not None and marker.strand == NEXT:
+        elif marker is not None and marker.strand == NEXT and self.rule.again is not None:
             self.tried_at = machine.offset
             machine.begin_call()
             self.skipping, self.at = False, self.rule.again
@@ -139,7 +135,7 @@ class CallsFrame(CallsState):
         machine.marks = "tool_calls" if machine.trail else ""
         machine.leave_calls()
 
-    def begun(self) -> Frame:
+    def latest_frame(self) -> Frame:
         step: StepWithFrame = self.rule.steps[self.at - 1]  # type: ignore[assignment]  # the one that pushed a frame
         return step.frame(self.markers)
 

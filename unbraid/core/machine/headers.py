@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from .. import diagnostics
 from .machine import START, Frame, Machine, State
@@ -29,19 +29,18 @@ CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""
 class HeaderRule:
     """How headers are recognised."""
 
-    bare: ClassVar = False
     opens: tuple[str, ...]
-    """What a header begins with, as it is looked for,"""
+    """What a header begins with, as it is looked for."""
     closes: tuple[str, ...]
-    """what it ends with,"""
+    """What a header ends with."""
     ends: tuple[str, ...]
-    """and what ends the message."""
+    """What ends the message."""
     breaks: Markers
-    """The same, and what opens something without a header: in a header it shows that there is none."""
+    """`ends` plus every opener that needs no header. One of these inside a header means: not a header."""
     inside: re.Pattern[str]
     """What may stand between `opens` and `closes`."""
     begins: tuple[str, ...]
-    """What the rest of a header may begin with, where the prompt has just begun it; anything, if there is none."""
+    """What the rest of a header may begin with, where the prompt has just begun it; () for anything."""
     fresh: tuple[str, ...]
     """How a prompt looks that has just begun a header."""
     strands: Sequence[tuple[str, re.Pattern[str]]]
@@ -53,10 +52,10 @@ class HeaderRule:
         """The state inside a header, of which the prompt has written `before`."""
         return HeaderFrame(self, before)
 
-    def close_at(self, text: str, start: int, end: int) -> tuple[int, int]:
-        """Where the nearest close begins and ends; -1 where none comes."""
+    def close_at(self, text: str, start: int, end: int) -> tuple[int, int] | None:
+        """Where the nearest close begins and ends."""
         spans = [(at, at + len(close)) for close in self.closes if (at := text.find(close, start, end)) >= 0]
-        return min(spans, default=(-1, -1))
+        return min(spans, default=None)
 
     def close_begun(self, text: str) -> int:
         """How many characters at the end of a text may begin a close."""
@@ -94,25 +93,26 @@ class HeaderFrame(Frame):
         limit = min(len(buffer), start + 2 * machine.limits.name)
         # The prompt may have written all of it.
         complete = self.before.endswith(tuple(map(machine.spell, rule.closes)))
-        begin, end = (start, start) if complete else rule.close_at(buffer, start, limit)
-        rest = buffer[start : limit if begin < 0 else begin]
-        too_long = begin < 0 and limit < len(buffer)
+        close = (start, start) if complete else rule.close_at(buffer, start, limit)
+        rest = buffer[start : limit if close is None else close[0]]
+        too_long = close is None and limit < len(buffer)
         broken = rule.breaks.find(rest, 0) is not None or self._is_none(rest, buffer[start:limit])
         if too_long or (broken and not complete):
             self._give_up(machine, "a header that does not end")
             return True
-        if begin < 0:
+        if close is None:
             if not machine.at_end:
                 return False
             self._give_up(machine, "the output ends inside a header")
             return True
+        begin, end = close
         if begin == start and not self.before:
             # What it begins with was taken for text. Another close right after it may tell what it was.
             follows = buffer[end:limit]
-            again = next((end + len(close) for close in rule.closes if follows.startswith(close)), 0)
-            if not again and not machine.at_end and any(close.startswith(follows) for close in rule.closes):
+            again = next((end + len(close) for close in rule.closes if follows.startswith(close)), None)
+            if again is None and not machine.at_end and any(close.startswith(follows) for close in rule.closes):
                 return False
-            if again and rule.strand(machine.spell(buffer[start:again]))[0] != NOTHING:
+            if again is not None and rule.strand(machine.spell(buffer[start:again]))[0] != NOTHING:
                 end = again
         header = self.before + machine.spell(buffer[start:end])
         strand, match = rule.strand(header)
@@ -137,7 +137,7 @@ class HeaderFrame(Frame):
         return True
 
     def _is_none(self, rest: str, text: str) -> bool:
-        """Whether what comes cannot be a header: the rest of one, or the text that it stands in, is not like that."""
+        """Whether `rest` cannot be the rest of a header, by the patterns of the rule."""
         rule = self.rule
         opened = next((len(open) for open in rule.opens if not self.before and rest.startswith(open)), 0)
         if not rule.inside.fullmatch(rest, opened, max(opened, len(rest) - rule.close_begun(rest))):
@@ -148,7 +148,7 @@ class HeaderFrame(Frame):
         return not any(word.startswith(begun[: len(word)]) for word in rule.begins)
 
     def _give_up(self, machine: Machine, problem: str) -> None:
-        """It is text, and another header may begin in it."""
+        """The header is text, and another one may begin in it."""
         buffer, start = machine.buffer, machine.position
         if start < len(buffer) and (not self.before or machine.at_end):
             machine.report(diagnostics.MALFORMED_HEADER, problem)
@@ -158,7 +158,7 @@ class HeaderFrame(Frame):
             machine.take(1, TEXT)
 
     def _take_named(self, machine: Machine, match: re.Match[str], size: int) -> None:
-        """Take the header of a call: the name in it is the call's. What the prompt has written cannot be taken."""
+        """Take the header of a call, with the call's name in it. The part that stands in the prompt cannot be taken."""
         header = machine.buffer[machine.position : machine.position + size]
         # With tokens, a character of the buffer may stand for several of the header.
         ends = list(accumulate((len(machine.spell(char)) for char in header), initial=len(self.before)))

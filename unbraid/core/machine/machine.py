@@ -26,7 +26,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
 from ..call_ids import IdSource
@@ -121,9 +121,11 @@ class Frame(ABC):
         """Called when it is popped."""
 
     @classmethod
-    @abstractmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        """A frame of this kind on top of `machine.stack`, whose saved attributes are yet to be set."""
+        """A frame of this kind on top of `machine.stack`, whose saved attributes are yet to be set. Unless a frame says
+        otherwise, it is the one that the latest step of the calls pushed."""
+        assert machine.calls is not None
+        return cast(Self, machine.calls.latest_frame())
 
 
 class CallsState(Frame):
@@ -142,11 +144,11 @@ class CallsState(Frame):
 
     @abstractmethod
     def give_up(self, machine: Machine) -> None:
-        """What comes is no call."""
+        """The input that comes is no call."""
 
     @abstractmethod
-    def begun(self) -> Frame:
-        """The frame that its latest step pushed, anew."""
+    def latest_frame(self) -> Frame:
+        """The frame that the latest step pushed, anew."""
 
 
 class Machine:
@@ -258,13 +260,20 @@ class Machine:
         if end > self.position:
             self.take(end - self.position, MARKUP)
 
+    def find(self, markers: Markers) -> tuple[re.Match[str] | None, int]:
+        """The nearest marker, and where the text before it ends; or the end of the text that no marker can begin in."""
+        match = markers.find(self.buffer, self.position)
+        if match is not None:
+            return match, match.start()
+        return None, len(self.buffer) if self.at_end else markers.safe_end(self.buffer, self.position)
+
     @property
     def cut_off(self) -> bool:
         """Whether the output ends here, and the model did not end it."""
         return self.at_end and not self.turn_over
 
     def needs_more(self) -> bool:
-        """False: more input is needed. Where none comes, the call is not finished."""
+        """False, for a step that needs more input. Where none comes, the call is not finished: raises `Malformed`."""
         if self.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
@@ -383,7 +392,7 @@ class Machine:
             self.take_markup(size, strand, trail)
 
     def take_markup(self, size: int, strand: str, trail: str) -> None:
-        """The same, where it is no text."""
+        """Take such a marker where it is never text."""
         self.marks = strand if strand in _MARKED else ""
         self.take(size, MARKUP)
         self.trail = trail
@@ -423,7 +432,7 @@ class Machine:
         return True
 
     def _recover(self, problem: Malformed) -> None:
-        """Keep what was read of a call that breaks, and go on at the next marker."""
+        """Keep the input of a call that breaks, and go on at the next marker."""
         calls = self.calls
         assert calls is not None
         if self.at_end and not self.is_guess:
@@ -488,7 +497,7 @@ class Machine:
 
     @property
     def is_guess(self) -> bool:
-        """Whether what is read began without a marker, and has not yet shown to be a call."""
+        """Whether the call began without a marker, and has not been accepted."""
         return self.calls is not None and self.calls.bare and not self.calls.accepted
 
     def no_arguments(self) -> None:
@@ -501,12 +510,12 @@ class Machine:
         self.add_arguments("{}")
 
     def add_arguments(self, text: str) -> None:
-        """Arguments that follow from the format: the model wrote no text for them."""
+        """Emit arguments that follow from the format, and that the model wrote no text for."""
         if not self.call.rejected:
             self._emit(ARGUMENTS, "", text, self.offset, self.offset)
 
     def resolve_pending(self, write: Callable[[str], str]) -> None:
-        """What was taken as pending is arguments, written so."""
+        """Emit the pending text as arguments, as `write` writes it."""
         call = self.call
         text, call.pending = "".join(call.pending), []
         if text:
@@ -517,7 +526,7 @@ class Machine:
         return {} if self.tools is None else self.tools.get(self.call.name, {})
 
     def end_call(self) -> None:
-        """The call is over. If it never was one, its text is text."""
+        """End the call. If it was never accepted, its pieces are text."""
         if not self.reading_call:
             return
         call = self.call
@@ -541,7 +550,7 @@ class Machine:
                 self._say(KEPT, text, start, end)
 
     def drop_call(self) -> None:
-        """There is nothing where a call should be: what was held is markup."""
+        """Nothing stands where a call should be: the held pieces are markup."""
         held, self.call.held = self.call.held, []
         self.reading_call = False
         at = held[0][3] if held else self.offset  # the prompt may have written all of its header

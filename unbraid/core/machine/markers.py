@@ -1,7 +1,21 @@
-"""Finding markers in text that arrives in pieces.
+"""Finding markers and words in text that arrives in pieces.
 
-`Markers` answers the two questions that every node asks of its buffer: where is the nearest marker, and up to where can
-the text not be part of one? Both are one search with a compiled pattern, whatever the number of markers.
+**How a reader answers.** A reader looks at text that may be cut anywhere, and takes nothing. This is so in all of the
+core:
+
+- what it looked for, where it has come: a position, a size, a match, a string;
+- None, where it does not come;
+- `NOT_YET`, where more input is needed to tell. Whether more comes, its caller knows (`Machine.at_end`).
+
+A question answers True, False or `NOT_YET`, which is false. `Frame.step` and `Step.run` are no readers: they say
+whether there was something to do. (`str.find` keeps its -1 inside a function.)
+
+**Markers.** `Markers` answers the two questions that every frame asks of its buffer: where is the nearest marker, and
+up to where can the text not be part of one? Both are one search with a compiled pattern, whatever the number of
+markers.
+
+**Words.** Names and ids, and tags whose inner whitespace is as it comes: `after_words` reads `<parameter = "` as
+`<parameter="`.
 """
 
 from __future__ import annotations
@@ -10,10 +24,27 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Final, Literal
 
 from ...errors import InvalidFormat
 from ..fast_import import lazily
+
+
+class NotYet(Enum):
+    """The type of `NOT_YET`."""
+
+    NOT_YET = "not yet"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NOT_YET: Final = NotYet.NOT_YET
+"""More input is needed to tell."""
+
+
+# --- Words ---------------------------------------------------------------------------------------------------------
 
 
 def run_of(pattern: str) -> Callable[[str, int], int]:
@@ -29,6 +60,12 @@ def run_of(pattern: str) -> Callable[[str, int], int]:
 
     return end
 
+
+space_end = run_of(r"\s*")
+escaped_space_end = run_of(r"(?:\s|\\[nrt])*")
+# Nothing that could be markup of the call around it, or a placeholder for a token.
+word_end = run_of(r"[^\s\\\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
+QUOTES = ('"', "'")
 
 _between_words = lazily(lambda: re.compile(r"""\s+|(?<=[>\[])(?=<)|(?<=\w\])(?=<)|(?<=")(?=>)|(?==)|(?<==)""").split)
 _after_mark = lazily(lambda: re.compile(r"(?<=\[)(?=<)").split)
@@ -49,21 +86,6 @@ def marked_parts(marker: str) -> list[str]:
     return _after_mark(marker)
 
 
-def without_gaps(marker: str) -> str:
-    """A marker, as it is written, without the whitespace between its parts."""
-    return _space_after_mark("", marker)
-
-
-QUOTES = ('"', "'")
-AfterWords = Callable[[str, int, tuple[str, ...], int], int | None]
-"""What `after_words` is."""
-
-space_end = run_of(r"\s*")
-escaped_space_end = run_of(r"(?:\s|\\[nrt])*")
-# Nothing that could be markup of the call around it, or a placeholder for a token.
-word_end = run_of(r"[^\s\\\"'`{}\[\]()<>,\x00-\x1f\ud800-\udfff]*")
-
-
 def is_word(name: str) -> bool:
     """Whether a name can stand among markup as it is."""
     return bool(name) and word_end(name, 0) == len(name)
@@ -75,9 +97,12 @@ def check_ends_word(literal: str) -> None:
         raise InvalidFormat(f"{literal!r} cannot follow a name: it would be taken for part of the name")
 
 
-def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
-    """The position after the words, with at most so much whitespace before each; -1 where they do not come, None where
-    the text ends before that can be told."""
+AfterWords = Callable[[str, int, tuple[str, ...], int], int | NotYet | None]
+"""The type of `after_words`."""
+
+
+def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | NotYet | None:
+    """The position after the words, with at most so much whitespace before each."""
     for word in words:
         if text.startswith(word, at):
             at += len(word)
@@ -85,49 +110,54 @@ def after_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | 
         begin = space_end(text, at)
         rest = text[begin : begin + len(word)]
         if begin - at > most or not word.startswith(rest):
-            return -1
-        if rest != word:
             return None
+        if rest != word:
+            return NOT_YET
         at = begin + len(word)
     return at
 
 
-def after_escaped_space(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+def after_escaped_space(text: str, at: int, words: tuple[str, ...], most: int) -> int | NotYet | None:
     """As `after_words`, where a line break before a word may be written as in a string of JSON: `\\n`."""
     for word in words:
         begin = escaped_space_end(text, at)
-        if text[begin:] == "\\" and begin - at <= most:
+        if begin - at > most:
             return None
-        after = after_words(text, begin, (word,), most)
-        if begin - at > most or after is None or after < 0:
-            return -1 if begin - at > most else after
+        after = NOT_YET if text[begin:] == "\\" else after_words(text, begin, (word,), most)
+        if not isinstance(after, int):
+            return after
         at = after
     return at
 
 
-def after_loose_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | None:
+def after_loose_words(text: str, at: int, words: tuple[str, ...], most: int) -> int | NotYet | None:
     """As `after_words`, where the quotes around attributes may be others, or missing."""
     for word in words:
         if word != '"':
             after = after_words(text, at, (word,), most)
-            if after is None or after < 0:
+            if not isinstance(after, int):
                 return after
             at = after
             continue
         begin = space_end(text, at)
         if begin - at > most:
-            return -1
-        if begin == len(text):
             return None
+        if begin == len(text):
+            return NOT_YET
         if text[begin] in QUOTES:
             at = begin + 1
     return at
 
 
+# --- Markers -------------------------------------------------------------------------------------------------------
+
 Role = Literal["open", "close", "answer", "header", "citation", "end", "stray"]
 
 HEADER_END = "header end"
 """The strand of what ends a header, which may also begin one."""
+_BRACKETS = ("[", "{")
+"""Markers of calls that begin without one. Others may begin with them: `[TOOL_CALLS]`."""
+_GAP = rf"\s{{0,{LONGEST_GAP}}}"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -154,10 +184,6 @@ def split_whitespace(marker: str) -> tuple[str, str, str]:
     return lead, key, trail
 
 
-_BRACKETS = ("[", "{")
-"""Markers of calls that begin without one. Others may begin with them: `[TOOL_CALLS]`."""
-
-
 class Markers:
     """A set of markers to look for at once."""
 
@@ -176,18 +202,18 @@ class Markers:
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_key = {marker.key: marker for marker in markers}
         spellings = {lead + marker.key for marker in self._by_key.values() for lead in _suffixes(marker.lead)}
-        begun: dict[str, list[str]] = {}
+        longer: dict[str, list[str]] = {}
         for one in self._by_key:
             for other in self._by_key:
                 if one in _BRACKETS and other != one and other.startswith(one):
-                    begun.setdefault(one, []).append(other[len(one) :])
+                    longer.setdefault(one, []).append(other[len(one) :])
                 elif one != other and one in other:
                     raise InvalidFormat(f"the marker {one!r} is part of another, {other!r}: a stream can't tell")
         # Longest first, so that a marker takes all of the whitespace before it. Every alternative begins with a literal
         # character: `re` then skips over other text at the speed of C.
         ordered = sorted(spellings, key=len, reverse=True)
         nothing = "(?!)"
-        alternatives = [_spelled(text) + _not_begun(begun.get(text.lstrip(), [])) for text in ordered]
+        alternatives = [_spelled(text) + _not_followed_by(longer.get(text.lstrip(), [])) for text in ordered]
         pattern = re.compile("|".join(alternatives) or nothing)
         self._search, self.at = pattern.search, pattern.match
         begins = "".join(re.escape(char) for char in sorted({spelling[0] for spelling in spellings}))
@@ -196,9 +222,9 @@ class Markers:
         closely (`absent`)."""
         self.signs = re.compile(rf"""[{begins}"\\\x00-\x1f]""").search
         """The same, or the nearest character that stands escaped in a JSON string."""
-        prefixes = {_begun(s, n) for s in spellings for n in range(1, len(s))}
-        ways = "|".join(sorted(prefixes, key=len, reverse=True))
-        self._partial = re.compile(rf"(?:{ways})\Z" if prefixes else nothing).search
+        prefixes = {_prefix(s, n) for s in spellings for n in range(1, len(s))}
+        any_prefix = "|".join(sorted(prefixes, key=len, reverse=True))
+        self._partial = re.compile(rf"(?:{any_prefix})\Z" if prefixes else nothing).search
         self._longest = max((len(s) + LONGEST_GAP * (len(marked_parts(s)) - 1) for s in spellings), default=0)
         self.find_or_sign = re.compile("|".join([*alternatives, r"""(["'\\(){}\[\],])"""])).search
         """The nearest marker, or in a group of its own the nearest sign: a quote, a bracket, a comma, a backslash."""
@@ -220,15 +246,15 @@ class Markers:
         start = begin.start()
         return self._search(text, start) is None and self.safe_end(text, start) == len(text)
 
-    def matches_at(self, text: str, start: int) -> bool | None:
-        """Whether a marker stands at `start`; None when it may, and more input is needed to tell."""
+    def matches_at(self, text: str, start: int) -> bool | NotYet:
+        """Whether a marker stands at `start`."""
         if self.at(text, start):
             return True
-        return None if self.safe_end(text, start) == start else False
+        return NOT_YET if self.safe_end(text, start) == start else False
 
     def which(self, match: re.Match[str]) -> Marker:
         text = match.group().lstrip()
-        return self._by_key.get(text) or self._by_key[without_gaps(text)]
+        return self._by_key.get(text) or self._by_key[_space_after_mark("", text)]
 
     def safe_end(self, text: str, start: int) -> int:
         """Up to where `text`, which holds no marker, cannot become part of one, whatever comes next."""
@@ -246,7 +272,10 @@ class Markers:
         return self.safe_end(text, start) if match is None else match.end()
 
 
-_GAP = rf"\s{{0,{LONGEST_GAP}}}"
+def any_matches_at(sets: Iterable[Markers], text: str, start: int) -> bool | NotYet:
+    """Whether a marker of any of these sets stands at `start`."""
+    answers = [markers.matches_at(text, start) for markers in sets]
+    return True if any(answers) else NOT_YET if NOT_YET in answers else False
 
 
 def _spelled(text: str) -> str:
@@ -254,16 +283,16 @@ def _spelled(text: str) -> str:
     return _GAP.join(map(re.escape, marked_parts(text)))
 
 
-def _begun(text: str, size: int) -> str:
-    """A pattern: the text as far as so many characters of it have come, and whitespace where a gap may follow."""
+def _prefix(text: str, size: int) -> str:
+    """A pattern for the first `size` characters of a text, and whitespace where a gap may follow."""
     at_gap = len(marked_parts(text[: size + 1])) > len(marked_parts(text[:size]))
     return _spelled(text[:size]) + (_GAP if at_gap else "")
 
 
-def _not_begun(rests: list[str]) -> str:
-    """A pattern: the text does not end inside of these, which would make one marker another."""
-    ways = "|".join(re.escape(rest[:size]) for rest in rests for size in range(len(rest)))
-    return rf"(?!(?:{ways})\Z)" if rests else ""
+def _not_followed_by(rests: list[str]) -> str:
+    """A pattern: the text does not end inside one of these, which would make one marker another."""
+    prefixes = "|".join(re.escape(rest[:size]) for rest in rests for size in range(len(rest)))
+    return rf"(?!(?:{prefixes})\Z)" if rests else ""
 
 
 def _suffixes(lead: str) -> list[str]:

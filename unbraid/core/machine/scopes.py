@@ -1,4 +1,4 @@
-"""Text and the markers in it: the frames for content, reasoning and speech.
+"""Text and the markers in it: the frames for content, reasoning and speech, and for citations in them.
 
 A scope is a stretch of text in one strand. Its rule says which markers mean something there: the openers of what is not
 open yet, and the closers of what is. The nearest marker decides. So nesting needs no order, an inner scope that was
@@ -26,11 +26,27 @@ from .pending_call import KEPT, MARKUP, TEXT
 class Opens(Protocol):
     """What a marker can open besides another scope."""
 
+    def frame(self) -> Frame: ...
+
+
+class OpensCalls(Opens, Protocol):
+    """The rule of calls, as a scope sees it."""
+
     @property
     def bare(self) -> bool:
-        """Whether its marker is the beginning of it, and not markup."""
+        """Whether the marker is the beginning of the first call, and not markup."""
 
-    def frame(self) -> Frame: ...
+
+@dataclass(slots=True, eq=False, repr=False)
+class CitationRule:
+    """How tags are written that say where a piece of text comes from: `<co: 0,1>warm</co: 0,1>`."""
+
+    opens: tuple[str, ...]
+    close: str
+    inside: re.Pattern[str]
+
+    def frame(self) -> Frame:
+        return CitationFrame(self)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -42,24 +58,24 @@ class ScopeRule:
     strays: Markers
     """Closers that close nothing here, and openers of calls where calls are text. They are only watched for."""
     all_markers: Markers
-    """Both together."""
+    """`markers` and `strays` together."""
     opens: tuple[Marker, ...]
     closes: tuple[Marker, ...]
     leading: Markers
-    """What may come before all else here, and says nothing: the opening marker once more, after a prompt that ends
-    with it; in the content, what closes a reasoning that nobody opened."""
+    """Markers that mean nothing at the very start: the opening marker once more, after a prompt that ends with it; in
+    the content, the closing marker of a reasoning that nobody opened."""
     close_required: bool
     """Whether the output should not end without a closer."""
     inner: Mapping[str, ScopeRule]
     """The scopes that can open in this one, by strand."""
-    calls: Mapping[str, Opens]
-    """The calls that can begin in it, likewise."""
+    calls: Mapping[str, OpensCalls]
+    """Call rules, by strand."""
     header: Opens | None
-    """The header that can."""
+    """The header rule, if the format has headers."""
     call_end: str
-    """What ends messages with calls and no others, as it is looked for; empty where there is no such thing."""
-    citation: Opens | None
-    """The tag that can."""
+    """The key of the marker that ends messages with calls and no others, or ""."""
+    citation: CitationRule | None
+    """The rule for citations, if the format has them."""
 
 
 class ScopeFrame(Frame):
@@ -92,11 +108,7 @@ class ScopeFrame(Frame):
     def step(self, machine: Machine) -> bool:
         rule, buffer, start = self.rule, machine.buffer, machine.position
         markers = rule.markers
-        match = markers.find(buffer, start)
-        if match is not None:
-            end = match.start()
-        else:
-            end = len(buffer) if machine.at_end else markers.safe_end(buffer, start)
+        match, end = machine.find(markers)
         if end > start:
             role = KEPT if self.orphan_closer else TEXT
             for marker, past in self._strays_in(buffer[start:end]):
@@ -166,15 +178,15 @@ class ScopeFrame(Frame):
                 machine.push(LeadingMarkerFrame(inner.leading, marker.label))
 
     def _is_orphan(self, closer: Marker) -> bool:
-        """Whether it closes the call that was no call. That is so once."""
+        """Whether it closes the call that was no call. Only the first one does."""
         if closer.key != self.orphan_closer:
             return False
         self.orphan_closer = ""
         return True
 
     def _strays_in(self, text: str) -> list[tuple[Marker, int]]:
-        """The markers in `text` that mean nothing here, and where in it each ends. Nothing is held back for them: one
-        may have begun in text that has already gone out."""
+        """The markers in `text` that mean nothing here, and where in it each ends. Nothing is held back for them: the
+        beginning of one may be in text that has already gone out."""
         strays = self.rule.strays
         if not self.tail and strays.absent(text):
             return []
@@ -264,50 +276,9 @@ class LeadingMarkerFrame(Frame):
         return cls(innermost(machine).rule.leading)
 
 
-def innermost(machine: Machine) -> ScopeFrame:
-    """The innermost scope."""
-    return next(frame for frame in reversed(machine.stack) if isinstance(frame, ScopeFrame))
-
-
-def enter(machine: Machine, rule: ScopeRule) -> None:
-    """Open a scope inside the innermost one."""
-    machine.push(ScopeFrame(rule))
-    if rule.strand == "speech":
-        machine.sections += 1
-
-
-def back_to_content(machine: Machine) -> None:
-    """All that is open is over."""
-    while len(machine.stack) > 1:
-        pop_unclosed(machine)
-
-
-def pop_unclosed(machine: Machine) -> None:
-    """The frame on top is over, and no marker has closed it."""
-    frame = machine.stack[-1]
-    if isinstance(frame, ScopeFrame) and frame.rule.close_required and machine.reasoning_apart:
-        machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
-    machine.pop()
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class CitationRule:
-    """How the tags are written."""
-
-    opens: tuple[str, ...]
-    close: str
-    inside: re.Pattern[str]
-
-    @property
-    def bare(self) -> bool:
-        return True
-
-    def frame(self) -> Frame:
-        return CitationFrame(self)
-
-
 class CitationFrame(Frame):
-    """A tag, from what it begins with on."""
+    """A tag that says where the text comes from. It is markup, and opens nothing: the text between two tags stays text.
+    The tag is held until its end comes, or a character that no such tag has. Then it was text."""
 
     kind = "citation"
     opened_by = ("scope",)
@@ -339,5 +310,31 @@ class CitationFrame(Frame):
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
         rule = innermost(machine).rule.citation
-        assert isinstance(rule, CitationRule)
+        assert rule is not None
         return cls(rule)
+
+
+def innermost(machine: Machine) -> ScopeFrame:
+    """The innermost scope."""
+    return next(frame for frame in reversed(machine.stack) if isinstance(frame, ScopeFrame))
+
+
+def enter(machine: Machine, rule: ScopeRule) -> None:
+    """Open a scope inside the innermost one."""
+    machine.push(ScopeFrame(rule))
+    if rule.strand == "speech":
+        machine.sections += 1
+
+
+def back_to_content(machine: Machine) -> None:
+    """Close all that is open."""
+    while len(machine.stack) > 1:
+        pop_unclosed(machine)
+
+
+def pop_unclosed(machine: Machine) -> None:
+    """Pop the frame on top, which no marker has closed."""
+    frame = machine.stack[-1]
+    if isinstance(frame, ScopeFrame) and frame.rule.close_required and machine.reasoning_apart:
+        machine.report(diagnostics.UNCLOSED, f"{frame.strand} without '{frame.rule.closes[0].key}'")
+    machine.pop()

@@ -19,50 +19,43 @@ from ..grammar import NameInId
 from ..tools import Tools
 from .calls import CallsFrame
 from .machine import Frame, Machine, Malformed
-from .markers import QUOTES, Markers, after_words, space_end, word_end
+from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, space_end, word_end
 from .pending_call import MARKUP, NAME
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)
 
 
-def _comes_after_space(machine: Machine, key: str) -> int | None:
-    """How far it is past `key`, which may come after whitespace; 0 where it does not come, None where that cannot be
-    told yet. Nothing is taken: where it does not come, the whitespace belongs to what comes instead."""
-    buffer, start = machine.buffer, machine.position
-    begin = space_end(buffer, start)
-    if begin - start > machine.limits.name:
-        return 0
-    rest = buffer[begin : begin + len(key)]
-    if rest == key:
-        return begin + len(key) - start
-    return None if not machine.at_end and key.startswith(rest) else 0
+def _words_come(machine: Machine, words: tuple[str, ...]) -> int | NotYet | None:
+    """The size of these words, if they come next. Nothing is taken: where they do not come, the whitespace belongs to
+    what comes instead."""
+    end = after_words(machine.buffer, machine.position, words, machine.limits.name)
+    if isinstance(end, int):
+        return end - machine.position
+    return None if machine.at_end else end
 
 
-def _next_is(machine: Machine, frame: CallsFrame, key: str, whole: str = "") -> bool | None:
-    """Whether `key` comes next, after whitespace; None when more input is needed. A marker that begins with `key` is
-    not `key`, nor the `whole` that it begins: there what should come is missing."""
+def _next_is(machine: Machine, frame: CallsFrame, key: str, whole: str = "") -> bool | NotYet:
+    """Whether `key` comes next, after whitespace, which is taken. A marker that begins with `key` is not `key`, nor the
+    `whole` that it begins: there what should come is missing."""
     machine.skip_space()
     rest = machine.buffer[machine.position : machine.position + len(key)]
     if rest != key:
-        return None if not machine.at_end and key.startswith(rest) else False
+        return NOT_YET if not machine.at_end and key.startswith(rest) else False
     markers = frame.markers
     marker = markers.at(machine.buffer, machine.position)
     if marker is not None and markers.which(marker).key not in (key, whole):
         raise Malformed(diagnostics.MALFORMED_CALL, "a marker in the middle of a tool call")
-    pending = marker is None and markers.matches_at(machine.buffer, machine.position) is None
-    return None if pending and not machine.at_end else True
+    undecided = marker is None and markers.matches_at(machine.buffer, machine.position) is NOT_YET
+    return NOT_YET if undecided and not machine.at_end else True
 
 
-def _words_come(machine: Machine, frame: CallsFrame, words: tuple[str, ...], whole: str = "") -> int | None:
-    """How long these words are, which come next; 0 where they do not, None when more input is needed."""
+def _next_are(machine: Machine, frame: CallsFrame, words: tuple[str, ...], whole: str = "") -> int | NotYet | None:
+    """The size of these words, if they come next, as in `_next_is`."""
     comes = _next_is(machine, frame, words[0], whole)
-    if not comes or len(words) == 1:
-        return None if comes is None else len(words[0]) * comes
-    end = after_words(machine.buffer, machine.position, words, machine.limits.name)
-    if end is None:
-        return 0 if machine.at_end else None
-    return max(end - machine.position, 0)
+    if not comes:
+        return NOT_YET if comes is NOT_YET else None
+    return len(words[0]) if len(words) == 1 else _words_come(machine, words)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -72,20 +65,20 @@ class Literal:
     key: str
     words: tuple[str, ...]
     """The words that it is made of; whitespace between them is as it comes."""
-    otherwise: int = -1
+    otherwise: int | None = None
     due: bool = False
     """Whether it is reported where it may be missing, and is."""
     whole: str = ""
     """What it begins, where that may be a marker: itself, and the quote after it."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        size = _words_come(machine, frame, self.words, self.whole or self.key)
-        if size is None:
+        size = _next_are(machine, frame, self.words, self.whole or self.key)
+        if size is NOT_YET:
             return False
-        if size:
+        if size is not None:
             machine.take(size, MARKUP)
             frame.at += 1
-        elif self.otherwise >= 0:
+        elif self.otherwise is not None:
             rest = machine.buffer[machine.position :]
             if machine.cut_off and rest and self.key.startswith(rest):
                 raise Malformed(diagnostics.UNFINISHED_CALL, "")
@@ -105,10 +98,10 @@ class Branch:
     at: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        size = _words_come(machine, frame, self.words)
-        if size is None:
+        size = _next_are(machine, frame, self.words)
+        if size is NOT_YET:
             return False
-        frame.at = self.at if size else frame.at + 1
+        frame.at = frame.at + 1 if size is None else self.at
         return True
 
 
@@ -148,8 +141,8 @@ class ReadWord:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNamespaced(ReadWord):
-    """The call's name, without what stands before it where that makes it one of the tools'. The prompt shows each tool
-    as `name.name`; another namespace is reported."""
+    """The call's name, with a namespace before it: `namespace.name` is `name`, if that is a tool and the whole is none.
+    The prompt shows each tool as `name.name`; another namespace is reported."""
 
     def read(self, machine: Machine, word: str) -> None:
         name = word.rpartition(".")[2]
@@ -165,7 +158,7 @@ class ReadNamespaced(ReadWord):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadNameInId(ReadWord):
-    """The call's id, with its name in it. Models leave the name out, and write no more than the number."""
+    """The call's id, with its name in it: `functions.name:0`. Models leave the name out, and write only the number."""
 
     node: NameInId
 
@@ -197,8 +190,8 @@ class ReadNameInId(ReadWord):
 
 @dataclass(slots=True, eq=False, repr=False)
 class OpenQuote:
-    """The quote before an attribute's value. Models write others, or none: then all of the value is read here, with
-    what comes after it, so that this is said once."""
+    """The quote before an attribute's value. Models write others, or none. Then all of the value is read here, with the
+    quote after it, so that one diagnostic reports both."""
 
     value: ReadWord | None = None
     """The next step, where the one after it is the quote that closes."""
@@ -259,8 +252,8 @@ class ReadOrdinal(ReadWord):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReadObject(ABC):
-    """Arguments as one object between brackets; none at all where a marker, or what follows them, comes instead. Here a
-    named call starts: its name is known, its id too if it has one, and what follows shows that it is a call."""
+    """Arguments as one object between brackets; or none, where a marker or `following` comes instead. Here a named call
+    starts: its name is known, and its id if it has one."""
 
     opens: ClassVar[tuple[str, ...]]
     """What the object begins with."""
@@ -273,17 +266,18 @@ class ReadObject(ABC):
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         machine.skip_space()
-        marker = frame.markers.matches_at(machine.buffer, machine.position)
-        if not marker and self.following:
-            after = _comes_after_space(machine, self.following)
-            marker = bool(after) or (None if after is None else marker)
-        if marker:
+        ends = frame.markers.matches_at(machine.buffer, machine.position)
+        if not ends and self.following:
+            size = _words_come(machine, (self.following,))
+            if size is not None:
+                ends = NOT_YET if size is NOT_YET else True
+        if ends:
             machine.accept_call()
             machine.no_arguments()
         elif machine.buffer.startswith(self.opens, machine.position):
             machine.accept_call()
             self.begin(machine, frame)
-        elif marker is None and not machine.at_end:
+        elif ends is NOT_YET and not machine.at_end:
             return False
         else:
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments")
@@ -293,8 +287,8 @@ class ReadObject(ABC):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BeginNotation:
-    """Push the frame of a notation. What stands before it has shown that this is a call; so it starts here, unless its
-    name comes later (`named` is False)."""
+    """Push the frame of a notation. The markup before it has shown that this is a call: so the call starts here, unless
+    its name comes later (`named` is False)."""
 
     frame: Callable[[Markers], Frame]
     named: bool = True
@@ -337,21 +331,21 @@ class NextInList:
 
     separator: str
     close: tuple[str, ...]
-    """The words that end the list, where there are any."""
+    """The words that end the list, or ()."""
     first: tuple[str, ...]
-    """The words of the tag that each call begins with, where that is known,"""
+    """Words of a call's opening tag, or () if unknown."""
     whole: str
-    """and all of what it begins with."""
+    """The whole opening literal."""
     last: tuple[str, ...]
-    """The words of the tag that each call ends with, where there is one. Models write it twice."""
+    """Words of a call's closing tag, or (). Models write it twice."""
     again: int
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         if self.last:
-            size = self._comes(machine, self.last)
-            if size is None:
+            size = _words_come(machine, self.last)
+            if size is NOT_YET:
                 return False
-            if size:
+            if size is not None:
                 machine.report(diagnostics.REPAIRED, f"'{''.join(self.last)}' twice")
                 machine.take(size, MARKUP)
                 return True
@@ -360,14 +354,14 @@ class NextInList:
         if self.separator or not self.first:
             further = _next_is(machine, frame, self.separator, self.whole)
         else:
-            comes = _words_come(machine, frame, self.first, self.whole)
-            further = None if comes is None else bool(comes)
-        if further is None or (not further and _next_is(machine, frame, self.close[0]) is None):
+            size = _next_are(machine, frame, self.first, self.whole)
+            further = NOT_YET if size is NOT_YET else size is not None
+        if further is NOT_YET or (not further and _next_is(machine, frame, self.close[0]) is NOT_YET):
             return False
-        size = self._comes(machine, (self.separator, *self.close) if further and self.separator else self.close)
-        if size is None:
+        size = _words_come(machine, (self.separator, *self.close) if further and self.separator else self.close)
+        if size is NOT_YET:
             return False
-        if size:
+        if size is not None:
             if further and self.separator:
                 machine.report(diagnostics.MALFORMED_CALL, f"'{self.separator}' after the last tool call of a list")
             machine.take(size, MARKUP)
@@ -380,26 +374,18 @@ class NextInList:
             raise Malformed(diagnostics.MALFORMED_CALL, f"a list of tool calls without '{''.join(self.close)}'")
         return True
 
-    def _comes(self, machine: Machine, words: tuple[str, ...]) -> int | None:
-        """How long these words are, which come next; 0 where they do not, None where that cannot be told yet."""
-        start = machine.position
-        end = after_words(machine.buffer, start, words, machine.limits.name)
-        if end is None:
-            return 0 if machine.at_end else None
-        return max(end - start, 0)
-
     def _open_end(self, machine: Machine, frame: CallsFrame) -> bool:
         """The list ends where no other call comes."""
         if self.separator or self.first:
-            size = self._comes(machine, (self.separator,) if self.separator else self.first)
-            if size is None:
+            size = _words_come(machine, (self.separator,) if self.separator else self.first)
+            if size is NOT_YET:
                 return False
-            more = bool(size)
+            more = size is not None
         else:
             end = space_end(machine.buffer, machine.position)
             short = end - machine.position <= machine.limits.name
             closes = frame.rule.closers.matches_at(machine.buffer, end)
-            if short and (closes is None or end == len(machine.buffer)) and not machine.at_end:
+            if short and (closes is NOT_YET or end == len(machine.buffer)) and not machine.at_end:
                 return False
             more = short and not closes and end < len(machine.buffer)
         if not more:
@@ -418,8 +404,8 @@ class NextInList:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Empty:
-    """Where the first call should be, or after a list without any: the calls may be closed with nothing in them. And
-    where the first call should be, what opens them may come once more."""
+    """Where the first call should be, or after an empty list: the calls may be closed with nothing in them. Where the
+    first call should be, their opening marker may come once more."""
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
         closers, openers = frame.rule.closers, frame.rule.openers
@@ -457,13 +443,13 @@ class EmptyList:
     at: int = 0
 
     def run(self, machine: Machine, frame: CallsFrame) -> bool:
-        end = after_words(machine.buffer, machine.position, self.words, machine.limits.name)
-        if end is None and not machine.at_end:
+        size = _words_come(machine, self.words)
+        if size is NOT_YET:
             return False
-        if end is None or end < 0:
+        if size is None:
             frame.at += 1
         else:
-            machine.take(end - machine.position, MARKUP)
+            machine.take(size, MARKUP)
             frame.at = self.at
         return True
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar
 
 from ...errors import UnbraidError
 from ...schema.kinds import STRING, kinds_of
@@ -20,7 +19,7 @@ from ..fast_import import frozen
 from ..json_text import Number, decode, escape, is_number, may_become_number, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import Marker, Markers, run_of, space_end
+from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
@@ -70,19 +69,19 @@ class BareArguments(CallNotation):
         def entry(name: str, value: object) -> str:
             if not self.can_name(name):
                 raise UnbraidError(f"a key {name[:40]!r} cannot be written in this format: it has {quote!r} in it")
-            return f"{key(name)}:{written(value)}"
+            return f"{key(name)}:{spelled(value)}"
 
-        def written(value: object) -> str:
+        def spelled(value: object) -> str:
             if isinstance(value, dict):
                 return "{" + ",".join(entry(name, inner) for name, inner in value.items()) + "}"
             if isinstance(value, list):
-                return "[" + ",".join(map(written, value)) + "]"
+                return "[" + ",".join(map(spelled, value)) + "]"
             if isinstance(value, str):
                 return str(value) if isinstance(value, Number) else quote + value + quote
             # The template writes true and false as JSON does, and None as Python.
             return "None" if value is None else json.dumps(value)
 
-        return written({name: decode(value) for name, value in self.members(call).items()})
+        return spelled({name: decode(value) for name, value in self.members(call).items()})
 
     def can_name(self, key: str) -> bool:
         return self.quote not in key
@@ -144,7 +143,7 @@ class BareArgumentsFrame(Frame):
         if at == len(buffer):
             return machine.needs_more()
         quoted, marker = self.quotes.matches_at(buffer, at), self.markers.matches_at(buffer, at)
-        if (quoted is None or marker is None) and not machine.at_end:
+        if NOT_YET in (quoted, marker) and not machine.at_end:
             return False
         if marker:
             return self._break(machine, "a marker in the middle of the arguments")
@@ -160,7 +159,7 @@ class BareArgumentsFrame(Frame):
         elif self.state == _ITEM and self.open[-1] != "[":
             return self._read_key(machine, bool(quoted))
         elif quoted:
-            self._write(machine, quoted_size(self.quotes, buffer, at), '"')
+            self._write(machine, self._quote_size(machine), '"')
             self.state = _STRING
         elif char in _OTHER_QUOTES:
             self._write(machine, 1, '"')
@@ -203,13 +202,18 @@ class BareArgumentsFrame(Frame):
         machine.take(1, ARGUMENTS, char)
         self.open, self.state, self.lead = self.open[:-1], _NEXT, ""
 
+    def _quote_size(self, machine: Machine) -> int:
+        """The size of the quote that comes next."""
+        match = self.quotes.at(machine.buffer, machine.position)
+        return match.end() - match.start()  # type: ignore[union-attr]  # the caller has seen it
+
     # --- Keys ------------------------------------------------------------------------------------------------------
 
     def _read_key(self, machine: Machine, quoted: bool) -> bool:
         """A key, bare or between quotes, and the colon after it. Nothing of it goes out before it is whole."""
         buffer, start, most = machine.buffer, machine.position, machine.limits.name
         if quoted:
-            begin = start + quoted_size(self.quotes, buffer, start)
+            begin = start + self._quote_size(machine)
             match = self.quotes.find(buffer, begin)
             stop = match.start() if match is not None else self.quotes.safe_end(buffer, begin)
             end = match.end() if match is not None else len(buffer)
@@ -234,11 +238,7 @@ class BareArgumentsFrame(Frame):
 
     def _string(self, machine: Machine) -> bool:
         buffer, start = machine.buffer, machine.position
-        match = self.quotes.find(buffer, start)
-        if match is not None:
-            end = match.start()
-        else:
-            end = len(buffer) if machine.at_end else self.quotes.safe_end(buffer, start)
+        match, end = machine.find(self.quotes)
         if end > start:
             machine.take(end - start, ARGUMENTS, escape(machine.spell(buffer[start:end])))
         if match is None:
@@ -325,26 +325,11 @@ class BareArgumentsFrame(Frame):
         return True
 
     def _to_marker(self, machine: Machine) -> bool:
-        buffer, start = machine.buffer, machine.position
-        match = self.markers.find(buffer, start)
-        if match is not None:
-            end = match.start()
-        else:
-            end = len(buffer) if machine.at_end else self.markers.safe_end(buffer, start)
-        if end > start:
-            machine.take(end - start, ARGUMENTS)
+        match, end = machine.find(self.markers)
+        if end > machine.position:
+            machine.take(end - machine.position, ARGUMENTS)
         if match is None:
             return machine.needs_more()
         machine.pop()
         machine.call.has_arguments = True
         return True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        assert machine.calls is not None
-        return cast(Self, machine.calls.begun())
-
-
-def quoted_size(quotes: Markers, buffer: str, at: int) -> int:
-    """How long the quote is that stands here."""
-    return quotes.at(buffer, at).end() - at  # type: ignore[union-attr]  # it does

@@ -8,9 +8,7 @@ depth. A closing tag closes the innermost element, whatever its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
 
 from ...schema.kinds import ITEMS, STRING, kinds_among, schemas_inside
 from .. import diagnostics
@@ -18,7 +16,7 @@ from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed, State
-from ..machine.markers import Marker, Markers, space_end
+from ..machine.markers import NOT_YET, Marker, Markers, NotYet, any_matches_at, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
@@ -141,8 +139,10 @@ class ElementArgumentsFrame(Frame):
             return self._look_inside(machine)
         machine.skip_space()
         tag = self._tag(machine, machine.position)
+        if tag is NOT_YET:
+            return False
         if tag is None:
-            return self._wait_or_end(machine)
+            return self._end(machine)
         if tag.closing:
             following = self.rule.following.at(machine.buffer, machine.position)
             if not self.names or (following and tag.name != self.names[-1]):
@@ -154,35 +154,22 @@ class ElementArgumentsFrame(Frame):
         self._open(machine, tag)
         return True
 
-    def _tag(self, machine: Machine, at: int) -> _Tag | None:
-        """The tag that comes at a position; None where none comes, or where it has not come to its end."""
-        buffer, begun = machine.buffer, self.rule.value.ends.at(machine.buffer, at)
-        if begun is None or self.markers.at(buffer, at):
-            return None
-        start = begun.end()
-        closing = buffer.startswith("/", start)
-        match = _name.match(buffer, start + closing)
-        if (
-            match is None
-            or match.end() - match.start() > machine.limits.name
-            or not buffer.startswith(">", match.end())
-        ):
-            return None
-        return _Tag(closing, match.group(), match.end() + 1)
-
-    def _may_be_tag(self, machine: Machine, at: int) -> bool:
-        """Whether what comes at a position may become a tag, when more has come."""
-        if machine.at_end:
-            return False
+    def _tag(self, machine: Machine, at: int) -> _Tag | NotYet | None:
+        """The tag that comes at a position."""
         buffer, tags = machine.buffer, self.rule.value.ends
-        begun = tags.at(buffer, at)
-        if begun is None:
-            return tags.matches_at(buffer, at) is None
-        start = begun.end()
-        start += buffer.startswith("/", start)
-        match = _name.match(buffer, start)
-        end = start if match is None else match.end()
-        return end == len(buffer) and end - start <= machine.limits.name
+        begin = tags.at(buffer, at)
+        if begin is None:
+            return NOT_YET if tags.matches_at(buffer, at) is NOT_YET and not machine.at_end else None
+        start = begin.end()
+        closing = buffer.startswith("/", start)
+        name = _name.match(buffer, start + closing)
+        if name is None or name.end() - name.start() > machine.limits.name:
+            return None
+        if name.end() == len(buffer) and not machine.at_end:
+            return NOT_YET
+        if self.markers.at(buffer, at) or not buffer.startswith(">", name.end()):
+            return None
+        return _Tag(closing, name.group(), name.end() + 1)
 
     # --- Elements --------------------------------------------------------------------------------------------------
 
@@ -207,7 +194,7 @@ class ElementArgumentsFrame(Frame):
         at = space_end(machine.buffer, start)
         short = at - start <= machine.limits.name
         tag = self._tag(machine, at) if short else None
-        if tag is None and short and self._may_be_tag(machine, at):
+        if tag is NOT_YET:
             return False
         kinds = self._kinds(machine)
         if tag is not None and not tag.closing:
@@ -258,15 +245,10 @@ class ElementArgumentsFrame(Frame):
 
     # --- The end ---------------------------------------------------------------------------------------------------
 
-    def _wait_or_end(self, machine: Machine) -> bool:
-        return False if self._may_be_tag(machine, machine.position) else self._end(machine)
-
     def _end(self, machine: Machine) -> bool:
-        comes = [
-            markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
-        ]
-        if not any(comes):
-            if machine.cut_off or (None in comes and not machine.at_end):
+        comes = any_matches_at((self.rule.following, self.markers), machine.buffer, machine.position)
+        if not comes:
+            if machine.cut_off or (comes is NOT_YET and not machine.at_end):
                 return machine.needs_more()
             # As between other tags, a text that the turn ends inside of is all there is.
             if machine.position < len(machine.buffer) or self.holds not in ([], [_LEAF]):
@@ -278,8 +260,3 @@ class ElementArgumentsFrame(Frame):
         machine.pop()
         self.keys.end(machine)
         return True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        assert machine.calls is not None
-        return cast(Self, machine.calls.begun())

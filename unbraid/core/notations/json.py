@@ -20,7 +20,7 @@ from ..json_text import plain_end, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, Malformed, State
-from ..machine.markers import Markers
+from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
@@ -97,7 +97,7 @@ class ValueFrame(Frame):
             marker = self.markers.matches_at(machine.buffer, end)
             if marker:
                 scanner.fail("a marker in the middle of the arguments")
-            elif marker is None and not machine.at_end:
+            elif marker is NOT_YET and not machine.at_end:
                 scanner.paused = False
                 break
             else:
@@ -234,9 +234,10 @@ class QuotedArgumentsFrame(Frame):
             machine.take(1, MARKUP)
             self._finish(machine)
         else:
-            size, value = unescape(machine)
-            if not size:
+            escape = unescape(machine)
+            if escape is NOT_YET:
                 return False
+            size, value = escape
             self._check(value)
             machine.take(size, ARGUMENTS, value)
         return True
@@ -262,12 +263,12 @@ class QuotedArgumentsFrame(Frame):
         return cls(JsonScanner(machine.limits))
 
 
-def unescape(machine: Machine) -> tuple[int, str]:
-    """The length of the escape that comes next and what it stands for; length 0 when more input is needed."""
-    size, value = read_escape(machine.buffer, machine.position, machine.at_end)
-    if size == 1:
+def unescape(machine: Machine) -> tuple[int, str] | NotYet:
+    """The size of the escape that comes next, and what it stands for."""
+    escape = read_escape(machine.buffer, machine.position, machine.at_end)
+    if escape is not NOT_YET and escape[0] == 1:
         machine.report(diagnostics.MALFORMED_JSON, "a backslash that escapes nothing")
-    return size, value
+    return escape
 
 
 def push_arguments(machine: Machine, markers: Markers) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar
 
 from .. import diagnostics
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed, State
-from ..machine.markers import Markers
+from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.pending_call import MARKUP, NAME
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
@@ -87,7 +87,7 @@ class JsonCallFrame(Frame):
             return self._value(machine, char)
         elif char == '"' and state in (self._FIRST_KEY, self._KEY):
             string = self._whole_string(machine)
-            if string is None:
+            if string is NOT_YET:
                 return False
             self.key, self.state = _unquote(machine.spell(string)), self._COLON
             if machine.is_guess and self.key not in self._known():
@@ -128,7 +128,7 @@ class JsonCallFrame(Frame):
             if char != '"':
                 raise Malformed(diagnostics.MALFORMED_CALL, "a tool call whose name is not a string")
             string = self._whole_string(machine)
-            if string is None:
+            if string is NOT_YET:
                 return False
             call.name = _unquote(machine.spell(string))
             machine.take(1, MARKUP)
@@ -144,7 +144,7 @@ class JsonCallFrame(Frame):
             push_arguments(machine, self.markers)
         elif key == self.node.id and char == '"' and not call.id and not call.accepted:
             string = self._whole_string(machine)
-            if string is None:
+            if string is NOT_YET:
                 return False
             call.id = _unquote(machine.spell(string))
             machine.take(len(string), MARKUP)
@@ -173,9 +173,9 @@ class JsonCallFrame(Frame):
         if not machine.call.has_arguments:
             machine.no_arguments()
 
-    def _whole_string(self, machine: Machine) -> str | None:
-        """The string that comes next, with its quotes; None when more input is needed. It is a name or a key: a line
-        break or a marker in it shows that its end is missing."""
+    def _whole_string(self, machine: Machine) -> str | NotYet:
+        """The string that comes next, with its quotes. It is a name or a key: a line break or a marker in it shows that
+        its end is missing."""
         buffer, start, most = machine.buffer, machine.position, machine.limits.name + 2
         end = _string_so_far(buffer, start).end()  # type: ignore[union-attr]  # a quote comes
         closed = buffer.startswith('"', end)
@@ -188,12 +188,7 @@ class JsonCallFrame(Frame):
             return buffer[start : end + 1]
         if machine.at_end:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
-        return None
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        assert machine.calls is not None
-        return cast(Self, machine.calls.begun())
+        return NOT_YET
 
 
 @cache

@@ -14,7 +14,7 @@ from .. import diagnostics
 from ..events import Event
 from ..json_text import plain_end
 from ..machine.machine import Machine, State
-from ..machine.markers import Markers
+from ..machine.markers import NOT_YET, Markers
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from .json import QuotedArgumentsFrame, ValueFrame, unescape
 from .json_scanner import STRING, JsonScanner, signs
@@ -168,9 +168,10 @@ class EscapedArgumentFrame(QuotedArgumentsFrame):
         elif buffer[start] == '"':
             scanner.fail("a quote that is not escaped, among others that are")
         else:
-            size, value = unescape(machine)
-            if not size:
+            escape = unescape(machine)
+            if escape is NOT_YET:
                 return False
+            size, value = escape
             scanner.scan(value, 0)
             machine.take(size, ARGUMENTS, value)
         if scanner.error:

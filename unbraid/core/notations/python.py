@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from .. import diagnostics
 from ..events import Event
@@ -19,7 +19,7 @@ from ..fast_import import frozen
 from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import Markers, run_of, space_end
+from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
 from ..message import ToolCall
@@ -131,7 +131,7 @@ class PythonArgumentsFrame(Frame):
         if char in self.markers.like_json:
             # `[` begins a list and `[TOOL_CALLS]`: outside strings a marker is a marker.
             marker = self.markers.matches_at(buffer, at)
-            if marker is None and not machine.at_end:
+            if marker is NOT_YET and not machine.at_end:
                 return False
             if marker:
                 return self._break(machine, "a marker in the middle of the arguments")
@@ -203,7 +203,7 @@ class PythonArgumentsFrame(Frame):
             if len(self.open) >= machine.limits.depth:
                 return self._break(machine, f"arguments nest deeper than {machine.limits.depth}", diagnostics.TOO_DEEP)
             is_set = char == "{" and bool(self.open) and self._is_set(machine, start + 1)
-            if is_set is None:
+            if is_set is NOT_YET:
                 return machine.needs_more()
             if is_set:
                 machine.report(diagnostics.REPAIRED, "a set, which JSON does not have: taken as a list")
@@ -223,8 +223,8 @@ class PythonArgumentsFrame(Frame):
         self.state = _COLON if is_key else _NEXT
         return True
 
-    def _is_set(self, machine: Machine, start: int) -> bool | None:
-        """Whether what stands in these braces is no key but an item; None when more input is needed to tell."""
+    def _is_set(self, machine: Machine, start: int) -> bool | NotYet:
+        """Whether the first thing in these braces is an item, and no key."""
         buffer = machine.buffer
         at = space_end(buffer, start)
         char = buffer[at : at + 1]
@@ -241,7 +241,7 @@ class PythonArgumentsFrame(Frame):
         if after - start > machine.limits.name:
             return False  # what is too long to wait for may as well be a key
         if after == len(buffer) or buffer[at:] in ("''", '""'):
-            return None
+            return NOT_YET
         return end > at and buffer[after] in ",}"
 
     def _write(self, machine: Machine, size: int, value: str) -> None:
@@ -272,7 +272,7 @@ class PythonArgumentsFrame(Frame):
         if not buffer.startswith(self.quotes, end):
             return machine.needs_more()
         closes = self._closes(machine)
-        if closes is None:
+        if closes is NOT_YET:
             return False
         if not closes:
             machine.report(diagnostics.REPAIRED, f"{self.quotes} inside a string, without a backslash before it")
@@ -282,8 +282,8 @@ class PythonArgumentsFrame(Frame):
         self.state, self.quotes = _COLON if self.in_key else _NEXT, ""
         return True
 
-    def _closes(self, machine: Machine) -> bool | None:
-        """Whether the quote that comes ends the string: by what follows it. None when more input is needed to tell."""
+    def _closes(self, machine: Machine) -> bool | NotYet:
+        """Whether the quote that comes ends the string, by what follows it."""
         if len(self.quotes) > 1:
             return True
         buffer, start = machine.buffer, machine.position
@@ -291,21 +291,21 @@ class PythonArgumentsFrame(Frame):
         if after - start > machine.limits.name:
             return True
         if after == len(buffer):
-            return True if machine.at_end else None
+            return True if machine.at_end else NOT_YET
         if buffer[after] == ")" and self.open == _CALL:
             return self._closes_call(machine, after)
         if buffer[after] in _AFTER_STRING or (buffer[after] in "\"'" and after > start + 1):
             return True  # two strings in a row, and nothing shows what they should be
         marker = self.markers.matches_at(buffer, after)
-        return machine.at_end if marker is None and machine.at_end else marker
+        return True if marker is NOT_YET and machine.at_end else marker
 
-    def _closes_call(self, machine: Machine, at: int) -> bool | None:
+    def _closes_call(self, machine: Machine, at: int) -> bool | NotYet:
         """Whether the bracket there closes the call. No quote follows that one: it would end a string with code in it,
-        `'print('a')"'`. None when more input is needed to tell; where none comes, the call is not complete."""
+        `'print('a')"'`. Where no more input comes, the call is not complete."""
         end = _brackets_end(machine.buffer, at)
         if end == len(machine.buffer) and end - at <= _MOST_BRACKETS and not machine.turn_over:
             machine.needs_more()
-            return None
+            return NOT_YET
         return machine.buffer[end : end + 1] not in ("'", '"')
 
     def _break(self, machine: Machine, message: str, kind: str = diagnostics.MALFORMED_JSON) -> bool:
@@ -360,11 +360,6 @@ class PythonArgumentsFrame(Frame):
                     return mark.end(), True
             at = mark.end()
         return limit, False
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        assert machine.calls is not None
-        return cast(Self, machine.calls.begun())
 
 
 class PythonDictFrame(PythonArgumentsFrame):

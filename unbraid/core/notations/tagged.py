@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, cast
 
 from ...errors import InvalidFormat
 from ...schema.kinds import STRING, kind_of, kinds_of
@@ -20,13 +19,16 @@ from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, Malformed, State
 from ..machine.markers import (
     HEADER_END,
+    NOT_YET,
     QUOTES,
     AfterWords,
     Marker,
     Markers,
+    NotYet,
     after_escaped_space,
     after_loose_words,
     after_words,
+    any_matches_at,
     escaped_space_end,
     run_of,
     space_end,
@@ -203,40 +205,40 @@ class TaggedArgumentsFrame(Frame):
         rule, buffer, start = self.rule, machine.buffer, machine.position
         most = machine.limits.name
         if buffer.startswith("\\", start) and (skipped := self._skip_escaped_space(machine)) is not False:
-            return skipped or machine.needs_more()
+            return bool(skipped) or machine.needs_more()
         begin = after_words(buffer, start, rule.before, most)
         first = stop = 0
         end = begin
         kinds: frozenset[str] | None = None
-        if begin is not None and begin >= 0:
+        if isinstance(begin, int):
             first = begin if rule.node.quotes_keys else space_end(buffer, begin)
             stop = rule.key_end(buffer, first)
             end, kinds = self._after_key(buffer, stop, most)
-            if end == -1:
+            if end is None:
                 end, kinds = self._after_key(buffer, stop, most, after_escaped_space)
-        if end == -1 and rule.attributes:
+        if end is None and rule.attributes:
             loose = self._loose_tag(buffer, start, most)
-            if loose is None:
+            if loose is NOT_YET:
                 return machine.needs_more()
-            if loose[2] >= 0:
+            if loose is not None:
                 begin, (first, stop, end, kinds) = loose[0], loose
                 machine.report(diagnostics.REPAIRED, "an attribute that stands in no double quotes")
-        if begin == -1 and self.keys.empty and buffer.startswith("{", start):
+        if begin is None and self.keys.empty and buffer.startswith("{", start):
             machine.report(diagnostics.REPAIRED, "arguments as one JSON object, where they should stand between tags")
             machine.pop()
             machine.push(ValueFrame(machine.limits, ARGUMENTS, self.markers))
             return True
-        if begin == -1 or (machine.at_end and start == len(buffer)):
+        if begin is None or (machine.at_end and start == len(buffer)):
             return self._end(machine)
-        if begin is not None and stop - begin > most:
+        if isinstance(begin, int) and stop - begin > most:
             raise Malformed(diagnostics.TOO_LONG, f"an argument's name longer than {most} characters")
-        if end is None:
+        if end is NOT_YET:
             return machine.needs_more()
-        if end == -1:
+        if end is None:
             lone = self._end_of_lone_key(machine, stop)
-            if lone is None:
+            if lone is NOT_YET:
                 return machine.needs_more()
-            if lone >= 0:
+            if lone is not None:
                 machine.report(diagnostics.REPAIRED, f"the name {buffer[first:stop]!r} without a value: left out")
                 machine.take(lone - start, MARKUP)
                 return True
@@ -275,13 +277,15 @@ class TaggedArgumentsFrame(Frame):
     def _wrapper(self, key: str, text: bool) -> TaggedValueFrame:
         return WrapperFrame(self.rule.value, key, text)
 
-    def _loose_tag(self, buffer: str, at: int, most: int) -> tuple[int, int, int, frozenset[str] | None] | None:
-        """Where the key begins and ends, where the tag ends, and the kinds of value that it speaks of, with any quotes
-        or none; the tag ends at -1 where no such tag comes. None where that cannot be told yet."""
+    def _loose_tag(
+        self, buffer: str, at: int, most: int
+    ) -> tuple[int, int, int, frozenset[str] | None] | NotYet | None:
+        """A tag with any quotes or none: where its key begins and ends, where the tag ends, and the kinds of value that
+        it speaks of."""
         rule = self.rule
         first = after_loose_words(buffer, at, rule.before, most)
-        if first is None or first < 0:
-            return None if first is None else (0, 0, -1, None)
+        if not isinstance(first, int):
+            return first
         quote, key_end = buffer[first - 1], rule.key_end
         if rule.node.quotes_keys and quote != '"':
             key_end = _key_ends[quote if quote in QUOTES else ""]
@@ -290,84 +294,76 @@ class TaggedArgumentsFrame(Frame):
         stop = key_end(buffer, first)
         closed = stop == len(buffer) or buffer[stop] == quote if quote in QUOTES else stop > first
         if stop - first > most or not closed:
-            return 0, 0, -1, None
+            return None
         end, kinds = self._after_key(buffer, stop, most, after_loose_words)
-        return None if end is None else (first, stop, end, kinds)
+        return (first, stop, end, kinds) if isinstance(end, int) else end
 
     def _after_key(
         self, buffer: str, at: int, most: int, after: AfterWords = after_words
-    ) -> tuple[int | None, frozenset[str] | None]:
-        """The position after the opening tag, as `after_words` says it, and the kinds of value that the tag speaks of:
-        None where it does not, none at all where it is not known what it says."""
+    ) -> tuple[int | NotYet | None, frozenset[str] | None]:
+        """The position after the opening tag, and the kinds of value that the tag speaks of: None where it does not
+        speak of any, an empty set where its word is unknown."""
         rule = self.rule
         end = after(buffer, at, rule.after_key, most)
         kinds = None
-        if end is not None and end >= 0 and rule.kind is not None:
+        if isinstance(end, int) and rule.kind is not None:
             said = after(buffer, end, rule.kind[0], most)
-            if said is None:
-                return None, None
-            if said >= 0:
+            if said is NOT_YET:
+                return NOT_YET, None
+            if said is not None:
                 stop = _said_end(buffer, said)
                 if stop - said > most:
-                    return -1, None
-                if stop == len(buffer):
                     return None, None
+                if stop == len(buffer):
+                    return NOT_YET, None
                 # Of `array[string]`, the first word.
                 kinds = rule.kinds.get(buffer[said : min(_word_end(buffer, said), stop)].lower(), frozenset())
                 end = after(buffer, stop, rule.kind[1], most)
-        if end is not None and end >= 0:
+        if isinstance(end, int):
             end = after(buffer, end, rule.after, most)
         return end, kinds
 
-    def _skip_escaped_space(self, machine: Machine) -> bool | None:
-        """Take line breaks that are written as in a string, where a tag follows. False where none does, None where that
-        cannot be told yet."""
+    def _skip_escaped_space(self, machine: Machine) -> bool | NotYet:
+        """Take line breaks that are written as in a string, where a tag follows."""
         buffer, start = machine.buffer, machine.position
         end = escaped_space_end(buffer, start)
-        comes = [markers.matches_at(buffer, end) for markers in (self.rule.value.ends, self.markers)]
-        if any(comes) and end > start:
+        comes = any_matches_at((self.rule.value.ends, self.markers), buffer, end)
+        if comes and end > start:
             machine.report(diagnostics.REPAIRED, _ESCAPED_SPACE)
             machine.take(end - start, MARKUP)
             return True
-        undecided = None in comes or end == len(buffer) or buffer[end:] == "\\"
-        return None if undecided and end - start <= machine.limits.name else False
+        undecided = comes is NOT_YET or end == len(buffer) or buffer[end:] == "\\"
+        return NOT_YET if undecided and end - start <= machine.limits.name else False
 
-    def _end_of_lone_key(self, machine: Machine, at: int) -> int | None:
-        """Where a name ends that has tags of its own and no value: another name comes after it, or the end of the call.
-        -1 where it is none, None where that cannot be told yet."""
+    def _end_of_lone_key(self, machine: Machine, at: int) -> int | NotYet | None:
+        """Where a name ends that has tags of its own and no value: another name or the end of the call follows it."""
         rule, buffer = self.rule, machine.buffer
         words = (*rule.after_key, *rule.after)
         closing = next((words[:count] for count in range(1, len(words)) if words[count - 1].endswith(">")), ())
-        end = after_words(buffer, at, closing, machine.limits.name) if closing else -1
-        if end is None or end < 0:
+        end = after_words(buffer, at, closing, machine.limits.name) if closing else None
+        if not isinstance(end, int):
             return end
-        comes = [markers.matches_at(buffer, space_end(buffer, end)) for markers in (rule.value.ends, self.markers)]
-        return end if any(comes) else None if None in comes else -1
+        comes = any_matches_at((rule.value.ends, self.markers), buffer, space_end(buffer, end))
+        return end if comes else NOT_YET if comes is NOT_YET else None
 
     def _end(self, machine: Machine) -> bool:
-        comes = [
-            markers.matches_at(machine.buffer, machine.position) for markers in (self.rule.following, self.markers)
-        ]
-        if not any(comes):
+        comes = any_matches_at((self.rule.following, self.markers), machine.buffer, machine.position)
+        if not comes:
             extra = self.rule.closer.matches_at(machine.buffer, machine.position)
             if extra:
                 close = self.rule.value.close.key
                 machine.report(diagnostics.REPAIRED, f"'{close}' once more than there are arguments")
                 machine.take(len(close), MARKUP)
                 return True
-            if machine.cut_off or (None in (*comes, extra) and not machine.at_end):
+            if machine.cut_off or (NOT_YET in (comes, extra) and not machine.at_end):
                 return machine.needs_more()
             if not machine.at_end:
                 raise Malformed(diagnostics.MALFORMED_CALL, "text between the arguments of a tool call")
         ended_by = self.markers.at(machine.buffer, machine.position)
-        if ended_by and not comes[0] and self.keys.empty and self.markers.which(ended_by).strand == HEADER_END:
+        follows = self.rule.following.at(machine.buffer, machine.position)
+        if ended_by and not follows and self.keys.empty and self.markers.which(ended_by).strand == HEADER_END:
             # The end of a header, twice: the arguments stand after it.
             raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without arguments that does not end")
         machine.pop()
         self.keys.end(machine)
         return True
-
-    @classmethod
-    def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:
-        assert machine.calls is not None
-        return cast(Self, machine.calls.begun())

@@ -19,7 +19,7 @@ from ...schema.kinds import ANY_KIND, STRING
 from .. import diagnostics
 from ..json_text import escape, is_number, may_become_number, members
 from ..machine.machine import FastPath, Frame, Machine, State
-from ..machine.markers import Marker, Markers, run_of
+from ..machine.markers import NOT_YET, Marker, Markers, run_of
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from .base import ObjectWriter, string_path
 from .json_scanner import JsonScanner
@@ -125,7 +125,7 @@ class TaggedValueFrame(Frame):
         if end > start and self._pass_on(machine, buffer[start:end], end - start, ended=match is not None):
             return True
         if match is not None:
-            return self._on_found(machine, match)
+            return self._on_match(machine, match)
         if not machine.at_end:
             return False
         if cut_off:
@@ -139,7 +139,7 @@ class TaggedValueFrame(Frame):
     def fast_path(self, machine: Machine) -> FastPath | None:
         return string_path(self.watched) if self.state == _STRING and machine.call.accepted else None
 
-    def _on_found(self, machine: Machine, match: re.Match[str]) -> bool:
+    def _on_match(self, machine: Machine, match: re.Match[str]) -> bool:
         """Something comes that was looked for. As `step` says whether it could be taken."""
         self._finish(machine, match)
         return True
@@ -248,7 +248,7 @@ class TaggedValueFrame(Frame):
         machine.skip_space()
         ends = self.rule.ends
         comes = ends.matches_at(machine.buffer, machine.position)
-        if not comes and (machine.cut_off or (comes is None and not machine.at_end)):
+        if not comes and (machine.cut_off or (comes is NOT_YET and not machine.at_end)):
             return machine.needs_more()
         if comes or machine.position == len(machine.buffer):
             self._finish(machine, ends.at(machine.buffer, machine.position))

@@ -17,7 +17,7 @@ from ..events import Diagnostic, Event, ToolCallArguments
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
-from ..machine.markers import Marker, Markers
+from ..machine.markers import NOT_YET, Marker, Markers, NotYet
 from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from .base import Place
@@ -32,7 +32,7 @@ _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _ENTITY = rf"&(?:(?P<name>{'|'.join(_NAMED)})|#(?P<number>[0-9]{{1,7}})|#[xX](?P<hex>[0-9a-fA-F]{{1,6}}));"
 _entity = lazily(lambda: re.compile(_ENTITY).match)
 _begins = "|".join(sorted({name[:size] for name in _NAMED for size in range(1, len(name) + 1)}, key=len, reverse=True))
-_begun = lazily(lambda: re.compile(rf"&(?:{_begins}|#(?:[0-9]{{0,7}}|[xX][0-9a-fA-F]{{0,6}}))?\Z").match)
+_partial_entity = lazily(lambda: re.compile(rf"&(?:{_begins}|#(?:[0-9]{{0,7}}|[xX][0-9a-fA-F]{{0,6}}))?\Z").match)
 _markup = lazily(
     lambda: (
         re.compile(rf"{_ENTITY}|{re.escape(SECTION_OPEN)}(?P<text>.*?)(?:{re.escape(SECTION_CLOSE)}|\Z)", re.DOTALL).sub
@@ -40,12 +40,13 @@ _markup = lazily(
 )
 
 
-def entity(text: str, at: int, more: bool) -> tuple[int, str]:
-    """How long the entity is that begins at an ampersand, and the character that it is; length 0 where that cannot be
-    told while more comes. An ampersand that begins none is itself."""
+def read_entity(text: str, at: int, at_end: bool) -> tuple[int, str] | NotYet:
+    """The size of the entity that begins at an ampersand, and its character. An ampersand that begins none is itself.
+
+    at_end: whether no more text comes."""
     match = _entity(text, at)
     if match is None:
-        return (0, "") if more and _begun(text, at) else (1, AMPERSAND)
+        return NOT_YET if _partial_entity(text, at) and not at_end else (1, AMPERSAND)
     char = _char(match)
     return (1, AMPERSAND) if char is None else (match.end() - at, char)
 
@@ -153,15 +154,16 @@ class XmlValueFrame(TaggedValueFrame):
     def watched(self) -> Markers:
         return _SECTION_END if self.in_section else self.rule.watched
 
-    def _on_found(self, machine: Machine, match: re.Match[str]) -> bool:
+    def _on_match(self, machine: Machine, match: re.Match[str]) -> bool:
         text = match.group()
         if text == AMPERSAND and not self.in_section:
-            size, char = entity(machine.buffer, machine.position, not machine.at_end)
-            if size:
-                self._pass_on(machine, char, size, ended=True)
-            return bool(size)
+            entity = read_entity(machine.buffer, machine.position, machine.at_end)
+            if entity is NOT_YET:
+                return False
+            self._pass_on(machine, entity[1], entity[0], ended=True)
+            return True
         if text not in (SECTION_OPEN, SECTION_CLOSE):
-            return super()._on_found(machine, match)
+            return super()._on_match(machine, match)
         self.in_section = text == SECTION_OPEN
         if self.decided:
             machine.take(len(text), MARKUP)
@@ -185,7 +187,7 @@ class XmlValueFrame(TaggedValueFrame):
         if self.in_section:
             machine.skip_space()
             comes = _SECTION_END.matches_at(machine.buffer, machine.position)
-            if comes is None and not machine.at_end:
+            if comes is NOT_YET and not machine.at_end:
                 return False
             if comes:
                 machine.take(len(SECTION_CLOSE), MARKUP)
@@ -320,9 +322,9 @@ def _decoded(machine: Machine, watched: Markers, in_section: bool) -> tuple[_Dec
         if mark in (SECTION_OPEN, SECTION_CLOSE):
             in_section, at = mark == SECTION_OPEN, at + len(mark)
             continue
-        size, char = entity(buffer, at, not machine.at_end) if mark == AMPERSAND else (0, "")
-        if not size:
+        entity = read_entity(buffer, at, machine.at_end) if mark == AMPERSAND else NOT_YET
+        if entity is NOT_YET:
             said.text = "".join(pieces)
             return said, machine.at_end if match is None else mark != AMPERSAND
-        at += size
-        add(char, [at])
+        at += entity[0]
+        add(entity[1], [at])
