@@ -95,11 +95,8 @@ class Parser:
         """Parse the next piece of text, cut anywhere."""
         machine = self._machine
         fast, events = machine.fast_path, None
-        if fast is not None and text:
-            try:
-                events = fast(machine, text)
-            except TypeError:
-                events = None  # not text: the machine says so
+        if fast is not None and text and type(text) is str:  # if it is no text, the machine says so
+            events = fast(machine, text)
         if events is None:
             events = machine.feed(text)
         if self._fold is not None:
@@ -114,9 +111,10 @@ class Parser:
             texts = machine.texts
             try:
                 text = texts[ids[0]] if len(ids) == 1 else "".join([texts[token] for token in ids])  # type: ignore[index, arg-type]
-                events = machine.fast_tokens(machine, text) if text else None
             except (KeyError, TypeError):
-                events = None  # a marker, a piece of a character, or no sequence
+                text = ""  # a marker, a piece of a character, or no sequence
+            if text:
+                events = machine.fast_tokens(machine, text)
             if events is not None and machine.tally is not None:
                 machine.tally.passed(len(ids), len(text), machine.strand)  # type: ignore[arg-type]
         if events is None:
@@ -126,9 +124,8 @@ class Parser:
         return events
 
     def feed_codes(self, codes: Iterable[int]) -> list[Event]:
-        """Take audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,
-        `baichuan-audio`): whole frames, one after the other, where they stand among the tokens. A frame that says that
-        there is no audio is left out."""
+        """Parse audio codes that the model gives beside its tokens, from a head of its own (`lfm2-audio`, `mimo-audio`,
+        `baichuan-audio`). Feed whole frames, in their place among the tokens. A frame without audio is left out."""
         return self._kept(self._machine.feed_codes(codes))
 
     def finish(self, *, end_of_turn: bool = False) -> list[Event]:
@@ -154,7 +151,7 @@ class Parser:
         after `finish` all are. Needs `count_tokens`, and token ids."""
         if self._machine.tally is None:
             raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
-        return dict(self._machine.tally.told().counts)
+        return dict(self._machine.tally.up_to_date().counts)
 
     @property
     def token_strands(self) -> tuple[str, ...]:
@@ -170,7 +167,7 @@ class Parser:
 
     @property
     def tally(self) -> LabelledTally:
-        """What `token_strands` and `token_markup` are made of, for who may not need them."""
+        """The tally that `token_strands` and `token_markup` are read from. Reading them costs time; this does not."""
         tally = self._machine.tally
         if not isinstance(tally, LabelledTally):
             raise UnbraidError("this parser labels no tokens: make it with label_tokens=True")
@@ -181,21 +178,21 @@ class Parser:
         """How many of the tokens so far are reasoning, its markers not counted. Needs `count_tokens`."""
         if self._machine.tally is None:
             raise UnbraidError("this parser counts no tokens: make it with count_tokens=True")
-        return self._machine.tally.told().thoughts
+        return self._machine.tally.up_to_date().thoughts
 
     @property
     def strand(self) -> str:
-        """What the next text belongs to, if it is no marker: `content`, `reasoning`, `speech` or `tool_calls`."""
+        """The strand of the next text, if it is no marker: `content`, `reasoning`, `speech` or `tool_calls`."""
         return self._machine.strand
 
     @property
-    def held(self) -> bool:
-        """Whether something is held back: what may become a marker, or a part of a character."""
-        return self._machine.held
+    def holds_back(self) -> bool:
+        """Whether text is held back: the beginning of what may be a marker, or a part of a character."""
+        return self._machine.holds_back
 
     @property
     def machine(self) -> Driver:
-        """What runs it; for `core.machine.snapshot`."""
+        """The machine of this parser, for `core.machine.snapshot`."""
         return self._machine
 
     def snapshot(self) -> dict[str, Any]:

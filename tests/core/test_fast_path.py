@@ -75,4 +75,4 @@ def test_a_comma_that_waits_is_sent_with_what_follows() -> None:
     said = [parser.feed(delta) for delta in [", 1", ",", " ", "\n", '"x', ",", '",', " 2", ",", "]"]]
     fragments = [[event.fragment for event in events if isinstance(event, ToolCallArguments)] for events in said]
     assert fragments == [[", 1"], [], [], [], [', \n"x'], [","], ['"'], [", 2"], [], ["]"]]
-    assert parser.held is False
+    assert parser.holds_back is False

@@ -40,7 +40,8 @@ class IdSource:
         self._most = most
 
     def __contains__(self, id: str) -> bool:
-        return _digest(id) in self._given or self._number(id) < self._made
+        number = self._number(id)
+        return _digest(id) in self._given or (number is not None and number < self._made)
 
     def claim(self, id: str) -> str:
         """Use this id or, if it is empty or was used, a new one."""
@@ -76,8 +77,8 @@ class IdSource:
             digits.append(pairs[pair])
         return style.prefix + "".join(digits)[: style.length]
 
-    def _number(self, id: str) -> float:
-        """Which of the made ids this is, whether it has been made yet or not; infinite where it does not look so."""
+    def _number(self, id: str) -> int | None:
+        """Which of the made ids this is, whether it has been made yet or not; None if it does not look like one."""
         style = self._style
         digits = id[len(style.prefix) :]
         seed = self.seed()
@@ -87,7 +88,7 @@ class IdSource:
             or not id.startswith(style.prefix)
             or not _DIGITS.keys() >= set(digits)
         ):
-            return float("inf")
+            return None
         number = 0
         for char in reversed(digits):
             number = number * 62 + _DIGITS[char]

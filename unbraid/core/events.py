@@ -2,7 +2,7 @@
 
 Every event carries the span `start:end` of the raw output that it came from, in characters; special tokens count as
 their text. With `markup=True` a parser also reports what it recognised as markup, and then the spans of all events tile
-the raw output: no gap, no overlap (law 3).
+the raw output, without gap or overlap: law 3 (docs/laws.md#law-3).
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ def _event(cls: type[_T]) -> type[_T]:
     # Frozen to type checkers. At run time it is not: a frozen dataclass costs five times as much to make, and one is
     # made for every delta.
     return dataclass(slots=True)(cls)
+
+
+class _Silent:
+    """Base of the events that a chat API has no words for."""
+
+    __slots__ = ()
+
+    def to_openai(self) -> None:
+        return None
 
 
 @_event
@@ -71,27 +80,21 @@ class SpeechAudio:
 
 
 @_event
-class Language:
+class Language(_Silent):
     """The language of what was heard, as a code (`de`)."""
 
     code: str
     start: int
     end: int
 
-    def to_openai(self) -> None:
-        return None
-
 
 @_event
-class Timestamp:
+class Timestamp(_Silent):
     """When what follows was said, or what came before ended, in seconds from the start of the audio."""
 
     seconds: float
     start: int
     end: int
-
-    def to_openai(self) -> None:
-        return None
 
 
 @_event
@@ -123,7 +126,7 @@ class ToolCallArguments:
 
 
 @_event
-class ToolCallEnd:
+class ToolCallEnd(_Silent):
     """A call ends. `complete` says that its arguments are whole and valid JSON.
 
     `raw` is what the model wrote for a call that is not complete (kept only by a parser that keeps the message).
@@ -135,12 +138,9 @@ class ToolCallEnd:
     start: int
     end: int
 
-    def to_openai(self) -> None:
-        return None
-
 
 @_event
-class Diagnostic:
+class Diagnostic(_Silent):
     """Something in the output was not as its format says. Nothing is lost by it; `kind` is one of `diagnostics`."""
 
     kind: str
@@ -148,12 +148,9 @@ class Diagnostic:
     start: int
     end: int
 
-    def to_openai(self) -> None:
-        return None
-
 
 @_event
-class Markup:
+class Markup(_Silent):
     """Text that only separates: markers, and the whitespace that the format writes around them."""
 
     text: str
@@ -161,9 +158,6 @@ class Markup:
     end: int
     of_calls: bool = False
     """Whether it is a part of tool calls, or stands around them."""
-
-    def to_openai(self) -> None:
-        return None
 
 
 Event = (

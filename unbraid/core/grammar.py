@@ -1,11 +1,11 @@
 """The grammar of a format: small, immutable values that say what a model may write.
 
-There is no behaviour here. The parser (`program`, `parser`), the renderer (`render`) and the constraints are derived
+There is no behaviour here. The parser (`compiler`, `machine`), the renderer (`render`) and the constraints are derived
 from these values.
 
-A marker is written as the vendor's chat template writes it, with its whitespace: `"\\n<tool_call>\\n"`. Whitespace at
-its ends belongs to the marker where the model wrote it, and need not be there. With a tokenizer, a
-tag in a marker (`<…>`, `[…]`) that is one of its tokens is that token and nothing else.
+A marker is written as the vendor's chat template writes it, with its whitespace: `"\\n<tool_call>\\n"`. Whitespace
+at its ends may be missing; if the model writes it, it belongs to the marker. With a tokenizer, a tag in a marker
+(`<…>`, `[…]`) that is one of its tokens is that token and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Between:
     also: tuple[tuple[str, str], ...] = ()
     """Other spellings of both that models use; the renderer does not."""
     label: str = ""
-    """What `open` ends with, where that only says what is opened. Models forget it, and that is reported."""
+    """The end of `open`, where it only names the strand: `thought\\n`. Models forget it, which is reported."""
 
 
 @frozen
@@ -34,8 +34,8 @@ class SpeechMarkup:
 
     open: str = ""
     close: str = ""
-    """Without `open`, nothing in the output says that the model speaks: then all of the turn is spoken, and has no
-    other text. (`Format.silent` is for a turn that is not.)"""
+    """Without `open`, nothing in the output says that the model speaks: all text of the turn is spoken. For a turn that
+    is not, there is `Format.silent`."""
     code: str = ""
     """How code N is spelled, with `{}` for N. Without it no code stands in the text: it is known by its id
     (`first_token`), or comes from a head of its own beside the tokens (`Parser.feed_codes`)."""
@@ -95,8 +95,7 @@ class Name:
     """The name of the function."""
 
     namespaced: bool = False
-    """Whether models may write that of a namespace before it, and a dot. That of the function itself is no surprise;
-    any other is reported."""
+    """Accept `namespace.name`. `name.name` is silent; any other namespace is reported as REPAIRED."""
 
 
 @frozen
@@ -110,7 +109,7 @@ class NameInId:
 
     before: str
     after: str
-    """What stands around the name; the number of the call comes last. Both may be missing."""
+    """The text around the name. The number of the call comes last. Models may leave either out."""
 
 
 @frozen
@@ -190,9 +189,9 @@ class Calls:
     bare: bool = False
     """There is no marker: `open` is what the body itself begins with, and may as well begin something else."""
     also: tuple[str, ...] = ()
-    """Other markers that models open it with,"""
+    """Other markers that models open it with."""
     also_close: tuple[str, ...] = ()
-    """and close it with."""
+    """Other markers that models close it with."""
 
     @property
     def closes(self) -> tuple[str, ...]:
@@ -219,7 +218,7 @@ class Headers:
     inside: str = r"[\s\S]*"
     """A pattern for all that may stand between `opens` and `closes`."""
     begins: tuple[str, ...] = ()
-    """What may come where the prompt has begun a header, besides `opens` and `closes`; anything, if there is none."""
+    """What may come where the prompt has begun a header, besides `opens` and `closes`; () for anything."""
 
 
 @frozen
@@ -227,18 +226,18 @@ class Citations:
     """Tags in the text, around what they give the sources of. They are markup; what stands between them is text."""
 
     tags: tuple[str, ...]
-    """Those that name no source,"""
+    """Tags that name no source."""
     opens: tuple[str, ...]
-    """and what the others begin with,"""
+    """What the other tags begin with."""
     close: str
-    """and end with."""
+    """What the other tags end with."""
     inside: str
-    """A pattern for what stands between the two, and for every beginning of that."""
+    """A pattern for the text between `opens` and `close`, and for every beginning of it."""
 
 
 @frozen
 class CallIds:
-    """How ids look that the model did not give."""
+    """The look of ids for calls that the model gave none."""
 
     prefix: str = "call_"
     length: int = 24
@@ -251,7 +250,7 @@ class Format:
     name: str
     reasoning: Between | None = None
     answer: Between | None = None
-    """What stands around the content, and says nothing. Models may leave it out."""
+    """Markers around the content that mean nothing. Models may leave them out."""
     tools: Calls | None = None
     other_tools: tuple[Calls, ...] = ()
     """Other ways in which models of the family write calls; the renderer does not. (Where there are headers, they are

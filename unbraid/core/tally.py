@@ -95,16 +95,16 @@ class Tally:
         self.counts["content"] += len(self.ends) + self.waiting
         self.ends, self.waiting = [], 0
 
-    def told(self) -> Self:
-        """The tally, with all that was said so far in its counts."""
+    def up_to_date(self) -> Self:
+        """The tally itself, with all tokens so far in its counts."""
         return self
 
 
 class LabelledTally(Tally):
     """A tally that also keeps what each token is. Its memory grows with the output.
 
-    Few ask while the output comes, and some never do. So what is said is only written down, and looked at when somebody
-    asks (`told`). Strands are told in the order of the tokens, but for those that stand out of band.
+    Few callers read it while the output comes, and some never do. So calls are only recorded, and replayed when one
+    reads it (`up_to_date`). Strands come in the order of the tokens, save for tokens that stand out of band.
     """
 
     __slots__ = ("apart", "runs", "said", "seen")
@@ -112,7 +112,7 @@ class LabelledTally(Tally):
     def __init__(self) -> None:
         super().__init__()
         self.said: list[tuple[Any, ...]] = []
-        """The name of each method that was called, and its arguments, since somebody last asked."""
+        """The calls to replay: each the name of a method, and its arguments."""
         self.seen = 0
         """How many tokens have come."""
         self.runs: list[tuple[int, str, bool]] = []
@@ -141,7 +141,7 @@ class LabelledTally(Tally):
     def finish(self) -> None:
         self.said.append(("finish",))
 
-    def told(self) -> Self:
+    def up_to_date(self) -> Self:
         said, self.said = self.said, []
         for name, *arguments in said:
             waits = len(self.ends)
@@ -165,13 +165,13 @@ class LabelledTally(Tally):
     @property
     def labels(self) -> list[str]:
         """The strand of each token; `content` until it is known."""
-        self.told()
+        self.up_to_date()
         return self._spread([[strand] * count for count, strand, _ in self.runs], "content", dict(self.apart))
 
     @property
     def markup(self) -> list[bool]:
         """Whether each token is markup, by the same rule."""
-        self.told()
+        self.up_to_date()
         apart = dict.fromkeys((number for number, _ in self.apart), False)
         return self._spread([[is_markup] * count for count, _, is_markup in self.runs], False, apart)
 

@@ -71,7 +71,8 @@ class Detokenizer:
         self._drop_space = vocabulary.dummy_prefix
         """Still before the first token, whose leading space is the tokenizer's and not the model's."""
         self.clean = not self._drop_space
-        """Whether the next token stands for itself: nothing is left of the tokens before."""
+        """Whether the next token stands for itself: all tokens before it have given their text. One without any text,
+        as a dummy prefix is, belongs with the next."""
 
     def decode(self, token: int) -> str | None:
         """The text that this token completes; None for an id that is not in the vocabulary."""
@@ -85,8 +86,8 @@ class Detokenizer:
             self._drop_space = False
             data = data.removeprefix(b" ")
         text = self._decoder.decode(data)
-        self.clean = not self._decoder.getstate()[0]
-        if alone and self.clean and text:
+        self.clean = bool(text) and not self._decoder.getstate()[0]
+        if alone and self.clean:
             self._texts[token] = text
         return text
 
@@ -125,4 +126,4 @@ class Detokenizer:
             return
         pending, flag, self._drop_space = saved or ("", 0, False)
         self._decoder.setstate((bytes.fromhex(pending), flag))
-        self.clean = not pending and not self._drop_space
+        self.clean = not saved

@@ -1,4 +1,16 @@
-"""Grammars as data, one small file a kind. To add one: docs/formats.md.
+"""Grammars as data, by how a family writes calls. To add one: docs/formats.md.
+
+    registry.py      the formats under all their names; formats composed of parts
+    shapes.py        what many families share; formats with reasoning alone
+    json_calls.py    calls are JSON objects: Hermes, Qwen, Granite, Llama 3, Cohere …
+    named_calls.py   a name, then JSON: Kimi K2, DeepSeek, PLaMo
+    tagged_calls.py  arguments between tags: Qwen3-Coder, GLM, MiniMax, DeepSeek from V3.2 on …
+    python_calls.py  calls in Python: Llama 4, OLMo, LFM2 …
+    mistral.py       Mistral, by the version of its tokenizer
+    gemma.py         Gemma: bare keys
+    headed.py        messages with headers: Harmony, Solar …; Kimi K3
+    speech.py        models that speak
+    whisper.py       transcripts
 
 The names are those of the model families, and those that vLLM and SGLang know their parsers by. How a name is joined
 (`glm-4.5`, `glm45`) does not matter.

@@ -24,7 +24,7 @@ from ..fast_import import lazily
 from ..machine.calls import LAST, NEXT, CallsRule
 from ..machine.headers import HeaderRule
 from ..machine.markers import HEADER_END, Marker, Markers, Role, split_whitespace
-from ..machine.out_of_band import Code, CodeSearch
+from ..machine.out_of_band import SILENCE, Code, CodeSearch
 from ..machine.scopes import CitationRule, ScopeRule
 from ..vocabulary import Vocabulary
 from .calls import CallSteps
@@ -330,7 +330,7 @@ class _Builder:
             if speech.code or silent:
                 numbered = (speech.code, speech.codes) if speech.code else None
                 # What no marker opens has no place of its own either.
-                program.code_search = CodeSearch(dict.fromkeys(silent), not speech.open, numbered=numbered)
+                program.code_search = CodeSearch(dict.fromkeys(silent, SILENCE), not speech.open, numbered=numbered)
             return
         missing = [text for text in (speech.open.strip(), speech.close.strip()) if text and self._token(text) is None]
         if speech.first_token is not None:
@@ -347,7 +347,7 @@ class _Builder:
         for text in silent:
             token = self.vocabulary.token_id(text)
             if token is not None:
-                program.codes[token] = (None, text)
+                program.codes[token] = (SILENCE, text)
         if missing:
             raise MissingTokens(
                 f"format {self.format.name!r} needs tokens that this tokenizer does not have: {', '.join(missing)}. "
@@ -359,7 +359,7 @@ class _Builder:
             raise InvalidFormat(f"format {self.format.name!r}: a transcript has no speech of its own")
         program, tag = self.program, transcript.tag.format
         tags: dict[str, Code] = {tag(code): code for code in transcript.languages}
-        tags |= {tag(text): None for text in (*transcript.tasks, transcript.timeless, *transcript.ignored)}
+        tags |= {tag(text): SILENCE for text in (*transcript.tasks, transcript.timeless, *transcript.ignored)}
         times = {transcript.time(number): round(number * transcript.step, 2) for number in range(transcript.times)}
         if self.vocabulary is None:
             before, after = map(re.escape, transcript.tag.split("{}"))

@@ -70,7 +70,7 @@ def with_speech(program: Program, strands: list[str]) -> list[str]:
 
 
 def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
-    """The same, by nothing but the markers that the prompt ends with."""
+    """What `prompt` leaves open, by nothing but the markers that it ends with."""
     if isinstance(prompt, str):
         return _opened_at_end(program, prompt, by_ids=False)[0]
     if program.headers is None:
@@ -82,12 +82,12 @@ def opened_at_end(program: Program, prompt: str | Sequence[int]) -> PromptEnd:
 
 @lru_cache(maxsize=256)
 def _opened_by_last(program: Program, ids: tuple[int, ...]) -> tuple[PromptEnd, int]:
-    """The same for a few tokens. Nearly all prompts of a template end with the same."""
+    """As `_opened_at_end`, for a few tokens. Nearly all prompts of a template end with the same."""
     return _opened_at_end(program, _text(program, ids), by_ids=True)
 
 
 def _opened_at_end(program: Program, prompt: str, by_ids: bool) -> tuple[PromptEnd, int]:
-    """The same of the end of a prompt, and how much text is left of that before its markers.
+    """What the end of a prompt leaves open, and how much of that text stands before its markers.
 
     by_ids: whether markers that are tokens stand in the text as their placeholders.
     """
@@ -165,12 +165,12 @@ def _opened_by_ids(program: Program, prompt: Sequence[int]) -> list[str]:
 
 
 def _opened_in_text(program: Program, prompt: str) -> list[str]:
-    """The same by text. What opens the first strand stands at the beginning of a line, or after another marker."""
+    """As `_opened_by_ids`, by text. The first strand is opened at the beginning of a line, or after another marker."""
     scopes = program.content.inner.values()
     opens = {program.spelled(marker.key) for scope in scopes for marker in scope.opens}
     begin = max(len(prompt) - _TURN_SIZE, 0)
-    first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=-1)
-    if first < 0:
+    first = min((at for open in opens if (at := prompt.find(open, begin)) >= 0), default=None)
+    if first is None:
         return []
     closes = {program.spelled(marker.key) for scope in scopes for marker in scope.closes}
     keys = "|".join(map(re.escape, sorted(opens | closes, key=len, reverse=True)))
@@ -187,7 +187,7 @@ def _opened_in_text(program: Program, prompt: str) -> list[str]:
 
 
 def _read(program: Program, key: str, opened: list[str]) -> None:
-    """What a marker does to the strands that are open."""
+    """Open or close a strand, as the marker says."""
     for strand, scope in program.content.inner.items():
         if strand not in opened and any(key in _spellings(program, marker) for marker in scope.opens):
             opened.append(strand)

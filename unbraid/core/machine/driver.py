@@ -73,11 +73,11 @@ class Driver(Machine):
         """The opening marker that the prompt wrote, where it belongs to the content."""
         self.finished = False
         self.fast_path: FastPath | None = None
-        """What may take the next text at once, where nothing waits; see `Frame.fast_path`."""
+        """The fast path for the next text, or None; see `Frame.fast_path`."""
         self.fast_tokens: FastPath | None = None
-        """The same, where ids are fed: it takes their text."""
+        """The fast path where token ids are fed: it takes their text."""
         self.texts: Mapping[int, str] = {}
-        """The text of the tokens that may go this way."""
+        """The text of the tokens that may take it."""
         self.set_up(vocabulary)
 
     def set_up(self, vocabulary: Vocabulary | None) -> None:
@@ -252,12 +252,12 @@ class Driver(Machine):
 
     @property
     def strand(self) -> str:
-        """What the next text belongs to, if it is no marker."""
+        """The strand of the next text, if it is no marker."""
         return "tool_calls" if self.calls is not None else self.strands[-1]
 
     @property
-    def held(self) -> bool:
-        """Whether something is held back: what may become a marker, or a part of a character."""
+    def holds_back(self) -> bool:
+        """Whether text is held back: the beginning of what may be a marker, or a part of a character."""
         cut = self.detokenizer is not None and self.detokenizer.inside
         return self.position < len(self.buffer) or bool(self.code_tail) or cut
 
@@ -273,16 +273,16 @@ class Driver(Machine):
         self.run()
 
     def _push_with_codes(self, text: str) -> None:
-        """Text that may have codes in it. What is text and what is a code depends on where it stands, so the text
-        before a code is parsed first."""
+        """Push text that may have codes in it. Where a code stands decides whether it is one: so the text before it is
+        parsed first."""
         search = self._program.code_search
         assert search is not None
         text = self.code_tail + text
         at = 0
         while match := search.find(text, at):
             self._push(text[at : match.start()])
-            is_code, code = search.code(match.group())
-            if is_code and search.admitted(self):
+            code = search.code(match.group())
+            if code is not None and search.admitted(self):
                 emit_code(self, code, match.group())
             else:
                 self._push(match.group())
@@ -295,7 +295,7 @@ class Driver(Machine):
             self.code_tail = ""
 
     def _close_all(self, turn_over: bool) -> None:
-        """Nothing more comes, or nothing more that could belong to what is open."""
+        """Close all that is open: the output ends, or the turn does."""
         self.at_end, self.turn_over = True, turn_over
         self.run()
         self.at_end = self.turn_over = False
@@ -309,7 +309,7 @@ class Driver(Machine):
         return events
 
     def choose_fast_path(self) -> None:
-        """Whether the next text can be looked at on its own: nothing waits, and no codes are to be found in it."""
+        """Set the fast paths. There is one if nothing waits, and the next text can hold no codes."""
         self.fast_path = self.fast_tokens = None
         if self.trail or self.finished or self.position < len(self.buffer):
             return

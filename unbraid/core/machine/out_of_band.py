@@ -12,21 +12,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
+from typing import Final
 
 from .. import diagnostics
 from ..events import Diagnostic, Event, Language, Markup, SpeechAudio, Timestamp
 from .machine import Machine
 
-Code = int | str | float | None
-"""What stands out of band: an audio code, a language, a time, or None for what means nothing."""
+
+class Silence(Enum):
+    """The type of `SILENCE`."""
+
+    SILENCE = "silence"
+
+
+SILENCE: Final = Silence.SILENCE
+"""Out of band, and means nothing: padding, and what stands around codes."""
+Code = int | str | float | Silence
+"""What stands out of band: an audio code, a language, a time, or SILENCE."""
 
 
 class CodeSearch:
     """Finds codes where there is only text: `<audio_17>`, `<|de|>`.
 
-    codes: those that are listed. What looks like one of them may be told by a `pattern`.
-    numbered: how others are spelled, with `{}` for their number, and how many there are. There may be 65,536: so they
-        are not listed.
+    codes: codes by their text. With a `pattern`, all that it matches looks like one of them.
+    numbered: the spelling of further codes, with `{}` for their number, and how many there are. There may be 65,536: so
+        they are not listed.
     """
 
     __slots__ = ("_codes", "_count", "_digits", "_partial", "_prefixes", "_starts", "_window", "everywhere", "find")
@@ -57,16 +68,14 @@ class CodeSearch:
             self._partial = re.compile(f"{re.escape(before)}{digits}(?:{rest})").fullmatch
             patterns.append(f"{re.escape(before)}{digits}{re.escape(after)}")
         self.find = re.compile("|".join(patterns)).search
-        """What looks like a code; `code` says whether it is one."""
+        """The nearest text that looks like a code; `code` says whether it is one."""
 
-    def code(self, text: str) -> tuple[bool, Code]:
-        """Whether `text`, which looks like a code, is one, and which."""
-        if text in self._codes:
-            return True, self._codes[text]
-        if not self._count:
-            return False, None
+    def code(self, text: str) -> Code | None:
+        """The code that `text` is, which looks like one."""
+        if text in self._codes or not self._count:
+            return self._codes.get(text)
         number = int(text[self._digits])
-        return number < self._count, number
+        return number if number < self._count else None
 
     def unfinished(self, text: str, start: int) -> int:
         """Where a code begins that `text` ends inside of; the end of the text if there is none."""
@@ -99,7 +108,7 @@ def emit_code(machine: Machine, code: Code, text: str) -> None:
         gaps[-1][1] += len(text)
     elif text:
         gaps.append([start, len(text)])
-    if code is None:
+    if code is SILENCE:
         if machine.show_markup:
             machine.out.append(Markup(text, start, end))
     elif isinstance(code, str):

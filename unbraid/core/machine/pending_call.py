@@ -8,8 +8,11 @@ text.
 from __future__ import annotations
 
 TEXT, MARKUP, NAME, ARGUMENTS, PENDING, KEPT = range(6)
-"""The role of a piece of input: text of the strand around it, markup, a call's name, its arguments; arguments whose
-meaning is still open, until `Machine.resolve_pending`; or the text of a call that is none, which nobody speaks."""
+"""The role of a piece of input:
+
+TEXT is text of the strand around it. MARKUP, NAME and ARGUMENTS are parts of a call. PENDING is an argument that can be
+read in two ways, until `Machine.resolve_pending`. KEPT is the text of a call that was none: it is never spoken.
+"""
 
 Held = tuple[int, str, str, int, int]
 """A piece that waits: its role, its text, the value it stands for, and its span."""
@@ -36,11 +39,11 @@ class PendingCall:
     )
 
     def __init__(self) -> None:
-        self.index = -1
+        self.index = 0
         self.name = ""
         self.id = ""
         self.unnamed = False
-        """Whether the model left its name out: which tool it is for, its arguments may tell."""
+        """Whether the model left its name out. Its arguments may tell which tool it is for."""
         self.accepted = False
         self.rejected = False
         self.has_arguments = False

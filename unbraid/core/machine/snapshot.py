@@ -5,9 +5,9 @@ stands below the frame. So saving and restoring are written once, here. The valu
 kinds of objects of the notations, each under a key of its own. They stand in rows, in the order of the names: servers
 send a state along with every chunk of a stream, so it is small, and quick to make and to read.
 
-**How large it gets.** Nothing in it grows with the output, but what is held back: text of which it is not known yet
-what it is (law 4 lists the cases), up to `Limits.held`. All else is bounded by the format and by the other `Limits`:
-the brackets that are open, the names of the arguments that have come, and digests of the ids that a model gave.
+**How large it gets.** The only part that grows with the output is text that is held back, up to `Limits.held`: law 4
+(docs/laws.md#law-4) lists the cases. All else is bounded by the format and by the other `Limits`: the brackets that are
+open, the names of the arguments that have come, and digests of the ids that a model gave.
 
 A snapshot is for the same version of unbraid, and a parser with the same arguments.
 """
@@ -28,7 +28,7 @@ from .driver import Driver
 from .machine import Frame
 from .pending_call import PendingCall
 
-_VERSION = 6
+_VERSION = 7
 _PLAIN = frozenset((str, int, bool, type(None)))
 Row = Sequence[Any]
 Reader = Callable[[Any], Row]
@@ -84,7 +84,7 @@ def state_of(driver: Driver) -> Row:
         [(frame.kind, _frame_reader(type(frame))(frame)) for frame in driver.stack],
         None if call == _NO_CALL else call,
         None if driver.detokenizer is None else driver.detokenizer.save(),
-        None if driver.tally is None else _reader(_names_of(driver.tally))(driver.tally.told()),
+        None if driver.tally is None else _reader(_names_of(driver.tally))(driver.tally.up_to_date()),
         _read_state(driver),
     )
 

@@ -4,13 +4,20 @@
 | --- | --- |
 | `json` | `{"city": "Paris"}` |
 | `json_call` | `{"name": "weather", "arguments": {"city": "Paris"}}` |
-| `tagged.arguments` | `<parameter=city>Paris</parameter>` |
-| `tagged.xml` | the same, with entities and CDATA sections |
-| `tagged.elements` | `<city>Paris</city>`, nested |
+| `tagged` | `<parameter=city>Paris</parameter>` |
+| `xml` | `<param name="city">A &amp; B</param>`: tagged, with entities and CDATA sections |
+| `elements` | `<city>Paris</city>`, nested |
 | `python` | `city="Paris"`, or `{'city': 'Paris'}` |
 | `bare` | `{city:<|"|>Paris<|"|>}` |
 
-`base.py` says what a notation is. The nodes of the grammar are exported here, for formats to use.
+A parser passes all of them on as JSON: `{"city": "Paris"}`. The nodes of the grammar are exported here, for formats to
+use. The other modules serve them:
+
+    base.py           what a notation is
+    json_scanner.py   one JSON value, checked while it passes by
+    python_values.py  Python's literals as JSON
+    tagged_values.py  one value between tags
+    nested_values.py  an array or an object between tags
 """
 
 from __future__ import annotations

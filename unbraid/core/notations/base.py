@@ -20,7 +20,7 @@ from ..events import Event
 from ..grammar import Notation
 from ..json_text import escape, members, quote
 from ..machine.calls import Step
-from ..machine.machine import FastPath, Machine
+from ..machine.machine import FastPath, Frame, Machine
 from ..machine.markers import Markers
 from ..message import ToolCall
 
@@ -85,6 +85,76 @@ def string_path(ends: Markers) -> FastPath:
         return machine.pass_arguments(text, escape(text)) if absent(text) else None
 
     return take
+
+
+class BracketsFrame(Frame):
+    """A value in brackets. Once it has broken it is `lenient`: it is passed on as it is, brackets and quotes are
+    followed to its end, and any marker ends it."""
+
+    __slots__ = ("depth", "escaped", "lenient", "markers", "quotes")
+    string_quotes: ClassVar[str]
+    brackets: ClassVar[tuple[str, str]]
+    """The brackets that open, and those that close."""
+    ends_at_comma: ClassVar[bool]
+    """Whether a comma outside of all brackets ends the value."""
+    own_bracket: ClassVar[bool] = True
+    """Whether the last bracket to close belongs to the value, and not to what it stands in."""
+
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
+        self.lenient = False
+        self.depth = 0
+        self.quotes = ""
+        """The quotes of the string that is open."""
+        self.escaped = False
+
+    @abstractmethod
+    def _finish(self, machine: Machine) -> None:
+        """End the value."""
+
+    def _follow_brackets(self, machine: Machine, role: int) -> bool:
+        """The step of a broken value."""
+        buffer, start = machine.buffer, machine.position
+        limit = len(buffer) if machine.at_end else self.markers.searchable_end(buffer, start)
+        end, over = self._balanced_end(buffer, start, limit)
+        if end > start:
+            machine.take(end - start, role)
+        if not over:
+            return machine.needs_more()
+        self._finish(machine)
+        return True
+
+    def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
+        """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
+        a marker comes."""
+        opens, closes = self.brackets
+        while at < limit:
+            if self.escaped:
+                self.escaped = False
+                at += not self.markers.at(buffer, at)
+                continue
+            mark = self.markers.find_or_sign(buffer, at, limit)
+            if mark is None:
+                break
+            char = mark.group(1)
+            if char is None:
+                return mark.start(), True
+            if char == "\\":
+                self.escaped = bool(self.quotes)
+            elif self.quotes:
+                self.quotes = "" if char == self.quotes else self.quotes
+            elif char in self.string_quotes:
+                self.quotes = char
+            elif char in opens:
+                self.depth += 1
+            elif not self.depth and (char in closes or (char == "," and self.ends_at_comma)):
+                return mark.start(), True
+            elif char in closes:
+                self.depth -= 1
+                if self.depth == 0 and self.own_bracket:
+                    return mark.end(), True
+            at = mark.end()
+        return limit, False
 
 
 class ObjectWriter:

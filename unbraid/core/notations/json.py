@@ -24,7 +24,7 @@ from ..machine.markers import NOT_YET, Markers, NotYet
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
-from .base import CallNotation, Place
+from .base import BracketsFrame, CallNotation, Place
 from .json_scanner import STRING, JsonScanner, signs
 
 
@@ -51,11 +51,8 @@ class ReadArguments(ReadObject):
         push_arguments(machine, frame.markers)
 
 
-class ValueFrame(Frame):
-    """One JSON value, passed on as it is: the arguments, or something that is only markup.
-
-    If it breaks, only its brackets and quotes are followed any more, and any marker ends it.
-    """
+class ValueFrame(BracketsFrame):
+    """One JSON value, passed on as it is: the arguments, or something that is only markup."""
 
     kind = "value"
     opened_by: ClassVar[tuple[str, ...]] = ("calls", "json_call", "tagged", "xml")
@@ -64,23 +61,22 @@ class ValueFrame(Frame):
         ends="the end of the value",
         malformed="brackets and quotes are followed to its end, or to the nearest marker",
     )
-    saved: ClassVar[tuple[str, ...]] = ("ahead", "depth", "escaped", "lenient", "quoted", "role", "scanner")
-    __slots__ = (*saved, "markers")
+    saved: ClassVar[tuple[str, ...]] = ("ahead", "depth", "escaped", "lenient", "quotes", "role", "scanner")
+    __slots__ = ("ahead", "role", "scanner")
+    string_quotes = '"'
+    brackets = ("{[", "}]")
+    ends_at_comma = True
 
     def __init__(self, limits: Limits, role: int, markers: Markers) -> None:
+        super().__init__(markers)
         self.scanner = JsonScanner(limits, markers.like_json)
         self.role = role
-        self.markers = markers
-        self.lenient = False
-        self.depth = 0
-        self.quoted = False
-        self.escaped = False
         self.ahead = 0
         """How much of what was not taken has been scanned: no character is looked at twice."""
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
-            return self._follow_brackets(machine)
+            return self._follow_brackets(machine, self.role)
         start = machine.position
         end = self._scan(machine, start + self.ahead)
         self.ahead = 0
@@ -133,7 +129,7 @@ class ValueFrame(Frame):
 
     @property
     def in_string(self) -> bool:
-        return self.quoted if self.lenient else self.scanner.in_string
+        return bool(self.quotes) if self.lenient else self.scanner.in_string
 
     def _broken(self, machine: Machine) -> bool:
         bare = machine.calls is not None and machine.calls.bare and machine.call.accepted
@@ -148,48 +144,6 @@ class ValueFrame(Frame):
         machine.pop()
         if self.role == ARGUMENTS:
             finish_arguments(machine, self.scanner)
-
-    def _follow_brackets(self, machine: Machine) -> bool:
-        buffer, start = machine.buffer, machine.position
-        limit = len(buffer) if machine.at_end else self.markers.searchable_end(buffer, start)
-        end, over = self._balanced_end(buffer, start, limit)
-        if end > start:
-            machine.take(end - start, self.role)
-        if over:
-            self._finish(machine)
-            return True
-        return machine.needs_more()
-
-    def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
-        """How far the value goes, and whether it is over there: its last bracket closes, what it stands in goes on, or
-        a marker comes."""
-        while at < limit:
-            if self.escaped:
-                self.escaped = False
-                at += not self.markers.at(buffer, at)
-                continue
-            mark = self.markers.find_or_sign(buffer, at, limit)
-            if mark is None:
-                return limit, False
-            char = mark.group(1)
-            if char is None:
-                return mark.start(), True
-            if char == '"':
-                self.quoted = not self.quoted
-            elif char == "\\":
-                self.escaped = self.quoted
-            elif self.quoted or char in "'()":
-                pass
-            elif char in "{[":
-                self.depth += 1
-            elif self.depth == 0:
-                return mark.start(), True
-            elif char != ",":
-                self.depth -= 1
-                if self.depth == 0:
-                    return mark.end(), True
-            at = mark.end()
-        return limit, False
 
     @classmethod
     def resume(cls, machine: Machine, saved: Mapping[str, Any]) -> Self:

@@ -41,7 +41,7 @@ class ArgumentFrame(ValueFrame):
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
-            return self._follow_brackets(machine)
+            return self._follow_brackets(machine, ARGUMENTS)
         scanner, buffer, start = self.scanner, machine.buffer, machine.position
         end = self._scan(machine, start + self.ahead)
         comma = start + self._comma_at(machine, buffer[start:end])

@@ -18,12 +18,12 @@ from ..events import Event
 from ..fast_import import frozen
 from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import FastPath, Frame, Machine, State
+from ..machine.machine import FastPath, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
 from ..machine.pending_call import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
 from ..message import ToolCall
-from .base import CallNotation, ObjectWriter, Place
+from .base import BracketsFrame, CallNotation, ObjectWriter, Place
 from .python_values import as_python, scalar_as_json, string_as_json, string_run
 
 # What comes next: an item or the end of what is open, a value, the colon after a key, a comma or that end; more quotes
@@ -81,9 +81,8 @@ class ReadDict(ReadObject):
         machine.push(PythonDictFrame(frame.markers))
 
 
-class PythonArgumentsFrame(Frame):
-    """`key=value, …`. Where something else than a literal comes, only brackets and quotes are followed any more, and
-    any marker ends it."""
+class PythonArgumentsFrame(BracketsFrame):
+    """`key=value, …`. It breaks where something else than a literal comes."""
 
     kind = "python"
     opened_by = ("calls",)
@@ -92,13 +91,15 @@ class PythonArgumentsFrame(Frame):
         ends="the bracket that closes the call",
         malformed="brackets and quotes are followed to that bracket, or to the nearest marker",
     )
-    own_bracket: ClassVar = False
-    """Whether the last bracket to close is of the arguments, and not of the call."""
+    string_quotes = "\"'"
+    brackets = ("([{", ")]}")
+    ends_at_comma = False
+    own_bracket: ClassVar[bool] = False
     saved = ("depth", "escaped", "in_key", "keys", "lead", "lenient", "open", "positional", "quotes", "state")
-    __slots__ = (*saved, "markers")
+    __slots__ = ("in_key", "keys", "lead", "open", "positional", "state")
 
     def __init__(self, markers: Markers) -> None:
-        self.markers = markers
+        super().__init__(markers)
         self.keys = ObjectWriter()
         self.positional = 0
         """How many arguments came without a name."""
@@ -107,12 +108,8 @@ class PythonArgumentsFrame(Frame):
         self.state = ITEM
         self.lead = ""
         """What is to be written before the next item: the comma, for it may also have been the last."""
-        self.quotes = ""
         self.in_key = False
         """Whether the string is the key of a dict."""
-        self.lenient = False
-        self.depth = 0
-        self.escaped = False
 
     @property
     def in_string(self) -> bool:
@@ -120,7 +117,7 @@ class PythonArgumentsFrame(Frame):
 
     def step(self, machine: Machine) -> bool:
         if self.lenient:
-            return self._follow_brackets(machine)
+            return self._follow_brackets(machine, ARGUMENTS)
         if self.state >= _QUOTES:
             return self._string(machine) if self.state == _STRING else self._more_quotes(machine)
         machine.skip_space()
@@ -316,50 +313,9 @@ class PythonArgumentsFrame(Frame):
         self.depth = len(self.open) - (not self.own_bracket)
         return True
 
-    def _follow_brackets(self, machine: Machine) -> bool:
-        buffer, start = machine.buffer, machine.position
-        limit = len(buffer) if machine.at_end else self.markers.searchable_end(buffer, start)
-        end, over = self._balanced_end(buffer, start, limit)
-        if end > start:
-            machine.take(end - start, ARGUMENTS)
-        if over:
-            machine.pop()
-            machine.call.has_arguments = True
-            return True
-        return machine.needs_more()
-
-    def _balanced_end(self, buffer: str, at: int, limit: int) -> tuple[int, bool]:
-        """How far what broke goes, and whether it is over there: the call's own bracket or a marker comes."""
-        while at < limit:
-            if self.escaped:
-                self.escaped = False
-                at += not self.markers.at(buffer, at)
-                continue
-            mark = self.markers.find_or_sign(buffer, at, limit)
-            if mark is None:
-                break
-            char = mark.group(1)
-            if char is None:
-                return mark.start(), True
-            if char == "\\":
-                self.escaped = bool(self.quotes)
-            elif self.quotes:
-                if char == self.quotes:
-                    self.quotes = ""
-            elif char in "\"'":
-                self.quotes = char
-            elif char in "([{":
-                self.depth += 1
-            elif char == ",":
-                pass
-            elif self.depth == 0:
-                return mark.start(), True
-            else:
-                self.depth -= 1
-                if self.depth == 0 and self.own_bracket:
-                    return mark.end(), True
-            at = mark.end()
-        return limit, False
+    def _finish(self, machine: Machine) -> None:
+        machine.pop()
+        machine.call.has_arguments = True
 
 
 class PythonDictFrame(PythonArgumentsFrame):
@@ -372,7 +328,7 @@ class PythonDictFrame(PythonArgumentsFrame):
         ends="its closing bracket",
         malformed="brackets and quotes are followed to its end, or to the nearest marker",
     )
-    own_bracket: ClassVar = True
+    own_bracket = True
     __slots__ = ()
 
     def __init__(self, markers: Markers) -> None:

@@ -91,7 +91,7 @@ class _Bounded:
 
     def _is_used_up(self) -> bool:
         parser = self._parser
-        if self._gives_up or parser.strand != "reasoning" or parser.held:
+        if self._gives_up or parser.strand != "reasoning" or parser.holds_back:
             return False
         return (self._thoughts if self._text else parser.thoughts) >= self._budget.tokens
 
