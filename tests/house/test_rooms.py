@@ -13,7 +13,12 @@ from collections.abc import Mapping
 
 from .modules import HOME, Module, imports, modules
 
-ALONE: Mapping[str, str] = {}
+ALONE: Mapping[str, str] = {
+    "unbraid.core.compiler.calls": "one of the compiler's two jobs; both together are too long for a module",
+    "unbraid.core.notations.json_call": "one notation, as its neighbours are",
+    "unbraid.formats.*": "one way to write calls each; the package registers them",
+    "unbraid.tokens.*": "one tokenizer library each; the package chooses",
+}
 """Modules that only one module of their folder imports, or folders of such modules, and why they stand alone."""
 
 LISTED = re.compile(r"^ {4}(\w+)(?:\.py|/)(?:\s|$)|^\| `(\w+)[\w.]*` \|", re.MULTILINE)

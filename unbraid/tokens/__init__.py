@@ -3,7 +3,6 @@
     huggingface.py  `tokenizers` and `transformers`
     tiktoken.py     `tiktoken`
     mistral.py      `mistral-common`
-    weak_cache.py   work done once for each tokenizer object
 
 The libraries are not imported: a tokenizer is recognised by its methods. To support another library, write a module
 with an `adapt` function and add it to `_adapters`.
