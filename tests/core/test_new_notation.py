@@ -12,7 +12,6 @@ import sys
 from ..support.places import ROOT
 
 NOTATION = """
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from unbraid.constraints.language import SPACE, TextExcept
 from unbraid.constraints.notations import NOTATIONS, NotationLanguage
 from unbraid.core.grammar import Call, Calls, Format, Name
 from unbraid.core.machine.machine import Frame
-from unbraid.core.machine.pending_call import ARGUMENTS, MARKUP
+from unbraid.core.machine.output import ARGUMENTS, MARKUP
 from unbraid.core.machine.steps import BeginNotation
 from unbraid.core.notations.base import CallNotation
 from unbraid.core.json_text import decode, escape, members
@@ -72,9 +71,6 @@ class SetFrame(Frame):
         self.inside = True
         return True
 
-    @classmethod
-    def resume(cls, machine, saved: Mapping[str, Any]):
-        return machine.calls.begun()
 
 
 def arguments(notation, call):

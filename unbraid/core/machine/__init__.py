@@ -1,11 +1,11 @@
 """The machine behind the parser.
 
-    machine.py       what every frame runs on: input, output, the stack
+    machine.py       what every frame runs on: input and the stack
+    output.py        events, and the call that is being read
     scopes.py        text of a strand and the markers in it; citations
     headers.py       headers of messages
     calls.py         between the markers of calls
     steps.py         the steps that read a call
-    pending_call.py  the call that is being read
     markers.py       finding markers and words in text that arrives in pieces
     out_of_band.py   audio codes, languages and times
     driver.py        text, token ids and codes in, events out

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from .machine import CallsState, Frame, Machine, State
 from .markers import Marker, Markers
-from .pending_call import KEPT, MARKUP
+from .output import KEPT, MARKUP
 from .scopes import innermost
 
 NEXT, LAST = "next call", "end of a call"

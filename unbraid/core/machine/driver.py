@@ -24,6 +24,7 @@ from ..tools import Tools
 from ..vocabulary import Detokenizer, Vocabulary
 from .machine import FastPath, Machine
 from .out_of_band import emit_code, join_audio
+from .output import OutputOptions
 from .scopes import LeadingMarkerFrame, ScopeFrame, enter, innermost
 
 _LIMITS = Limits()
@@ -52,15 +53,11 @@ class Driver(Machine):
         if vocabulary is not None:
             format = format.for_version(vocabulary.version)
         format = format.with_calls_in_reasoning(calls_in_reasoning)
+        reasoning_apart = separate_reasoning and not format.reasoning_in_content
         super().__init__(
-            call_ids=format.call_ids,
-            tools=tools,
-            emit_unknown=emit_unknown,
-            keep_raw=keep_raw,
-            markup=markup,
-            reasoning_apart=separate_reasoning and not format.reasoning_in_content,
-            limits=limits,
-            seed=seed,
+            OutputOptions(
+                format.call_ids, tools, emit_unknown, keep_raw, markup, reasoning_apart, limits=limits, seed=seed
+            )
         )
         self.tally = LabelledTally() if label_tokens else Tally() if count_tokens else None
         self._prompt = format.prompt if prompt is None else prompt

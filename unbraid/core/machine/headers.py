@@ -19,7 +19,7 @@ from typing import Any, Self
 from .. import diagnostics
 from .machine import START, Frame, Machine, State
 from .markers import Markers
-from .pending_call import MARKUP, TEXT
+from .output import MARKUP, TEXT
 from .scopes import back_to_content, enter, innermost
 
 CONTENT, REASONING, CALLS, NOTHING = "content", "reasoning", "calls", ""

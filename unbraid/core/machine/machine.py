@@ -1,4 +1,4 @@
-"""The pushdown machine that frames run on: input, output and a stack.
+"""The pushdown machine that frames run on: input and a stack, on top of `output.py`.
 
 A response is read by a stack of frames (`Frame`). Each frame is one state: text of a strand, a header, a call, a value
 inside a call. The frame on top works on the buffer until it needs more input. `__init__.py` has the theory; read it
@@ -8,7 +8,7 @@ This module has what every frame needs and knows none of them by name:
 
 - *Input.* `buffer[position:]` is the text that nobody has taken. All of it leaves through `take`, which says what it
   means and where it stood. So every character is emitted once or is markup: law 3 (docs/laws.md#law-3).
-- *Output.* Events, in the order of the text. While a call is not accepted its pieces are held in `call`.
+- *Output.* Events, in the order of the text (`Output`). While a call is not accepted its pieces are held in `call`.
 - *The stack.* `push`, `pop`, and `run`, which also catches `Malformed`.
 
 Rules for frames:
@@ -29,38 +29,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from .. import diagnostics
-from ..call_ids import IdSource
-from ..events import (
-    Content,
-    Diagnostic,
-    Event,
-    Markup,
-    Reasoning,
-    SpeechText,
-    ToolCallArguments,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from ..grammar import CallIds
-from ..limits import Limits
-from ..tally import Tally
-from ..tools import Tools
+from ..events import Event
 from .markers import Markers
-from .pending_call import ARGUMENTS, KEPT, MARKUP, NAME, PENDING, TEXT, PendingCall
+from .output import KEPT, MARKUP, NAME, Malformed, Output, OutputOptions
 
 _space = re.compile(r"\s*").match
 _placeholders = re.compile("[\ud800-\udfff]")
 _MARKED = ("reasoning", "speech")
 """Strands between markers, but for calls."""
-
-
-class Malformed(Exception):
-    """A call does not follow the grammar. It never leaves the machine: what was read is kept, and reading goes on at
-    the next marker."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
-        self.message = message
 
 
 FastPath = Callable[["Machine", str], list[Event] | None]
@@ -151,32 +127,11 @@ class CallsState(Frame):
         """The frame that the latest step pushed, anew."""
 
 
-class Machine:
+class Machine(Output):
     """What frames see. `driver.Driver` feeds it."""
 
-    def __init__(
-        self,
-        *,
-        call_ids: CallIds,
-        tools: Tools | None,
-        emit_unknown: bool,
-        keep_raw: bool,
-        markup: bool,
-        reasoning_apart: bool,
-        limits: Limits,
-        seed: int | None,
-    ) -> None:
-        """keep_raw: whether a call that does not become complete is reported with its raw text.
-        reasoning_apart: False puts the reasoning into the content, with its markers.
-        """
-        self.limits = limits
-        self.keep_raw = keep_raw
-        self.tools = tools
-        self._emit_unknown = emit_unknown
-        self.show_markup = markup
-        self.reasoning_apart = reasoning_apart
-        self.ids = IdSource(call_ids, seed, limits.ids)
-
+    def __init__(self, options: OutputOptions) -> None:
+        super().__init__(options)
         # The input that is not taken yet: buffer[position:]. What is taken is dropped at the next feed.
         self.buffer = ""
         self.position = 0
@@ -187,37 +142,14 @@ class Machine:
         inside of is not complete."""
         self.trail = ""
         """Whitespace that belongs to the marker just taken, if it comes."""
-        self.offset = 0
-        """Where buffer[position] stands in the raw output."""
         self.moves = 0
         """Goes up whenever anything may have changed but `offset`."""
         self.gaps: list[list[int]] = []
         """Audio that came while text before it was held back: start and length. The text goes on after it."""
-        self.spellings: Mapping[str, str] = {}
-        """The characters that stand for tokens in the buffer, and the text of each token."""
-
         self.stack: list[Frame] = []
         self.running: Frame | None = None
         """The frame whose step runs, for the assertion in `push`; None at the start."""
-        self.strands: list[str] = []
-        """The strands that are open, the innermost last."""
-        self.text_event: Callable[[str, int, int], Event] = Content
-        """What text of the innermost strand becomes."""
-        self.sections = 0
-        """How many speech sections have begun."""
-        self.stray_audio = False
-        """Whether audio has come outside speech, which is reported once."""
         self.calls: CallsState | None = None
-        self.call = PendingCall()
-        self.reading_call = False
-        self.call_count = 0
-        self.awaits_end = False
-        """Whether a call has come, and what ends its message has not."""
-        self.out: list[Event] = []
-        self.tally: Tally | None = None
-        """Counts tokens, where they are to be counted."""
-        self.marks = ""
-        """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
 
     # --- Taking input ----------------------------------------------------------------------------------------------
 
@@ -238,15 +170,6 @@ class Machine:
         begin = self.offset
         self.offset = end = begin + len(text)
         self._emit(role, text, text if value is None else value, begin, end)
-
-    def pass_arguments(self, text: str, fragment: str) -> list[Event]:
-        """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
-        start = self.offset
-        self.offset = end = start + len(text)
-        call = self.call
-        if self.keep_raw:
-            call.raw.append(text)
-        return [ToolCallArguments(call.index, fragment, start, end)]
 
     def take_name(self, size: int) -> None:
         """Take the call's name; of size 0 where it stands in the prompt."""
@@ -278,11 +201,6 @@ class Machine:
             raise Malformed(diagnostics.UNFINISHED_CALL, "")
         return False
 
-    def spell(self, text: str) -> str:
-        """`text` with the tokens in it written out."""
-        spellings = self.spellings
-        return "".join([spellings.get(char, char) for char in text]) if spellings else text
-
     def _pieces(self, text: str) -> Iterable[tuple[str, int, int]]:
         """`text`, just taken, as it stands in the raw output: tokens written out, cut where audio stands in it."""
         spellings, gaps = self.spellings, self.gaps
@@ -302,57 +220,6 @@ class Machine:
         if piece:
             yield "".join(piece), begin, end
 
-    # --- Output ----------------------------------------------------------------------------------------------------
-
-    def report(self, kind: str, message: str, at: int | None = None) -> None:
-        """Emit a diagnostic."""
-        at = self.offset if at is None else at
-        self.out.append(Diagnostic(kind, self.spell(message), at, at))
-
-    def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
-        """Emit a piece, or hold it until its role is known."""
-        if self.reading_call:
-            call = self.call
-            if call.rejected:
-                role, value = KEPT, text
-            elif not call.accepted:
-                call.held.append((role, text, value, start, end))
-                call.held_size += len(text)
-                if call.held_size > self.limits.held:
-                    self.report(diagnostics.TOO_LONG, "a tool call whose name does not come", at=call.held[0][3])
-                    self._reject_call()
-                return
-            else:
-                if self.keep_raw:
-                    call.raw.append(text)
-                if role == PENDING:
-                    if not call.pending:
-                        call.pending_at = start
-                    call.pending.append(text)
-                    return
-        elif role == MARKUP and self.calls is not None and not self.calls.accepted:
-            role = KEPT
-        self._say(role, value, start, end)
-
-    def _say(self, role: int, text: str, start: int, end: int) -> None:
-        out = self.out
-        if self.tally is not None:
-            of_calls = role in (ARGUMENTS, NAME) or (role == MARKUP and self.calls is not None)
-            strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
-            self.tally.settle(strand, end, bool(self.marks), role == MARKUP)
-        if role == TEXT:
-            out.append(self.text_event(text, start, end))
-        elif role == ARGUMENTS:
-            out.append(ToolCallArguments(self.call.index, text, start, end))
-        elif role == NAME:
-            out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
-        elif role == KEPT:
-            # Speech is played: markup in it is not.
-            event = Content if self.strands[-1] == "speech" else self.text_event
-            out.append(event(text, start, end))
-        elif self.show_markup:
-            out.append(Markup(text, start, end, self.calls is not None))
-
     # --- The stack -------------------------------------------------------------------------------------------------
 
     def push(self, frame: Frame) -> None:
@@ -362,24 +229,6 @@ class Machine:
 
     def pop(self) -> None:
         self.stack.pop().left(self)
-
-    def open_strand(self, strand: str) -> None:
-        self.strands.append(strand)
-        self._choose_text_event()
-
-    def close_strand(self) -> None:
-        self.strands.pop()
-        if self.strands:
-            self._choose_text_event()
-
-    def _choose_text_event(self) -> None:
-        strand = self.strands[-1]
-        if strand == "reasoning" and not self.reasoning_apart:
-            strand = "content"
-        if strand == "content":
-            self.text_event = Content
-        else:
-            self.text_event = Reasoning if strand == "reasoning" else self._speech_text
 
     def take_marker(self, size: int, strand: str, trail: str) -> None:
         """Take a marker that opens or closes a strand, with the whitespace after it that belongs to it. It is text
@@ -398,9 +247,6 @@ class Machine:
         self.trail = trail
         if not trail:
             self.marks = ""
-
-    def _speech_text(self, text: str, start: int, end: int) -> Event:
-        return SpeechText(text, self.sections - 1, start, end)
 
     def run(self) -> None:
         """Let the frame on top work until it needs more input."""
@@ -448,113 +294,6 @@ class Machine:
             self.end_call()
         calls.give_up(self)
 
-    # --- Calls -----------------------------------------------------------------------------------------------------
-
-    def begin_call(self) -> None:
-        self.end_call()
-        self.call = PendingCall()
-        self.reading_call = self.awaits_end = True
-
-    def accept_call(self) -> None:
-        """The call's name is known: it starts, or it is no call of this request."""
-        call = self.call
-        if call.unnamed and not call.name:
-            return
-        if not call.name:
-            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
-        if call.rejected:
-            return
-        if not self.may_call(call.name):
-            if not self.is_guess:
-                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
-            self._reject_call()
-            return
-        if self.tools is not None and call.name not in self.tools:
-            self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
-        if call.id in self.ids:
-            self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
-            call.id = ""
-        call.id = self.ids.claim(call.id)
-        call.index = self.call_count
-        self.call_count += 1
-        call.accepted = True
-        assert self.calls is not None
-        self.calls.accepted = True
-        held, call.held = call.held, []
-        if self.keep_raw:
-            call.raw = [text for _, text, _, _, _ in held]
-        # The name comes first, even where the model wrote the arguments first.
-        for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
-            self._say(role, value, start, end)
-
-    def knows(self, name: str) -> bool:
-        """Whether a function is among the tools that were given."""
-        return self.tools is not None and name in self.tools
-
-    def may_call(self, name: str) -> bool:
-        """Whether a call to this function is one."""
-        return self.tools is None or self._emit_unknown or self.knows(name)
-
-    @property
-    def is_guess(self) -> bool:
-        """Whether the call began without a marker, and has not been accepted."""
-        return self.calls is not None and self.calls.bare and not self.calls.accepted
-
-    def no_arguments(self) -> None:
-        """A call without arguments is a call with `{}`."""
-        call = self.call
-        call.has_arguments = call.complete = True
-        if call.rejected:
-            return
-        self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
-        self.add_arguments("{}")
-
-    def add_arguments(self, text: str) -> None:
-        """Emit arguments that follow from the format, and that the model wrote no text for."""
-        if not self.call.rejected:
-            self._emit(ARGUMENTS, "", text, self.offset, self.offset)
-
-    def resolve_pending(self, write: Callable[[str], str]) -> None:
-        """Emit the pending text as arguments, as `write` writes it."""
-        call = self.call
-        text, call.pending = "".join(call.pending), []
-        if text:
-            self._say(ARGUMENTS, write(text), call.pending_at, call.pending_at + len(text))
-
-    def parameters(self) -> Mapping[str, Any]:
-        """The schema of the parameters of the tool that is called; empty where it is not known."""
-        return {} if self.tools is None else self.tools.get(self.call.name, {})
-
-    def end_call(self) -> None:
-        """End the call. If it was never accepted, its pieces are text."""
-        if not self.reading_call:
-            return
-        call = self.call
-        if call.accepted:
-            raw = "" if call.complete else "".join(call.raw)
-            call.raw = []
-            self.out.append(ToolCallEnd(call.index, call.complete, raw, self.offset, self.offset))
-        elif not call.rejected:
-            self._reject_call()
-        self.reading_call = False
-
     def leave_calls(self) -> None:
         self.end_call()
         self.pop()
-
-    def _reject_call(self) -> None:
-        self.call.rejected = True
-        held, self.call.held = self.call.held, []
-        for _, text, _, start, end in held:
-            if text:
-                self._say(KEPT, text, start, end)
-
-    def drop_call(self) -> None:
-        """Nothing stands where a call should be: the held pieces are markup."""
-        held, self.call.held = self.call.held, []
-        self.reading_call = False
-        at = held[0][3] if held else self.offset  # the prompt may have written all of its header
-        self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=at)
-        for _, text, _, start, end in held:
-            if text:
-                self._say(MARKUP, text, start, end)

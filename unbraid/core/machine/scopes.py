@@ -20,7 +20,7 @@ from .. import diagnostics
 from ..events import Event
 from .machine import START, FastPath, Frame, Machine, State
 from .markers import Marker, Markers, space_end
-from .pending_call import KEPT, MARKUP, TEXT
+from .output import KEPT, MARKUP, TEXT
 
 
 class Opens(Protocol):

@@ -26,7 +26,7 @@ from ..notations.json_scanner import JsonScanner
 from ..tally import Tally
 from .driver import Driver
 from .machine import Frame
-from .pending_call import PendingCall
+from .output import PendingCall
 
 _VERSION = 7
 _PLAIN = frozenset((str, int, bool, type(None)))

@@ -18,9 +18,9 @@ from ..fast_import import lazily
 from ..grammar import NameInId
 from ..tools import Tools
 from .calls import CallsFrame
-from .machine import Frame, Machine, Malformed
+from .machine import Frame, Machine
 from .markers import NOT_YET, QUOTES, Markers, NotYet, after_words, space_end, word_end
-from .pending_call import MARKUP, NAME
+from .output import MARKUP, NAME, Malformed
 
 _number = lazily(lambda: re.compile(r"\d+").fullmatch)
 _closing_bracket = lazily(lambda: re.compile(r"[}\]]").match)

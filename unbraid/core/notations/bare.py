@@ -20,7 +20,7 @@ from ..json_text import Number, decode, escape, is_number, may_become_number, qu
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, run_of, space_end
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP
 from ..machine.steps import ReadObject
 from ..message import ToolCall
 from .base import CallNotation, ObjectWriter, Place, string_path

@@ -15,9 +15,9 @@ from .. import diagnostics
 from ..fast_import import frozen
 from ..json_text import as_json, decode, quote
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed, State
+from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, NotYet, any_matches_at, space_end
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, ObjectWriter, Place

@@ -19,9 +19,9 @@ from ..fast_import import frozen
 from ..json_text import plain_end, read_escape
 from ..limits import Limits
 from ..machine.calls import CallsFrame, Step
-from ..machine.machine import FastPath, Frame, Machine, Malformed, State
+from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import ReadObject
 from ..message import ToolCall
 from .base import BracketsFrame, CallNotation, Place

@@ -15,9 +15,9 @@ from typing import ClassVar
 from .. import diagnostics
 from ..fast_import import frozen, lazily
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed, State
+from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet
-from ..machine.pending_call import MARKUP, NAME
+from ..machine.output import MARKUP, NAME, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, Place

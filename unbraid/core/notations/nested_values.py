@@ -15,7 +15,7 @@ from ..events import Event
 from ..json_text import plain_end
 from ..machine.machine import Machine, State
 from ..machine.markers import NOT_YET, Markers
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP
 from .json import QuotedArgumentsFrame, ValueFrame, unescape
 from .json_scanner import STRING, JsonScanner, signs
 from .python import ITEM, VALUE, PythonArgumentsFrame

@@ -20,7 +20,7 @@ from ..json_text import escape, quote
 from ..machine.calls import CallsFrame, Step
 from ..machine.machine import FastPath, Machine, State
 from ..machine.markers import NOT_YET, Markers, NotYet, run_of, space_end
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP
 from ..machine.steps import BeginNotation, ReadObject
 from ..message import ToolCall
 from .base import BracketsFrame, CallNotation, ObjectWriter, Place

@@ -16,7 +16,7 @@ from ...schema.kinds import STRING, kind_of, kinds_of
 from .. import diagnostics
 from ..fast_import import frozen
 from ..machine.calls import Step
-from ..machine.machine import Frame, Machine, Malformed, State
+from ..machine.machine import Frame, Machine, State
 from ..machine.markers import (
     HEADER_END,
     NOT_YET,
@@ -35,7 +35,7 @@ from ..machine.markers import (
     split_whitespace,
     words_of,
 )
-from ..machine.pending_call import ARGUMENTS, MARKUP
+from ..machine.output import ARGUMENTS, MARKUP, Malformed
 from ..machine.steps import BeginNotation
 from ..message import ToolCall
 from .base import CallNotation, ObjectWriter, Place

@@ -20,7 +20,7 @@ from .. import diagnostics
 from ..json_text import escape, is_number, may_become_number, members
 from ..machine.machine import FastPath, Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, run_of
-from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
+from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from .base import ObjectWriter, string_path
 from .json_scanner import JsonScanner
 from .nested_values import ONLY_IN_PYTHON, ArgumentFrame

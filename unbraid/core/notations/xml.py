@@ -18,7 +18,7 @@ from ..fast_import import frozen, lazily
 from ..machine.calls import Step
 from ..machine.machine import Frame, Machine, State
 from ..machine.markers import NOT_YET, Marker, Markers, NotYet
-from ..machine.pending_call import ARGUMENTS, MARKUP, PENDING
+from ..machine.output import ARGUMENTS, MARKUP, PENDING
 from ..machine.steps import BeginNotation
 from .base import Place
 from .nested_values import ArgumentFrame

@@ -1,0 +1,345 @@
+"""The output of a machine: events in the order of the text, and the call that is being read.
+
+Until the name of a call is known, nothing of it goes out: it may turn out to be no call at all. Its pieces wait in
+`PendingCall.held`, each with its role. `Output.accept_call` emits them, `Output.end_call` gives them back as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .. import diagnostics
+from ..call_ids import IdSource
+from ..events import (
+    Content,
+    Diagnostic,
+    Event,
+    Markup,
+    Reasoning,
+    SpeechText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ..grammar import CallIds
+from ..limits import Limits
+from ..tally import Tally
+from ..tools import Tools
+
+TEXT, MARKUP, NAME, ARGUMENTS, PENDING, KEPT = range(6)
+"""The role of a piece of input:
+
+TEXT is text of the strand around it. MARKUP, NAME and ARGUMENTS are parts of a call. PENDING is an argument that can be
+read in two ways, until `Machine.resolve_pending`. KEPT is the text of a call that was none: it is never spoken.
+"""
+
+Held = tuple[int, str, str, int, int]
+"""A piece that waits: its role, its text, the value it stands for, and its span."""
+
+
+class PendingCall:
+    """State of one call. Plain values only, so that a snapshot can hold it."""
+
+    __slots__ = (
+        "accepted",
+        "complete",
+        "flawed",
+        "has_arguments",
+        "held",
+        "held_size",
+        "id",
+        "index",
+        "name",
+        "pending",
+        "pending_at",
+        "raw",
+        "rejected",
+        "unnamed",
+    )
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.name = ""
+        self.id = ""
+        self.unnamed = False
+        """Whether the model left its name out. Its arguments may tell which tool it is for."""
+        self.accepted = False
+        self.rejected = False
+        self.has_arguments = False
+        self.complete = False
+        self.flawed = False
+        """Whether one of its arguments, where they come one by one, is not sound JSON."""
+        self.pending: list[str] = []
+        """The pieces of an argument that can still be read in two ways. They follow each other without a gap."""
+        self.pending_at = 0
+        self.held: list[Held] = []
+        self.held_size = 0
+        self.raw: list[str] = []
+        """What the model wrote for it, where that is kept."""
+
+
+class Malformed(Exception):
+    """A call does not follow the grammar. It never leaves the machine: what was read is kept, and reading goes on at
+    the next marker."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        self.message = message
+
+
+class CallsPlace(Protocol):
+    """The frame between the markers of calls, as the output sees it."""
+
+    accepted: bool
+    """Whether a call has been accepted here. If not, none of the markup here was markup."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether these calls begin without a marker."""
+
+
+@dataclass(slots=True)
+class OutputOptions:
+    """What a parser emits; `unbraid.Parser` explains the options."""
+
+    call_ids: CallIds
+    tools: Tools | None
+    emit_unknown: bool
+    keep_raw: bool
+    """Whether a call that does not become complete is reported with its raw text."""
+    markup: bool
+    reasoning_apart: bool
+    """False puts the reasoning into the content, with its markers."""
+    limits: Limits
+    seed: int | None
+
+
+class Output:
+    """Emits events. A piece of input comes in with its role, and goes out, or waits with the rest of its call."""
+
+    def __init__(self, options: OutputOptions) -> None:
+        self.limits = options.limits
+        self.keep_raw = options.keep_raw
+        self.tools = options.tools
+        self._emit_unknown = options.emit_unknown
+        self.show_markup = options.markup
+        self.reasoning_apart = options.reasoning_apart
+        self.ids = IdSource(options.call_ids, options.seed, options.limits.ids)
+        self.offset = 0
+        """Where the next input stands in the raw output."""
+        self.spellings: Mapping[str, str] = {}
+        """The characters that stand for tokens in the buffer, and the text of each token."""
+        self.strands: list[str] = []
+        """The strands that are open, the innermost last."""
+        self.text_event: Callable[[str, int, int], Event] = Content
+        """What text of the innermost strand becomes."""
+        self.sections = 0
+        """How many speech sections have begun."""
+        self.stray_audio = False
+        """Whether audio has come outside speech, which is reported once."""
+        self.calls: CallsPlace | None = None
+        self.call = PendingCall()
+        self.reading_call = False
+        self.call_count = 0
+        self.awaits_end = False
+        """Whether a call has come, and what ends its message has not."""
+        self.out: list[Event] = []
+        self.tally: Tally | None = None
+        """Counts tokens, where they are to be counted."""
+        self.marks = ""
+        """The strand whose marker is being taken, with its whitespace; empty elsewhere."""
+
+    def spell(self, text: str) -> str:
+        """`text` with the tokens in it written out."""
+        spellings = self.spellings
+        return "".join([spellings.get(char, char) for char in text]) if spellings else text
+
+    def report(self, kind: str, message: str, at: int | None = None) -> None:
+        """Emit a diagnostic."""
+        at = self.offset if at is None else at
+        self.out.append(Diagnostic(kind, self.spell(message), at, at))
+
+    def _emit(self, role: int, text: str, value: str, start: int, end: int) -> None:
+        """Emit a piece, or hold it until its role is known."""
+        if self.reading_call:
+            call = self.call
+            if call.rejected:
+                role, value = KEPT, text
+            elif not call.accepted:
+                call.held.append((role, text, value, start, end))
+                call.held_size += len(text)
+                if call.held_size > self.limits.held:
+                    self.report(diagnostics.TOO_LONG, "a tool call whose name does not come", at=call.held[0][3])
+                    self._reject_call()
+                return
+            else:
+                if self.keep_raw:
+                    call.raw.append(text)
+                if role == PENDING:
+                    if not call.pending:
+                        call.pending_at = start
+                    call.pending.append(text)
+                    return
+        elif role == MARKUP and self.calls is not None and not self.calls.accepted:
+            role = KEPT
+        self._say(role, value, start, end)
+
+    def _say(self, role: int, text: str, start: int, end: int) -> None:
+        out = self.out
+        if self.tally is not None:
+            of_calls = role in (ARGUMENTS, NAME) or (role == MARKUP and self.calls is not None)
+            strand = self.marks or ("tool_calls" if of_calls else self.strands[-1])
+            self.tally.settle(strand, end, bool(self.marks), role == MARKUP)
+        if role == TEXT:
+            out.append(self.text_event(text, start, end))
+        elif role == ARGUMENTS:
+            out.append(ToolCallArguments(self.call.index, text, start, end))
+        elif role == NAME:
+            out.append(ToolCallStart(self.call.index, self.call.id, self.call.name, start, end))
+        elif role == KEPT:
+            # Speech is played: markup in it is not.
+            event = Content if self.strands[-1] == "speech" else self.text_event
+            out.append(event(text, start, end))
+        elif self.show_markup:
+            out.append(Markup(text, start, end, self.calls is not None))
+
+    def pass_arguments(self, text: str, fragment: str) -> list[Event]:
+        """Take a delta that is all arguments, past the buffer: for `Frame.fast_path`."""
+        start = self.offset
+        self.offset = end = start + len(text)
+        call = self.call
+        if self.keep_raw:
+            call.raw.append(text)
+        return [ToolCallArguments(call.index, fragment, start, end)]
+
+    # --- Strands ---------------------------------------------------------------------------------------------------
+
+    def open_strand(self, strand: str) -> None:
+        self.strands.append(strand)
+        self._choose_text_event()
+
+    def close_strand(self) -> None:
+        self.strands.pop()
+        if self.strands:
+            self._choose_text_event()
+
+    def _choose_text_event(self) -> None:
+        strand = self.strands[-1]
+        if strand == "reasoning" and not self.reasoning_apart:
+            strand = "content"
+        if strand == "content":
+            self.text_event = Content
+        else:
+            self.text_event = Reasoning if strand == "reasoning" else self._speech_text
+
+    def _speech_text(self, text: str, start: int, end: int) -> Event:
+        return SpeechText(text, self.sections - 1, start, end)
+
+    # --- Calls -----------------------------------------------------------------------------------------------------
+
+    def begin_call(self) -> None:
+        self.end_call()
+        self.call = PendingCall()
+        self.reading_call = self.awaits_end = True
+
+    def accept_call(self) -> None:
+        """The call's name is known: it starts, or it is no call of this request."""
+        call = self.call
+        if call.unnamed and not call.name:
+            return
+        if not call.name:
+            raise Malformed(diagnostics.MALFORMED_CALL, "a tool call without a name")
+        if call.rejected:
+            return
+        if not self.may_call(call.name):
+            if not self.is_guess:
+                self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools: kept as text")
+            self._reject_call()
+            return
+        if self.tools is not None and call.name not in self.tools:
+            self.report(diagnostics.UNKNOWN_TOOL, f"{call.name!r} is not among the tools")
+        if call.id in self.ids:
+            self.report(diagnostics.DUPLICATE_ID, f"a second tool call with the id {call.id!r}")
+            call.id = ""
+        call.id = self.ids.claim(call.id)
+        call.index = self.call_count
+        self.call_count += 1
+        call.accepted = True
+        assert self.calls is not None
+        self.calls.accepted = True
+        held, call.held = call.held, []
+        if self.keep_raw:
+            call.raw = [text for _, text, _, _, _ in held]
+        # The name comes first, even where the model wrote the arguments first.
+        for role, _, value, start, end in sorted(held, key=lambda piece: piece[0] == ARGUMENTS):
+            self._say(role, value, start, end)
+
+    def knows(self, name: str) -> bool:
+        """Whether a function is among the tools that were given."""
+        return self.tools is not None and name in self.tools
+
+    def may_call(self, name: str) -> bool:
+        """Whether a call to this function is one."""
+        return self.tools is None or self._emit_unknown or self.knows(name)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the call began without a marker, and has not been accepted."""
+        return self.calls is not None and self.calls.bare and not self.calls.accepted
+
+    def no_arguments(self) -> None:
+        """A call without arguments is a call with `{}`."""
+        call = self.call
+        call.has_arguments = call.complete = True
+        if call.rejected:
+            return
+        self.report(diagnostics.MALFORMED_CALL, "a tool call without arguments: taken as {}")
+        self.add_arguments("{}")
+
+    def add_arguments(self, text: str) -> None:
+        """Emit arguments that follow from the format, and that the model wrote no text for."""
+        if not self.call.rejected:
+            self._emit(ARGUMENTS, "", text, self.offset, self.offset)
+
+    def resolve_pending(self, write: Callable[[str], str]) -> None:
+        """Emit the pending text as arguments, as `write` writes it."""
+        call = self.call
+        text, call.pending = "".join(call.pending), []
+        if text:
+            self._say(ARGUMENTS, write(text), call.pending_at, call.pending_at + len(text))
+
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of the parameters of the tool that is called; empty where it is not known."""
+        return {} if self.tools is None else self.tools.get(self.call.name, {})
+
+    def end_call(self) -> None:
+        """End the call. If it was never accepted, its pieces are text."""
+        if not self.reading_call:
+            return
+        call = self.call
+        if call.accepted:
+            raw = "" if call.complete else "".join(call.raw)
+            call.raw = []
+            self.out.append(ToolCallEnd(call.index, call.complete, raw, self.offset, self.offset))
+        elif not call.rejected:
+            self._reject_call()
+        self.reading_call = False
+
+    def _reject_call(self) -> None:
+        self.call.rejected = True
+        held, self.call.held = self.call.held, []
+        for _, text, _, start, end in held:
+            if text:
+                self._say(KEPT, text, start, end)
+
+    def drop_call(self) -> None:
+        """Nothing stands where a call should be: the held pieces are markup."""
+        held, self.call.held = self.call.held, []
+        self.reading_call = False
+        at = held[0][3] if held else self.offset  # the prompt may have written all of its header
+        self.report(diagnostics.EMPTY_CALL, "a tool call with nothing in it: left out", at=at)
+        for _, text, _, start, end in held:
+            if text:
+                self._say(MARKUP, text, start, end)
