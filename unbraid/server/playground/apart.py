@@ -25,7 +25,7 @@ from ...core.events import (
     ToolCallStart,
 )
 from ...core.message import Fold, Message
-from .asked import Question
+from .question import Question
 
 STRANDS: dict[type[Event], str] = {
     Content: "content",
@@ -43,51 +43,51 @@ STRANDS: dict[type[Event], str] = {
 """What the page calls, and colours, the strand of an event."""
 
 
-def taken_apart(asked: Question) -> dict[str, Any]:
+def taken_apart(question: Question) -> dict[str, Any]:
     """All about an output in chunks: the events, each with the chunk that brought it, and the message."""
-    pieces = asked.pieces
-    steps = list(asked.steps(pieces, markup=True))
-    fold, told, ends, end = Fold(), [], [], 0
+    pieces = question.pieces
+    steps = list(question.steps(pieces, markup=True))
+    fold, rows, ends, end = Fold(), [], [], 0
     for number, events in enumerate(steps):
         for event in events:
             fold.add_one(event)
-            told.append(_event(event, fold.part_of(event), number))
+            rows.append(_event(event, fold.part_of(event), number))
         end += len(pieces[number]) if number < len(pieces) else 0
         ends.append(end)
     message = fold.message()
     everything = [event for events in steps for event in events]
     return {
-        "format": asked.format.name,
+        "format": question.format.name,
         "ends": ends,
-        "events": told,
+        "events": rows,
         "message": message.to_openai(),
         "complete": [call.complete for call in message.tool_calls],
-        "same": _is_same(asked, everything, message),
+        "same": _is_same(question, everything, message),
     }
 
 
-def _is_same(asked: Question, events: Iterable[Event], message: Message) -> dict[str, bool]:
+def _is_same(question: Question, events: Iterable[Event], message: Message) -> dict[str, bool]:
     """Whether the same comes of the whole text at once, and of single characters: the message, its diagnostics, and the
     strand of every character."""
-    text = asked.text("text")
+    text = question.text("text")
     strands = _strands(events, len(text))
-    found = {}
+    same = {}
     for name, pieces in (("whole", [text] if text else []), ("characters", list(text))):
-        fold, others = Fold(), [event for step in asked.steps(pieces, markup=True) for event in step]
+        fold, others = Fold(), [event for step in question.steps(pieces, markup=True) for event in step]
         fold.add(others)
         other = fold.message()
         alike = other == message and other.diagnostics == message.diagnostics
-        found[name] = alike and _strands(others, len(text)) == strands
-    return found
+        same[name] = alike and _strands(others, len(text)) == strands
+    return same
 
 
 def _strands(events: Iterable[Event], length: int) -> list[str]:
     """The strand of each character."""
-    found = [""] * length
+    strands = [""] * length
     for event in events:
         if not isinstance(event, Diagnostic | ToolCallEnd):
-            found[event.start : event.end] = [STRANDS[type(event)]] * (event.end - event.start)
-    return found
+            strands[event.start : event.end] = [STRANDS[type(event)]] * (event.end - event.start)
+    return strands
 
 
 def _event(event: Event, part: int | None, step: int) -> dict[str, Any]:

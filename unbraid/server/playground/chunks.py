@@ -13,22 +13,22 @@ from ..api.responses.tools import ShownTools
 from ..api.responses.writer import ResponseWriter
 from ..generation.updates import Outgoing, Update, Usage
 from ..storage.seal import Seal
-from .asked import Question
+from .question import Question
 
 Writer = ChatChunks | ResponseWriter | MessageEvents
 _DONE = {"openai": b"data: [DONE]\n\n"}
 """What comes after all else."""
 
 
-def written(asked: Question) -> dict[str, Any]:
+def as_chunks(question: Question) -> dict[str, Any]:
     """The frames of one dialect, step by step. Those that come before all else stand with the first step."""
-    dialect = asked.text("dialect")
-    writer = _writer(dialect, asked.format.name, asked.tools or Tools([]))
+    dialect = question.text("dialect")
+    writer = _writer(dialect, question.format.name, question.tools or Tools([]))
     outgoing = Outgoing()
     first = writer.first()
-    *events, last = (outgoing.passed(step) for step in asked.steps(asked.pieces, markup=False))
+    *events, last = (outgoing.passed(step) for step in question.steps(question.pieces, markup=False))
     steps = [writer.update(Update(0, step)) for step in events]
-    end = Update(0, outgoing.last(last), end=outgoing.end if asked.ended else "length")
+    end = Update(0, outgoing.last(last), end=outgoing.end if question.ended else "length")
     steps.append(writer.update(end) + writer.last() + _DONE.get(dialect, b""))
     steps[0] = first + steps[0]
     return {"steps": [[frame for frame in step.decode().split("\n\n") if frame] for step in steps]}

@@ -12,7 +12,7 @@ from ...constraints.printers import GrammarSyntax
 from ...errors import OverBudget, UnbraidError
 from ...metering import spend
 from ...schema.regular import EVERY, Ranges, without
-from .asked import Question
+from .question import Question
 
 _MOST_TYPED = 5_000
 _MOST_GRAMMAR = 200_000
@@ -21,16 +21,17 @@ _MOST_SHOWN = 24
 _NAMES = {" ": "space", "\n": "line break", "\t": "tab", "\r": "carriage return", "\u00a0": "no-break space"}
 
 
-def grammars(asked: Question) -> dict[str, Any]:
+def grammars(question: Question) -> dict[str, Any]:
     """What the request allows, in every syntax that can say it."""
-    made = _constraint(asked)
-    return {"format": asked.format.name, "syntaxes": [_syntax(made, syntax) for syntax in get_args(GrammarSyntax)]}
+    allowed = _constraint(question)
+    syntaxes = [_syntax(allowed, syntax) for syntax in get_args(GrammarSyntax)]
+    return {"format": question.format.name, "syntaxes": syntaxes}
 
 
-def _syntax(made: Constraint, syntax: GrammarSyntax) -> dict[str, Any]:
+def _syntax(allowed: Constraint, syntax: GrammarSyntax) -> dict[str, Any]:
     try:
-        grammar = made.printed(syntax).grammar
-        lost = made.unenforced(syntax)
+        grammar = allowed.printed(syntax).grammar
+        lost = allowed.unenforced(syntax)
     except OverBudget:  # of the request as a whole
         raise
     except UnbraidError as error:
@@ -40,10 +41,10 @@ def _syntax(made: Constraint, syntax: GrammarSyntax) -> dict[str, Any]:
     return {"name": syntax, "grammar": shown, "unenforced": [[each.where, each.what] for each in lost]}
 
 
-def walked(asked: Question) -> dict[str, Any]:
+def walked(question: Question) -> dict[str, Any]:
     """What may come at each character of a text, up to the first that may not come."""
-    text = asked.text("text", _MOST_TYPED)
-    walk = _constraint(asked).walk()
+    text = question.text("text", _MOST_TYPED)
+    walk = _constraint(question).walk()
     labels: dict[tuple[str, ...], int] = {}
     places = []
     refused = None
@@ -65,16 +66,16 @@ def walked(asked: Question) -> dict[str, Any]:
     return {"places": places, "labels": [list(label) for label in labels], "refused": refused}
 
 
-def _constraint(asked: Question) -> Constraint:
+def _constraint(question: Question) -> Constraint:
     return constraint(
-        asked.format,
-        tools=asked.tools or [],
-        tool_choice=asked.value("tool_choice"),
-        parallel_tool_calls=asked.flag("parallel_tool_calls"),
-        reasoning=asked.flag("reasoning"),
-        response_format=asked.json("response_format"),
+        question.format,
+        tools=question.tools or [],
+        tool_choice=question.value("tool_choice"),
+        parallel_tool_calls=question.flag("parallel_tool_calls"),
+        reasoning=question.flag("reasoning"),
+        response_format=question.json("response_format"),
         vocabulary=None,
-        prompt=asked.prompt,
+        prompt=question.prompt,
     )
 
 

@@ -2,7 +2,7 @@
 
 The page and its files are public, as a browser asks for them before anybody can give it a key. The views need the key
 that all of the API needs, and run within the budget of a request. `/` is the page for browsers, and says the version to
-all others, as before there was a page.
+all others.
 
 The page may load nothing but its own files, and no page may show it in a frame: see `_HEADERS`.
 """
@@ -43,12 +43,11 @@ _TYPES = {".js": "text/javascript", ".html": "text/html", ".css": "text/css", ".
 async def home(service: Service, request: Request) -> Response:
     """The page for browsers, the version for all others."""
     if "text/html" not in request.headers.get("accept", ""):
-        told = await version(service, request)
-        told.headers["Vary"] = "Accept"
-        return told
-    page = _file(request, "index.html")
-    page.headers["Vary"] = "Accept"
-    return page
+        response = await version(service, request)
+    else:
+        response = _file(request, "index.html")
+    response.headers["Vary"] = "Accept"
+    return response
 
 
 async def file(service: Service, request: Request) -> Response:
@@ -63,7 +62,7 @@ async def config(service: Service, request: Request) -> Response:
 
 async def models(service: Service, request: Request) -> Response:
     """What is served, as the page shows it."""
-    found = [
+    shown = [
         {
             "name": served.names[0],
             "format": served.model.format.name,
@@ -72,7 +71,7 @@ async def models(service: Service, request: Request) -> Response:
         }
         for served in service.models
     ]
-    return json_response({"models": found, "listeners": _listeners(service)})
+    return json_response({"models": shown, "listeners": _listeners(service)})
 
 
 def _listeners(service: Service) -> list[dict[str, object]]:
@@ -103,11 +102,11 @@ ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
 
 
 def _file(request: Request, path: str) -> Response:
-    found = _files().get(path)
-    if found is None:
+    file = _files().get(path)
+    if file is None:
         raise ApiError(404, f"the playground has no file {path[:128]!r}")
-    data, tag = found
-    # Question for anew each time, and sent where it has changed: a new version is a new page.
+    data, tag = file
+    # Asked for each time, and sent if it has changed: a new version is a new page.
     headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
@@ -119,7 +118,7 @@ def _file(request: Request, path: str) -> Response:
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
     """All files of the page by their paths, each with its entity tag. No other can be asked for."""
-    found: dict[str, tuple[bytes, str]] = {}
+    pages: dict[str, tuple[bytes, str]] = {}
 
     def read(folder: Traversable, prefix: str) -> None:
         for one in folder.iterdir():
@@ -127,7 +126,7 @@ def _files() -> dict[str, tuple[bytes, str]]:
                 read(one, f"{prefix}{one.name}/")
             else:
                 data = one.read_bytes()
-                found[prefix + one.name] = data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+                pages[prefix + one.name] = data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
     read(files(__package__).joinpath("page"), "")
-    return found
+    return pages

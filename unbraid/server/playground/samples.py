@@ -1,4 +1,4 @@
-"""Outputs to begin with, for every format: recorded ones, and those that the format's own grammar writes.
+"""The formats, and outputs to begin with for each: recorded ones, and those that the format's own grammar writes.
 
 `recorded.json` holds what vendors' templates write for an assistant's turn, and the examples of the repository; tests
 write it (`python -m tests.server.playground.write_recorded`). What the grammar writes is made here, so that a format
@@ -18,7 +18,7 @@ from ...core.message import Message, Part, Speech, Tag, Text, ToolCall
 from ...core.render import render
 from ...errors import UnbraidError
 from ...formats import all_formats
-from .asked import Question
+from .question import Question, detection_of
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -55,36 +55,54 @@ _NOTE = ToolCall("write_note", '{"title": "Paris", "lines": ["Rain.", "Take an <
 _OTHER = ToolCall("launch", '{"target": "moon"}', id="call_0")
 
 
-def listed(asked: Question) -> dict[str, Any]:
-    """Every format, with what it can say."""
+def listed(question: Question) -> dict[str, Any]:
+    """Every format, with its strands."""
     formats = [{"name": one.name, "aliases": names, "strands": _strands(one)} for one, names in all_formats().items()]
     return {"formats": sorted(formats, key=lambda one: str(one["name"])), "tools": TOOLS}
 
 
-def detected(asked: Question) -> dict[str, Any]:
-    """The format of a template that was pasted, with the reasons."""
-    from .detecting import detection_of  # loads Jinja
-
-    template = asked.text("template", 1_000_000)
+def detected(question: Question) -> dict[str, Any]:
+    """The format of a pasted template, with the reasons."""
+    template = question.text("template", 1_000_000)
     if not template.strip():
         raise UnbraidError("paste a chat template or a tokenizer_config.json", field="template")
     return detection_of(template).to_json()
 
 
-def samples(asked: Question) -> dict[str, Any]:
+def samples(question: Question) -> dict[str, Any]:
     """Outputs of one format."""
-    format = asked.format
+    format = question.format
     tools = TOOLS if format.tools is not None else None
-    found = [{"title": title, "source": "grammar", "text": text, "tools": tools} for title, text in _written(format)]
-    return {"format": format.name, "samples": [*_recorded().get(format.name, []), *found]}
+    rendered = [
+        {"title": title, "source": "grammar", "text": text, "tools": tools} for title, text in _rendered(format)
+    ]
+    return {"format": format.name, "samples": [*_recorded().get(format.name, []), *rendered]}
+
+
+def saved(question: Question) -> dict[str, Any]:
+    """A transcript that the page has, as the file that somebody saves: SRT or WebVTT, as the API itself writes them."""
+    from ...speech.outputs import as_srt, as_vtt  # the static site has no speech
+    from ...speech.transcript import Segment, Transcript
+
+    writers = {"srt": as_srt, "vtt": as_vtt}
+    writer = writers.get(question.text("kind"))
+    if writer is None:
+        raise UnbraidError(f"kind is one of {', '.join(writers)}", field="kind")
+    try:
+        segments = [
+            Segment(float(one["start"]), float(one["end"]), str(one["text"]), None) for one in question.json("segments")
+        ]
+    except (TypeError, KeyError, ValueError) as error:
+        raise UnbraidError("segments must be a list of objects with start, end and text", field="segments") from error
+    return {"text": writer(Transcript("", None, None, 0.0, tuple(segments)))}
 
 
 @cache
 def _recorded() -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = json.loads(
+    recorded: dict[str, list[dict[str, Any]]] = json.loads(
         files(__package__).joinpath("recorded.json").read_text(encoding="utf-8")
     )
-    return found
+    return recorded
 
 
 def _strands(format: Format) -> list[str]:
@@ -92,8 +110,8 @@ def _strands(format: Format) -> list[str]:
     return [name for name, part in parts.items() if part is not None]
 
 
-def _written(format: Format) -> Iterator[tuple[str, str]]:
-    """What the grammar writes, with a title; what it cannot write is left out."""
+def _rendered(format: Format) -> Iterator[tuple[str, str]]:
+    """Messages as the grammar writes them, with a title. Those that it cannot write are left out."""
     for title, parts in _messages(format):
         try:
             yield title, render(format, Message(parts))

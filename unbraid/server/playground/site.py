@@ -124,12 +124,12 @@ def _snapshot(page: Path) -> bytes:
     if node is None:
         raise UnbraidError("the site needs Node, which comes with npm, and there is no `node` on the PATH")
     with tempfile.TemporaryDirectory() as folder, as_file(files(__package__).joinpath("snapshot.mjs")) as script:
-        made = Path(folder) / "snapshot"
-        command = [node, str(script), str(page.resolve()), str(made)]
+        snapshot = Path(folder) / "snapshot"
+        command = [node, str(script), str(page.resolve()), str(snapshot)]
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             raise UnbraidError(f"Python did not start in Node ({node}): {done.stderr.strip()[-1000:]}")
-        return made.read_bytes()
+        return snapshot.read_bytes()
 
 
 def _archive(target: Path, members: Iterable[tuple[str, Path]]) -> None:
@@ -145,8 +145,8 @@ def _list_files(out: Path) -> None:
     digest = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()[:16]
     names = ["./", *(path.relative_to(out).as_posix() for path in paths if path.name != "index.html")]
     worker = out / "offline.js"
-    told = f"const VERSION = {json.dumps(digest)};\nconst FILES = {json.dumps(names)};\n"
-    worker.write_text(told + worker.read_text(encoding="utf-8"), encoding="utf-8")
+    constants = f"const VERSION = {json.dumps(digest)};\nconst FILES = {json.dumps(names)};\n"
+    worker.write_text(constants + worker.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def main() -> int:

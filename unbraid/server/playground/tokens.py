@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.vocabulary import Vocabulary
 from ...errors import UnbraidError
-from .asked import Question
+from .question import Question
 
 if TYPE_CHECKING:  # it comes with the server's packages; in a browser there are no models
     from ..model import Model
@@ -17,29 +17,29 @@ _PIECES = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{2,30}\]| ?[^\W\d_]{1,6}| ?\d{1
 """A marker; a word or a part of one, with the space before it; a few digits or signs; whitespace."""
 
 
-def cut(asked: Question, models: Mapping[str, Model]) -> dict[str, Any]:
+def cut(question: Question, models: Mapping[str, Model]) -> dict[str, Any]:
     """Where the tokens of a text end, in characters, and whose tokens they are."""
-    text = asked.text("text")
-    model = models.get(asked.text("model"))
+    text = question.text("text")
+    model = models.get(question.text("model"))
     if model is not None and model.vocabulary is not None:
         ends = _ends(model.vocabulary, model.written(text))
         if ends and ends[-1] == len(text):
-            return {"cuts": ends[:-1], "by": asked.text("model")}
-    return {"cuts": [found.end() for found in _PIECES.finditer(text)][:-1], "by": None}
+            return {"cuts": ends[:-1], "by": question.text("model")}
+    return {"cuts": [piece.end() for piece in _PIECES.finditer(text)][:-1], "by": None}
 
 
-def spelled(asked: Question, models: Mapping[str, Model]) -> dict[str, Any]:
+def spelled(question: Question, models: Mapping[str, Model]) -> dict[str, Any]:
     """The text of each token that a model has written, and the text of all."""
-    name = asked.text("model")
+    name = question.text("model")
     model = models.get(name)
     if model is None or model.vocabulary is None:
         raise UnbraidError(f"only the engine knows the tokens of {name!r}: start the server with --tokenizer")
-    ids = asked.numbers("ids")
-    found = [model.vocabulary.token_bytes(id) for id in ids]
+    ids = question.numbers("ids")
+    tokens = [model.vocabulary.token_bytes(id) for id in ids]
     texts = [
-        f"token {id}" if one is None else one.decode("utf-8", "replace") for id, one in zip(ids, found, strict=True)
+        f"token {id}" if one is None else one.decode("utf-8", "replace") for id, one in zip(ids, tokens, strict=True)
     ]
-    return {"tokens": texts, "text": b"".join(one or b"" for one in found).decode("utf-8", "replace")}
+    return {"tokens": texts, "text": b"".join(one or b"" for one in tokens).decode("utf-8", "replace")}
 
 
 def _ends(vocabulary: Vocabulary, ids: Iterable[int]) -> list[int]:
@@ -48,10 +48,10 @@ def _ends(vocabulary: Vocabulary, ids: Iterable[int]) -> list[int]:
     data = b""
     at = 0
     for id in ids:
-        found = vocabulary.token_bytes(id)
-        if found is None:
+        token = vocabulary.token_bytes(id)
+        if token is None:
             return []
-        data += found
+        data += token
         try:
             at += len(data.decode())
         except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """The views: everything that the page asks about a text, by name. JSON in, JSON out.
 
-The server answers them (`routes`), and in the static site a worker of the browser does (`page/worker.js`). Each view is
-loaded when it is first asked for: in a browser, loading is most of what the first answer costs.
+The server answers them (`routes`), and in the static site a worker of the browser does (`page/worker.js`). A view is
+imported when it is first asked for. In a browser, imports are most of what the first answer costs, and `snapshot.mjs`
+may import nothing that is compiled.
 """
 
 from __future__ import annotations
@@ -9,48 +10,59 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SchemaWarning, UnbraidError
-from .asked import Question
+from .question import Question
 
 if TYPE_CHECKING:
     from ..model import Model
 
-_VIEWS = {
-    "formats": "samples.listed",
-    "samples": "samples.samples",
-    "detect": "samples.detected",
-    "apart": "apart.taken_apart",
-    "chunks": "chunks.written",
-    "grammars": "constrain.grammars",
-    "walk": "constrain.walked",
-    "save": "saving.saved",
-}
-_OF_MODELS = {"cut": "tokens.cut", "spell": "tokens.spelled"}
-"""Views that ask a served model, where there is one."""
+NAMES = ("formats", "samples", "detect", "save", "apart", "chunks", "grammars", "walk", "cut", "spell")
+_OF_MODELS = ("cut", "spell")
+"""Views that ask a served model, if there is one."""
 
 
 def answer(models: Mapping[str, Model], name: str, body: bytes | str) -> str:
     """What a view says. Raises `UnbraidError`, with what to change, for a request that cannot be answered."""
-    home = {**_VIEWS, **_OF_MODELS}.get(name)
-    if home is None:
-        raise UnbraidError(f"no view {name[:64]!r}: there are {', '.join([*_VIEWS, *_OF_MODELS])}")
+    if name not in NAMES:
+        raise UnbraidError(f"no view {name[:64]!r}: there are {', '.join(NAMES)}")
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise UnbraidError(f"the body is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise UnbraidError("the body must be a JSON object")
-    module, _, function = home.partition(".")
-    view: Callable[..., dict[str, Any]] = getattr(import_module(f"{__package__}.{module}"), function)
-    with warnings.catch_warnings(record=True, category=SchemaWarning) as told:
+    view = _view(name)
+    with warnings.catch_warnings(record=True, category=SchemaWarning) as caught:
         warnings.simplefilter("always", SchemaWarning)
-        found = view(Question(fields), models) if name in _OF_MODELS else view(Question(fields))
-    if told:
-        found["warnings"] = [str(each.message) for each in told]
-    return json.dumps(found, ensure_ascii=True, separators=(",", ":"))
+        reply = view(Question(fields), models) if name in _OF_MODELS else view(Question(fields))
+    if caught:
+        reply["warnings"] = [str(each.message) for each in caught]
+    return json.dumps(reply, ensure_ascii=True, separators=(",", ":"))
+
+
+def _view(name: str) -> Callable[..., dict[str, Any]]:
+    """One of `NAMES`, imported now."""
+    if name == "apart":
+        from .apart import taken_apart
+
+        return taken_apart
+    if name == "chunks":
+        from .chunks import as_chunks
+
+        return as_chunks
+    if name in ("grammars", "walk"):
+        from .constrain import grammars, walked
+
+        return grammars if name == "grammars" else walked
+    if name in ("cut", "spell"):
+        from .tokens import cut, spelled
+
+        return cut if name == "cut" else spelled
+    from .samples import detected, listed, samples, saved
+
+    return {"formats": listed, "samples": samples, "detect": detected, "save": saved}[name]
 
 
 def answer_in_browser(name: str, body: str) -> str:

@@ -1,11 +1,11 @@
-"""What a view was asked: the fields of a JSON object, checked, with errors that say what to change."""
+"""A question to a view: the fields of a JSON object, checked, with errors that say what to change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.events import Event
 from ...core.grammar import Format
@@ -15,54 +15,57 @@ from ...formats import find
 from ...metering import spend
 from ...parsing import Parser
 
+if TYPE_CHECKING:
+    from ...templates.detection import Detection
+
 MOST_TEXT = 50_000
 """Characters of an output that the page shows. The parser itself has no such limit."""
 
 
 class Question:
-    """A request to a view. `format` is the name of one, or `template` holds a chat template or a tokenizer's
-    configuration, of which it is detected. `tools` is a list, or JSON text as somebody types it."""
+    """A request to a view. `format` is the name of a format; or `template` holds a chat template or a tokenizer's
+    configuration, from which the format is detected. `tools` is a list, or JSON text as somebody types it."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
 
     def text(self, name: str, most: int = MOST_TEXT) -> str:
-        found = self._fields.get(name)
-        if found is None:
+        text = self._fields.get(name)
+        if text is None:
             return ""
-        if not isinstance(found, str):
+        if not isinstance(text, str):
             raise UnbraidError(f"{name} must be text", field=name)
-        if len(found) > most:
-            message = f"{name} has {len(found)} characters; the playground takes {most}: use the library for more"
+        if len(text) > most:
+            message = f"{name} has {len(text)} characters; the playground takes {most}: use the library for more"
             raise UnbraidError(message, field=name)
-        return found
+        return text
 
     def flag(self, name: str) -> bool | None:
-        """True, false, or None where it is not given."""
-        found = self._fields.get(name)
-        if not isinstance(found, bool | None):
+        """True, false, or None if the field is missing."""
+        flag = self._fields.get(name)
+        if not isinstance(flag, bool | None):
             raise UnbraidError(f"{name} must be true or false", field=name)
-        return found
+        return flag
 
     def numbers(self, name: str) -> list[int]:
-        found = self._fields.get(name) or []
-        if not isinstance(found, list) or not all(type(one) is int for one in found):
+        numbers = self._fields.get(name) or []
+        if not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
             raise UnbraidError(f"{name} must be a list of whole numbers", field=name)
-        return found
+        return numbers
 
     def value(self, name: str) -> Any:
-        """As it was given: who uses it checks it."""
+        """A field as it came. Whoever uses it checks it."""
         return self._fields.get(name)
 
     def json(self, name: str) -> Any:
-        """A value, or JSON text as somebody types it; None where there is none."""
-        found = self._fields.get(name)
-        if not isinstance(found, str):
-            return found
-        if not found.strip():
+        """A value, or JSON text as somebody types it; None if there is none."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
             return None
         try:
-            return json.loads(found)
+            return json.loads(value)
         except (ValueError, RecursionError) as error:
             raise UnbraidError(f"{name} is not JSON: {error}", field=name) from error
 
@@ -71,17 +74,15 @@ class Question:
         template = self.text("template", 1_000_000)
         if not template.strip():
             return find(self.text("format"))
-        from .detecting import detection_of  # loads Jinja
-
-        found = detection_of(template)
-        if found.format is None:
-            raise UnbraidError(found.problem, field="template")
-        return found.format
+        detection = detection_of(template)
+        if detection.format is None:
+            raise UnbraidError(detection.problem, field="template")
+        return detection.format
 
     @cached_property
     def tools(self) -> Tools | None:
-        found = self.json("tools")
-        return None if found is None else Tools(found)
+        tools = self.json("tools")
+        return None if tools is None else Tools(tools)
 
     @property
     def unknown_tools(self) -> Literal["text", "emit"]:
@@ -124,3 +125,17 @@ class Question:
         text = self.text("text")
         inside = sorted({at for at in self.numbers("cuts") if 0 < at < len(text)})
         return [text[start:end] for start, end in zip([0, *inside], [*inside, len(text)], strict=True)] if text else []
+
+
+@lru_cache(maxsize=8)
+def detection_of(pasted: str) -> Detection:
+    """The format of a chat template, or of the JSON of a model's `tokenizer_config.json`, with the reasons."""
+    from ...templates.detection import detect  # loads Jinja
+
+    if pasted.lstrip().startswith("{") and not pasted.lstrip().startswith(("{{", "{%", "{#")):
+        try:
+            config = json.loads(pasted)
+        except (ValueError, RecursionError) as error:
+            raise UnbraidError(f"this is neither a template nor JSON: {error}", field="template") from error
+        return detect(config)
+    return detect(pasted)
