@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from unbraid.engines.retokenize import spell
-from unbraid.models import KNOWN, Gguf, GgufVocabulary, Known, ModelError, resolve
+from unbraid.models import CATALOG, CatalogModel, Gguf, GgufVocabulary, ModelError, resolve
 from unbraid.speech.whisper.files import resolve_whisper
 
 from ..support.embedded_model import smollm2
@@ -53,8 +53,8 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def known(monkeypatch: pytest.MonkeyPatch, data: bytes, *parts: str) -> None:
-    made = Known("toy", parts, "toy.gguf", hashlib.sha256(data).hexdigest(), len(data))
-    monkeypatch.setitem(KNOWN, "toy", made)
+    made = CatalogModel("toy", parts, "toy.gguf", hashlib.sha256(data).hexdigest(), len(data))
+    monkeypatch.setitem(CATALOG, "toy", made)
 
 
 def test_known_models_are_checked(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

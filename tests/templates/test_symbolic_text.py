@@ -57,8 +57,8 @@ def test_what_is_followed(expression: str) -> None:
     assert text == written(source, ONE)
     found = record.recipe(text)
     assert found is not None, record.looks
-    assert found.written([ONE]) == text
-    assert found.written([TWO]) == written(source, TWO)
+    assert found.text([ONE]) == text
+    assert found.text([TWO]) == written(source, TWO)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_what_is_not(expression: str) -> None:
 def test_a_recipe_says_nothing_where_other_answers_are_given(expression: str, other: str) -> None:
     found = recipe("{% for m in messages %}<{{ " + expression + " }}>{% endfor %}")
     assert found is not None
-    assert found.written([other]) is None
+    assert found.text([other]) is None

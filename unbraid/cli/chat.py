@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import UnbraidError
-from ..models import DEFAULT, KNOWN, offer
+from ..models import CATALOG, DEFAULT, offer
 from .options import add_assignments, add_color, read_assignments, read_json
 from .view import View
 
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(messages, list):
         raise UnbraidError(f"{arguments.load} is no conversation: /save writes one, a JSON list of messages")
     if arguments.url is None and arguments.model is None and arguments.config is None:
-        offered = offer(KNOWN[DEFAULT].size)
+        offered = offer(CATALOG[DEFAULT].size)
         if offered is not None:
             print(f"unbraid: {DEFAULT} is very small, and {offered}", file=sys.stderr)
     with contextlib.ExitStack() as open_now:

@@ -10,16 +10,16 @@ from .cache import cache_folder
 from .errors import ModelError
 from .gguf import Gguf, GgufVocabulary
 from .installed import Installed, installed_models, offer
-from .model_files import DEFAULT, KNOWN, Known, ModelFiles, package_folder, resolve
+from .model_files import CATALOG, DEFAULT, CatalogModel, ModelFiles, package_folder, resolve
 from .progress import Progress, bar
 
 __all__ = [
+    "CATALOG",
     "DEFAULT",
-    "KNOWN",
+    "CatalogModel",
     "Gguf",
     "GgufVocabulary",
     "Installed",
-    "Known",
     "ModelError",
     "ModelFiles",
     "Progress",

@@ -56,18 +56,18 @@ def keep(place: Path, make: Callable[[Path], None]) -> Path:
         if place.exists():  # another process was faster
             return place
         with tempfile.TemporaryDirectory(prefix=".new-", dir=place.parent) as folder:
-            made = Path(folder) / place.name
+            path = Path(folder) / place.name
             try:
-                make(made)
+                make(path)
             except OSError as error:
                 raise ModelError(f"{place} cannot be written: {error}") from error
-            _move(made, place)
+            _move(path, place)
     return place
 
 
-def _move(made: Path, place: Path) -> None:
+def _move(path: Path, place: Path) -> None:
     try:
-        os.replace(made, place)
+        os.replace(path, place)
     except OSError:
         if not place.exists():  # without locks, another process may have been faster
             raise

@@ -18,8 +18,8 @@ _shard = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 def files_below(folder: Path, ending: str = ".gguf") -> list[str]:
     """The paths of all files in a folder and its subfolders, relative to it, that end so."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name.lower().endswith(ending))
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name.lower().endswith(ending))
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def pick_file(names: list[str], wanted: str | None, where: str) -> str:
@@ -53,8 +53,8 @@ def _listed(names: list[str]) -> str:
 
 def is_first(name: str) -> bool:
     """Whether it is a whole model, or the first shard of one."""
-    found = _shard.search(name)
-    return found is None or int(found[1]) == 1
+    match = _shard.search(name)
+    return match is None or int(match[1]) == 1
 
 
 def is_shard(name: str) -> bool:
@@ -63,8 +63,8 @@ def is_shard(name: str) -> bool:
 
 def shards_of(chosen: str, names: list[str]) -> list[str]:
     """All files of a sharded model, given one of them; empty if it is not sharded."""
-    found = _shard.search(chosen)
-    if found is None:
+    match = _shard.search(chosen)
+    if match is None:
         return []
-    stem = chosen[: found.start()]
-    return [name for name in names if name.startswith(stem) and (other := _shard.search(name)) and other[2] == found[2]]
+    stem = chosen[: match.start()]
+    return [name for name in names if name.startswith(stem) and (other := _shard.search(name)) and other[2] == match[2]]

@@ -202,8 +202,8 @@ class GgufVocabulary:
 
     def token_bytes(self, token: int) -> bytes | None:
         """The bytes that the token stands for."""
-        found = self._bytes.get(token)
-        return self._look_up(token) if found is None else found
+        data = self._bytes.get(token)
+        return self._look_up(token) if data is None else data
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The tokens of `text`, as llama.cpp makes them. Only with `special` are special tokens recognised in it."""
@@ -221,21 +221,21 @@ class GgufVocabulary:
         piece, kind = self._pieces[token], self._types[token]
         if kind == _BYTE:
             spelt = ByteFallback().decode(piece)
-            found = spelt if isinstance(spelt, bytes) else spelt.encode()
+            data = spelt if isinstance(spelt, bytes) else spelt.encode()
         elif kind == _NORMAL:
-            found = self._decoder.decode(piece)
+            data = self._decoder.decode(piece)
         else:
-            found = piece.encode()
-        self._bytes[token] = found
-        return found
+            data = piece.encode()
+        self._bytes[token] = data
+        return data
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
         """Tokens by their bytes. Special tokens win over others, a piece wins over a byte token of the same bytes, and
         then the lowest id wins."""
         ordinary = [token for wanted in (_NORMAL, _BYTE) for token, kind in enumerate(self._types) if kind == wanted]
-        found: dict[bytes, int] = {}
+        ids: dict[bytes, int] = {}
         for token in (*sorted(self.special), *ordinary):
             if data := self.token_bytes(token):
-                found.setdefault(data, token)
-        return found
+                ids.setdefault(data, token)
+        return ids

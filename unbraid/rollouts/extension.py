@@ -15,7 +15,7 @@ from .masking import Masker
 from .proof import Proof
 from .recipes import Recipes
 from .shapes import TOOLS, USER, Shape, answered, shape_of
-from .values import MaskPart, Masks, Messages, Rendering, Tools, Turn, ids_of
+from .values import MaskPart, Messages, Rendering, Tools, TrainingMasks, Turn, ids_of
 
 
 class Extension:
@@ -114,29 +114,29 @@ class Extension:
         shape = answered(shape_of(turn.settled), new)
         following, bridge = self._bridge(prompt, shape, turn, new, tools, variables)
         before = ids_of(prompt) or ()
-        known = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
+        messages_before = list(prompt.given) if isinstance(prompt, Rendering) and prompt.given is not None else None
         said = turn.to_openai()
         for call, (id, _) in zip(said.get("tool_calls", ()), shape.calls, strict=False):
             call["id"] = id
-        if known is not None and isinstance(prompt, Rendering) and prompt.continues:
-            begun = known.pop()
+        if messages_before is not None and isinstance(prompt, Rendering) and prompt.continues:
+            begun = messages_before.pop()
             said["content"] = f"{begun.get('content') or ''}{said['content'] or ''}"
-        number = 0 if known is None else len(known)
+        number = 0 if messages_before is None else len(messages_before)
 
-        def masks() -> Masks:
+        def masks() -> TrainingMasks:
             count = len(sampled)
-            own = Masks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
+            own = TrainingMasks((number,) * count, (True,) * count, tuple(not each for each in turn.markup))
             return own.followed_by(self._masker.of_bridge(bridge(), following, number, new, variables))
 
         if isinstance(prompt, Rendering):
             parts = prompt.parts
         else:
             size = len(before)
-            parts = (MaskPart(lambda: Masks.of_nobody(size)),)
+            parts = (MaskPart(lambda: TrainingMasks.of_nobody(size)),)
         return Rendering(
             (*before, *sampled, *following),
-            (*parts, MaskPart(masks, number if known is not None else None)),
-            messages=None if known is None else [*known, said, *new],
+            (*parts, MaskPart(masks, number if messages_before is not None else None)),
+            messages=None if messages_before is None else [*messages_before, said, *new],
             tools=tools,
             variables=variables,
         )

@@ -38,13 +38,13 @@ def renderer(
         raise UnbraidError("a renderer needs a tokenizer: its prompts are token ids")
     templates = _templates(template, tokenizer)
     chosen = templates.get("tool_use") or templates.get("default") or next(iter(templates.values()))
-    found = resolve(format) if format is not None else detect(chosen).required()
+    chosen_format = resolve(format) if format is not None else detect(chosen).required()
     ends += [text for each in templates.values() if (text := each.special_tokens.get("eos_token"))]
     sources = {name: (each.source, dict(each.special_tokens), each.name) for name, each in templates.items()}
-    return _made(sources, chosen.name, tokenizer, found, tuple(ends), part_hook, variables)
+    return _renderer(sources, chosen.name, tokenizer, chosen_format, tuple(ends), part_hook, variables)
 
 
-def _made(
+def _renderer(
     sources: dict[str, tuple[str, dict[str, Any], str]],
     name: str,
     tokenizer: object,
@@ -56,25 +56,25 @@ def _made(
     """A renderer of plain values, which can be sent to another process."""
     templates = {each: from_source(*source) for each, source in sources.items()}
     builder = PromptBuilder(templates, tokenizer, format, part_hook=part_hook)
-    recipe = (_made, (sources, name, tokenizer, format, ends, part_hook, variables))
+    recipe = (_renderer, (sources, name, tokenizer, format, ends, part_hook, variables))
     return Renderer(builder, format, name=name, ends=ends, variables=variables, recipe=recipe)
 
 
 def _templates(
-    given: str | Path | ChatTemplate | Mapping[str, ChatTemplate], tokenizer: object
+    source: str | Path | ChatTemplate | Mapping[str, ChatTemplate], tokenizer: object
 ) -> dict[str, ChatTemplate]:
-    if isinstance(given, ChatTemplate):
-        return {"default": given}
-    if isinstance(given, Mapping):
-        return dict(given)
-    if isinstance(given, Path):
-        return load_templates(given)
-    if given in BUILT_IN:
-        return {"default": built_in(given)}
-    if "{" not in given:
-        return load_templates(given)
+    if isinstance(source, ChatTemplate):
+        return {"default": source}
+    if isinstance(source, Mapping):
+        return dict(source)
+    if isinstance(source, Path):
+        return load_templates(source)
+    if source in BUILT_IN:
+        return {"default": built_in(source)}
+    if "{" not in source:
+        return load_templates(source)
     tokens = {name: text for name in ("bos_token", "eos_token") for text in _named(tokenizer, name)}
-    return {"default": from_source(given, tokens)}
+    return {"default": from_source(source, tokens)}
 
 
 def _named(tokenizer: object, name: str) -> list[str]:

@@ -16,7 +16,7 @@ from ..templates.prompt.builder import PromptBuilder, TracedPrompt
 from .bridges import Bridge, Bridges, NoBridge
 from .regions import Regions, Stretches, difference
 from .shapes import NEXT, ONE_CALL, USER, Shape, result
-from .values import NOBODY, Masks, Messages
+from .values import NOBODY, Messages, TrainingMasks
 
 
 class Masker:
@@ -39,7 +39,7 @@ class Masker:
         *,
         prompted: bool,
         continues: bool,
-    ) -> Masks:
+    ) -> TrainingMasks:
         """Of a prompt that was rendered with these messages.
 
         prompted: it ends with the generation prompt.
@@ -52,13 +52,13 @@ class Masker:
             for at, message in enumerate(messages[:number])
             if message.get("role") == "assistant"
         ]
-        written = Stretches(turns)
-        sampled = Stretches((begin, end, 1) for begin, end in regions.generation_blocks()) or written
+        turns_written = Stretches(turns)
+        sampled = Stretches((begin, end, 1) for begin, end in regions.generation_blocks()) or turns_written
         values = Stretches((begin, end, 1) for begin, end, _ in regions.trace.spans)
         places = last_characters(ids, regions.text, self._vocabulary)
-        owners = [written.at(at) for at in places]
+        owners = [turns_written.at(at) for at in places]
         prompt_at = self._prompt_at(regions, messages, variables) if prompted else len(regions.text)
-        return Masks(
+        return TrainingMasks(
             tuple(
                 owner if owner is not None else NOBODY if at >= prompt_at else regions.message_at(at)
                 for at, owner in zip(places, owners, strict=True)
@@ -86,8 +86,8 @@ class Masker:
 
     def _prompt_at(self, regions: Regions, messages: Messages, variables: Mapping[str, Any]) -> int:
         """Where the generation prompt begins at the end of a prompt."""
-        written = self._generation_prompt(messages[-1] if messages else None, variables)
-        return len(regions.text) - len(written) if regions.text.endswith(written) else len(regions.text)
+        text = self._generation_prompt(messages[-1] if messages else None, variables)
+        return len(regions.text) - len(text) if regions.text.endswith(text) else len(regions.text)
 
     def _generation_prompt(self, last: Mapping[str, Any] | None, variables: Mapping[str, Any]) -> str:
         """What the template writes where the model is to begin, after such a message."""
@@ -109,7 +109,7 @@ class Masker:
 
     def of_bridge(
         self, bridge: Bridge, ids: Sequence[int], number: int, new: Messages, variables: Mapping[str, Any]
-    ) -> Masks:
+    ) -> TrainingMasks:
         """What the ids of a bridge to new messages are. The messages are counted on from the turn."""
         regions, size = bridge.regions, len(ids)
         text = regions.text[bridge.begin :]
@@ -118,7 +118,7 @@ class Masker:
         prompt_at = self._prompt_at(regions, new, variables)
         owners = [regions.message_at(at) if at < prompt_at else NOBODY for at in places]
         moved = tuple(NOBODY if owner < 0 else max(owner, bridge.turn) - bridge.turn + number for owner in owners)
-        return Masks(moved, (False,) * size, tuple(values.at(at) is not None for at in places))
+        return TrainingMasks(moved, (False,) * size, tuple(values.at(at) is not None for at in places))
 
 
 _SPACE = b" \t\r\n"
@@ -142,10 +142,10 @@ def _ends(pieces: Sequence[bytes], data: bytes) -> list[int]:
     ends: list[int] = []
     at = 0
     for piece in pieces:
-        found = _after(piece, data, at)
-        if found is None:
+        end = _after(piece, data, at)
+        if end is None:
             break
-        at = found
+        at = end
         ends.append(at)
     if len(ends) == len(pieces):
         return ends

@@ -49,18 +49,18 @@ class Proof:
     @cached_property
     def cases(self) -> dict[str, str | None]:
         """What happens in rollouts, and for each case why the template does not go on; None if it does."""
-        found: dict[str, str | None] = {}
+        reasons: dict[str, str | None] = {}
         for shape, new, earlier in self._cases():
             tools = TOOLS if shape.calls or earlier or self._calls else None
             reason = self.obstacle(shape, new, earlier=earlier, tools=tools, variables=self._variables)
-            found[_circumstances(shape, new, earlier)] = reason
-        return found
+            reasons[_circumstances(shape, new, earlier)] = reason
+        return reasons
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Where it does not go on; empty if it always does."""
-        found = [reason for reason in self.cases.values() if reason is not None]
-        return tuple(found if self.depends_on_history is None else [*found, self.depends_on_history])
+        lines = [reason for reason in self.cases.values() if reason is not None]
+        return tuple(lines if self.depends_on_history is None else [*lines, self.depends_on_history])
 
     def _cases(self) -> list[tuple[Shape, Messages, bool]]:
         """What happens in rollouts: the turn, what follows it, and whether there was reasoning before."""
@@ -138,19 +138,19 @@ class Proof:
             at = next((token.begin for token in before.tokens if token.begin < at < token.end), at)
             return f"{_circumstances(shape, new, earlier)}: {self._places(before, after, at)}"
         closing, until = after.end_of_turn(len(history))
-        written = after.text[len(before.text) : until if closing is None else closing.begin]
-        missing = _missing(shape, self._read(written, before.text))
+        text = after.text[len(before.text) : until if closing is None else closing.begin]
+        missing = _missing(shape, self._read(text, before.text))
         if missing:
             line = after.trace.line(len(before.text))
             return (
                 f"{_circumstances(shape, new, earlier)}: the {missing} of the turn is not what it was: "
-                f"{self._name}, line {line}, writes {_clip(written)}"
+                f"{self._name}, line {line}, writes {_clip(text)}"
             )
         return None
 
-    def _read(self, written: str, prompt: str) -> Message:
+    def _read(self, text: str, prompt: str) -> Message:
         parser = Parser(self._format, prompt=prompt)
-        parser.feed(written)
+        parser.feed(text)
         parser.finish(end_of_turn=True)
         return parser.message
 
@@ -179,8 +179,8 @@ class Proof:
     @cached_property
     def depends_on_tools(self) -> bool:
         """Whether the bridge depends on which tools there are. (Some templates fail without any.)"""
-        told, untold = (self._bridge([USER], _ANSWER, [NEXT], tools) for tools in (TOOLS, None))
-        return told is not None and untold is not None and told != untold
+        with_tools, untold = (self._bridge([USER], _ANSWER, [NEXT], tools) for tools in (TOOLS, None))
+        return with_tools is not None and untold is not None and with_tools != untold
 
     @property
     def _tools(self) -> Tools | None:
@@ -196,13 +196,13 @@ class Proof:
             return None
 
 
-def _missing(shape: Shape, found: Message) -> str:
+def _missing(shape: Shape, message: Message) -> str:
     """What of a turn is not there, or is there and should not be."""
-    if [name for _, name in shape.calls] != [each.name for each in found.tool_calls]:
+    if [name for _, name in shape.calls] != [each.name for each in message.tool_calls]:
         return "call"
-    if shape.reasoning != bool(found.reasoning.strip()):
+    if shape.reasoning != bool(message.reasoning.strip()):
         return "reasoning"
-    return "content" if (shape.content or not shape.calls) != bool(found.content.strip()) else ""
+    return "content" if (shape.content or not shape.calls) != bool(message.content.strip()) else ""
 
 
 def _circumstances(shape: Shape, new: Messages, earlier: bool = False) -> str:

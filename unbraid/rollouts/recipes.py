@@ -17,7 +17,7 @@ from typing import Any
 from ..caching import LruCache
 from ..templates.prompt.builder import PromptBuilder
 from ..templates.sandbox.budget import stopped_clock
-from ..templates.symbolic_text import Recipe, Record, may_be_given, places
+from ..templates.symbolic_text import Recipe, Record, are_unmarked, places
 from .bridges import Bridges, NoBridge
 from .shapes import USER, WORD, Shape
 from .values import Tools, key_of
@@ -40,7 +40,7 @@ class Recipes:
     def __init__(self, builder: PromptBuilder, bridges: Bridges) -> None:
         self._builder = builder
         self._bridges = bridges
-        self._known: LruCache[bytes, tuple[Recipe, ...] | None] = LruCache(_KINDS)
+        self._recipes: LruCache[bytes, tuple[Recipe, ...] | None] = LruCache(_KINDS)
 
     def text(
         self,
@@ -52,20 +52,22 @@ class Recipes:
         variables: Mapping[str, Any],
     ) -> str | None:
         """The text of the bridge after a turn of this shape, with marks; None where it must be rendered."""
-        kind, given = self._asked(shape, new, bool(tools))
+        kind, inputs = self._kind_and_inputs(shape, new, bool(tools))
         key = key_of((stopped_at, bool(tools), variables, *kind))
-        recipes = self._known.get(key, ())
-        if recipes is None or not may_be_given(given) or sum(map(len, given)) > _LONGEST:
+        recipes = self._recipes.get(key, ())
+        if recipes is None or not are_unmarked(inputs) or sum(map(len, inputs)) > _LONGEST:
             return None
         for recipe in recipes:
-            if (text := recipe.written(given)) is not None:
+            if (text := recipe.text(inputs)) is not None:
                 return text
         if len(recipes) < _RECIPES:
-            made = self._made(shape, new, stopped_at=stopped_at, tools=tools, variables=variables)
-            self._known[key] = None if made is None else (*recipes, made)
+            new_recipe = self._new_recipe(shape, new, stopped_at=stopped_at, tools=tools, variables=variables)
+            self._recipes[key] = None if new_recipe is None else (*recipes, new_recipe)
         return None
 
-    def _asked(self, shape: Shape, new: Sequence[dict[str, Any]], tools: bool) -> tuple[tuple[Any, ...], list[str]]:
+    def _kind_and_inputs(
+        self, shape: Shape, new: Sequence[dict[str, Any]], tools: bool
+    ) -> tuple[tuple[Any, ...], list[str]]:
         """Of which kind the turn and the messages are, and what they say, in the order in which a recipe takes it."""
         calls = [{"id": id, "function": {"name": name, "arguments": "{}"}} for id, name in shape.calls]
         messages = [{"role": "assistant", "content": "", "tool_calls": calls}, *new]
@@ -77,15 +79,15 @@ class Recipes:
         adapted = self._builder.adapted(messages, tools=tools)
         return tuple(kinds), [holder[name] for _, _, holder, name in places(adapted)]
 
-    def _made(self, shape: Shape, new: Sequence[dict[str, Any]], **request: Any) -> Recipe | None:
+    def _new_recipe(self, shape: Shape, new: Sequence[dict[str, Any]], **request: Any) -> Recipe | None:
         """A recipe that the template agrees with."""
         record, turn = Record(), shape.message()
         try:
             recipe = record.recipe(self._bridges.between([USER], turn, new, record=record, **request).text)
             for pattern in _OTHERWISE if recipe is not None else ():
                 others = [{**message, "content": pattern.format(message["content"])} for message in new]
-                _, given = self._asked(shape, others, bool(request["tools"]))
-                if recipe is not None and (text := recipe.written(given)) is not None:
+                _, inputs = self._kind_and_inputs(shape, others, bool(request["tools"]))
+                if recipe is not None and (text := recipe.text(inputs)) is not None:
                     with stopped_clock():  # and on another day
                         same = self._bridges.between([USER], turn, others, **request).text == text
                     return recipe if same else None

@@ -22,7 +22,7 @@ from .values import NOBODY
 
 
 @dataclass(frozen=True)
-class Token:
+class ControlToken:
     """A control token in a prompt's text."""
 
     begin: int
@@ -50,25 +50,27 @@ class Regions:
         self.trace = prompt.trace
         self.closers = closers
         self._segments = list(_segments(prompt.text, controls))
-        self.tokens = [Token(begin, begin + len(text), text) for begin, text, control in self._segments if control]
+        self.tokens = [
+            ControlToken(begin, begin + len(text), text) for begin, text, control in self._segments if control
+        ]
         self.regions = list(self._owned())
         self._begins = [region.begin for region in self.regions]
 
     def message_at(self, at: int) -> int:
         """The message that the character at `at` belongs to; -1 for none."""
-        found = bisect_right(self._begins, at) - 1
-        return self.regions[found].message if found >= 0 else NOBODY
+        index = bisect_right(self._begins, at) - 1
+        return self.regions[index].message if index >= 0 else NOBODY
 
     def of(self, message: int) -> list[Region]:
         return [region for region in self.regions if region.message == message]
 
     def marked_from(self, at: int) -> str:
         """The text from `at` on, with its control tokens marked. `at` must not be inside of one."""
-        written = []
+        marked = []
         for begin, text, control in self._segments:
             if begin + len(text) > at:
-                written.append(MARK + text if control else text[max(0, at - begin) :])
-        return "".join(written)
+                marked.append(MARK + text if control else text[max(0, at - begin) :])
+        return "".join(marked)
 
     def last_value(self, message: int) -> int | None:
         """Where the last text of a message ends, in its own region. Names and ids of calls count where they stand
@@ -83,7 +85,7 @@ class Regions:
             ends += [min(end, region.end) for region in owned if begin < region.end and end > region.begin]
         return max(ends, default=None)
 
-    def end_of_turn(self, message: int) -> tuple[Token | None, int]:
+    def end_of_turn(self, message: int) -> tuple[ControlToken | None, int]:
         """The token that closes a turn, if it is in the turn's own region, and where the next message begins."""
         owned = self.of(message)
         if not owned:
@@ -110,15 +112,15 @@ class Regions:
 
     def generation_blocks(self) -> list[tuple[int, int]]:
         """Where `{% generation %}` blocks begin and end."""
-        found: list[tuple[int, int]] = []
+        blocks: list[tuple[int, int]] = []
         opened: int | None = None
         for at, point in self.trace.points:
             if point.kind == "generation":
                 if point.value:
                     opened = at
                 elif opened is not None:
-                    found.append((opened, at))
-        return found
+                    blocks.append((opened, at))
+        return blocks
 
     # Whose text it is
 
@@ -163,16 +165,16 @@ class Stretches:
     """Stretches of a text that do not overlap, each with a number."""
 
     def __init__(self, stretches: Iterable[tuple[int, int, int]]) -> None:
-        self._found = sorted(each for each in stretches if each[1] > each[0])
-        self._begins = [begin for begin, _, _ in self._found]
+        self._stretches = sorted(each for each in stretches if each[1] > each[0])
+        self._begins = [begin for begin, _, _ in self._stretches]
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._stretches)
 
     def at(self, place: int) -> int | None:
         """The number of the stretch that has the character at `place`."""
-        found = bisect_right(self._begins, place) - 1
-        return self._found[found][2] if found >= 0 and place < self._found[found][1] else None
+        index = bisect_right(self._begins, place) - 1
+        return self._stretches[index][2] if index >= 0 and place < self._stretches[index][1] else None
 
 
 def difference(one: str, other: str) -> int:

@@ -42,12 +42,12 @@ from .recipes import Recipes
 from .values import (
     Ended,
     MaskPart,
-    Masks,
     Messages,
     Rendering,
     Sample,
-    Step,
     Tools,
+    TrainingMasks,
+    TrajectoryStep,
     Turn,
     ids_of,
     joined_steps,
@@ -88,7 +88,7 @@ class Renderer:
         self._controls = builder.controls
         self._variables = dict(variables or {})
         self._recipe = recipe
-        self._known_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
+        self._checked_tools: LruCache[bytes, CheckedTools] = LruCache(_TOOLS_KEPT)
         self._turns: LruCache[tuple[int, bytes, int], tuple[Sequence[int], CheckedTools | None, Turn]]
         self._turns = LruCache(_TURNS_KEPT)
         """Turns that were parsed: most are extended next. Each with its prompt, so that no other one has its id."""
@@ -130,14 +130,14 @@ class Renderer:
     def warnings(self) -> tuple[str, ...]:
         """What else there is to know: where `{% generation %}` blocks of the template are not what a model writes, and
         where the template cannot show calls."""
-        found = self._masker.differing_blocks(self._variables)
+        differing = self._masker.differing_blocks(self._variables)
         forbidden = self.builder.forbidden(tools=True)
         if forbidden:
             forbidden = (
                 f"calls are written into the content: {forbidden}; transformers, vLLM "
                 "and SGLang render with jinja2's ImmutableSandboxedEnvironment too, and raise this error for calls"
             )
-        return tuple(each for each in (found, forbidden) if each)
+        return tuple(each for each in (differing, forbidden) if each)
 
     # Messages to ids
 
@@ -151,39 +151,39 @@ class Renderer:
         **variables: Any,
     ) -> Rendering:
         """The prompt for messages of the chat API. `variables` are the template's (`enable_thinking=False`)."""
-        given = {**self._variables, **variables}
+        values = {**self._variables, **variables}
         self._checked(tools)
-        made = self.builder.build(
+        prompt = self.builder.build(
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
-            template_kwargs=given,
+            template_kwargs=values,
             check_tools=False,
         )
-        assert made.ids is not None
-        ids = made.ids
+        assert prompt.ids is not None
+        ids = prompt.ids
 
         continues = continue_final_message or messages[-1].get("eot", True) is False
 
-        def masks() -> Masks:
+        def masks() -> TrainingMasks:
             traced = self.builder.trace(
                 messages,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                template_kwargs=given,
+                template_kwargs=values,
             )
             prompted = add_generation_prompt and not continues
-            return self._masker.of(ids, traced, messages, given, prompted=prompted, continues=continues)
+            return self._masker.of(ids, traced, messages, values, prompted=prompted, continues=continues)
 
         return Rendering(
             ids,
             (MaskPart(masks),),
             messages=messages,
             tools=tools,
-            variables=given,
-            notes=made.notes,
+            variables=values,
+            notes=prompt.notes,
             continues=continues,
         )
 
@@ -192,7 +192,7 @@ class Renderer:
         if not tools:
             return None
         key = key_of(tools)
-        return self._known_tools.get(key) or self._known_tools.setdefault(key, CheckedTools(tools).copy())
+        return self._checked_tools.get(key) or self._checked_tools.setdefault(key, CheckedTools(tools).copy())
 
     # Ids to messages
 
@@ -204,29 +204,29 @@ class Renderer:
         prompt: what it was given; its end says where the output begins.
         tools: those of the request; a call of any other is text. A prompt that was rendered with tools knows them.
         """
-        given, sampled = ids_of(prompt), plain_ids(sampled)
+        prompt_ids, sampled = ids_of(prompt), plain_ids(sampled)
         if tools is None and isinstance(prompt, Rendering):
             tools = prompt.tools
         checked, data = self._checked(tools), array("q", sampled).tobytes()
         # For the ids of calls: a turn that is parsed again has the same, and another turn has others.
-        seed = crc32(data, len(given or ()))
-        if not isinstance(given, tuple):  # it may change
-            return self._parsed(given, sampled, checked, seed)
-        key = id(given), data, id(checked)
-        known = self._turns.get(key)
-        if known is not None and known[0] is given and known[1] is checked:
-            return known[2]
-        turn = self._parsed(given, sampled, checked, seed)
-        self._turns[key] = given, checked, turn
+        seed = crc32(data, len(prompt_ids or ()))
+        if not isinstance(prompt_ids, tuple):  # it may change
+            return self._parsed(prompt_ids, sampled, checked, seed)
+        key = id(prompt_ids), data, id(checked)
+        kept = self._turns.get(key)
+        if kept is not None and kept[0] is prompt_ids and kept[1] is checked:
+            return kept[2]
+        turn = self._parsed(prompt_ids, sampled, checked, seed)
+        self._turns[key] = prompt_ids, checked, turn
         return turn
 
     def _parsed(
-        self, given: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None, seed: int
+        self, prompt_ids: Sequence[int] | None, sampled: Sequence[int], tools: CheckedTools | None, seed: int
     ) -> Turn:
         parser = Parser(
             self.format,
             tokenizer=self._encoder.vocabulary,
-            prompt=given,
+            prompt=prompt_ids,
             tools=tools,
             label_tokens=True,
             seed=seed,
@@ -261,12 +261,12 @@ class Renderer:
         if past not in ("template", "sampled", "anew"):
             raise UnbraidError(f'past is "template", "sampled" or "anew", not {past!r}')
         sampled = plain_ids(sampled)
-        turn, tools, given = self._known(prompt, sampled, tools, variables)
+        turn, tools, values = self._in_context(prompt, sampled, tools, variables)
         read = self._extension.read(new_messages)
-        reason = self._extension.obstacle(turn, prompt, read, tools, given) if past != "sampled" else None
+        reason = self._extension.obstacle(turn, prompt, read, tools, values) if past != "sampled" else None
         if reason is None:
             try:
-                return self._extension.extended(prompt, sampled, turn, new_messages, tools, given)
+                return self._extension.extended(prompt, sampled, turn, new_messages, tools, values)
             except NoBridge:
                 if past != "anew":
                     return None
@@ -277,9 +277,9 @@ class Renderer:
             raise UnbraidError(
                 'past="anew" needs a prompt that `render` or `extend` made: ids do not tell the messages'
             )
-        made = self.render([*history, turn.to_openai(), *new_messages], tools, **given)
-        made.anew = True
-        return made
+        rendering = self.render([*history, turn.to_openai(), *new_messages], tools, **values)
+        rendering.anew = True
+        return rendering
 
     def obstacle(
         self,
@@ -291,16 +291,16 @@ class Renderer:
         **variables: Any,
     ) -> str | None:
         """Why `extend` returns None for the same arguments; None if it does not."""
-        turn, tools, given = self._known(prompt, sampled, tools, variables)
-        reason = self._extension.obstacle(turn, prompt, self._extension.read(new_messages), tools, given)
+        turn, tools, values = self._in_context(prompt, sampled, tools, variables)
+        reason = self._extension.obstacle(turn, prompt, self._extension.read(new_messages), tools, values)
         if reason is None:
             try:
-                self._extension.check(prompt, turn, new_messages, tools, given)
+                self._extension.check(prompt, turn, new_messages, tools, values)
             except NoBridge as error:
                 return str(error)
         return reason
 
-    def _known(
+    def _in_context(
         self,
         prompt: Rendering | Sequence[int],
         sampled: Sequence[int],
@@ -316,14 +316,14 @@ class Renderer:
     # Samples
 
     def training_sample(
-        self, trajectory: Iterable[Step | tuple[Any, ...]], *, weights: Mapping[str, float] | None = None
+        self, trajectory: Iterable[TrajectoryStep | tuple[Any, ...]], *, weights: Mapping[str, float] | None = None
     ) -> Sample:
         """A trajectory as one row: its ids, what of them was sampled, and a weight for each by its strand.
 
         trajectory: its steps: prompt and sampled ids, in order. Each prompt must begin with all ids before it.
         weights: of a strand; 1 for each that is not named.
         """
-        steps = [step if isinstance(step, Step) else Step(*step) for step in trajectory]
+        steps = [step if isinstance(step, TrajectoryStep) else TrajectoryStep(*step) for step in trajectory]
         return joined_steps(lambda step: self.parse(step.sampled, step.prompt), steps, weights or {})
 
     # Batches
@@ -340,8 +340,8 @@ class Renderer:
 
         workers: how many processes to do it in. It pays for thousands; see `batches`.
         """
-        given = ((messages, tools, options) for messages in conversations)
-        return in_order(_render_one, self, given, workers)
+        jobs = ((messages, tools, options) for messages in conversations)
+        return in_order(_render_one, self, jobs, workers)
 
     def parse_many(
         self,
@@ -354,25 +354,25 @@ class Renderer:
         return in_order(_parse_one, self, ((sampled, ids_of(prompt), tools) for sampled, prompt in outputs), workers)
 
 
-def _render_one(renderer: Renderer, given: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
-    messages, tools, options = given
+def _render_one(renderer: Renderer, job: tuple[Messages, Tools | None, dict[str, Any]]) -> Rendering:
+    messages, tools, options = job
     return renderer.render(messages, tools, **options)
 
 
-def _parse_one(renderer: Renderer, given: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
-    sampled, prompt, tools = given
+def _parse_one(renderer: Renderer, job: tuple[Sequence[int], Sequence[int] | None, Tools | None]) -> Turn:
+    sampled, prompt, tools = job
     return renderer.parse(sampled, prompt, tools=tools)
 
 
 _CHUNK = 64
 """How many items a process is given at a time."""
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Any, Given], Made], of: object, items: Iterable[Given], workers: int | None
-) -> Iterator[Made]:
+    work: Callable[[Any, Item], Result], of: object, items: Iterable[Item], workers: int | None
+) -> Iterator[Result]:
     """`work(of, item)` for each item.
 
     work: a function of a module, so that another process can find it.
@@ -386,13 +386,13 @@ def in_order(
 
 
 def _in_processes(
-    work: Callable[[Any, Given], Made], of: object, items: Iterable[Given], workers: int
-) -> Iterator[Made]:
-    waiting: deque[Future[list[Made]]] = deque()
-    given = iter(items)
+    work: Callable[[Any, Item], Result], of: object, items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    waiting: deque[Future[list[Result]]] = deque()
+    rest = iter(items)
     context = multiprocessing.get_context("spawn")  # a fork beside threads is not safe
     with ProcessPoolExecutor(workers, context, _set_up, (of,)) as pool:
-        while chunk := list(islice(given, _CHUNK)):
+        while chunk := list(islice(rest, _CHUNK)):
             waiting.append(pool.submit(_work, work, chunk))
             if len(waiting) > 2 * workers:
                 yield from waiting.popleft().result()

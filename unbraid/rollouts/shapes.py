@@ -49,15 +49,15 @@ class Shape:
 
     def message(self) -> dict[str, Any]:
         """A turn of this shape."""
-        made: dict[str, Any] = {"role": "assistant", "content": WORD if self.content or not self.calls else ""}
+        message: dict[str, Any] = {"role": "assistant", "content": WORD if self.content or not self.calls else ""}
         if self.reasoning:
-            made["reasoning_content"] = WORD
+            message["reasoning_content"] = WORD
         if self.calls:
-            made["tool_calls"] = [
+            message["tool_calls"] = [
                 {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(ARGUMENTS)}}
                 for id, name in self.calls
             ]
-        return made
+        return message
 
     def in_words(self) -> str:
         """For reasons."""
@@ -75,9 +75,9 @@ def shape_of(settled: Message) -> Shape:
 def answered(shape: Shape, new: Messages) -> Shape:
     """A turn whose calls have the ids that the results name. Where the ids were not parsed here but given by a server,
     the results know others than the turn: they answer the calls in order."""
-    known = {id for id, _ in shape.calls}
+    ids = {id for id, _ in shape.calls}
     named = dict.fromkeys(str(message["tool_call_id"]) for message in new if message.get("tool_call_id"))
-    others = [id for id in named if id not in known]
+    others = [id for id in named if id not in ids]
     if not others or not shape.calls:
         return shape
     rest = iter(others)
@@ -122,10 +122,10 @@ def kind_of(shape: Shape, new: Messages) -> bytes:
 
 
 def _stand_in(message: Mapping[str, Any], number: int, ids: Mapping[str, str]) -> Mapping[str, Any]:
-    made = {key: message[key] for key in ("role", "name") if key in message}
+    fields = {key: message[key] for key in ("role", "name") if key in message}
     if "tool_call_id" in message:
-        made["tool_call_id"] = ids.get(message["tool_call_id"], _NO_CALL)
-    return {**made, "content": f"{WORD} {number}"}
+        fields["tool_call_id"] = ids.get(message["tool_call_id"], _NO_CALL)
+    return {**fields, "content": f"{WORD} {number}"}
 
 
 ONE_CALL = Shape(content=False, calls=(call(),))

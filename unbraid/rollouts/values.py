@@ -23,7 +23,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Masks:
+class TrainingMasks:
     """What each id of a prompt is."""
 
     messages: tuple[int, ...]
@@ -35,12 +35,12 @@ class Masks:
     """Whether it comes from what a message says, and not from the template."""
 
     @classmethod
-    def of_nobody(cls, size: int) -> Masks:
+    def of_nobody(cls, size: int) -> TrainingMasks:
         """Of ids that nothing is known about."""
         return cls((NOBODY,) * size, (False,) * size, (False,) * size)
 
-    def followed_by(self, other: Masks) -> Masks:
-        return Masks(self.messages + other.messages, self.sampled + other.sampled, self.content + other.content)
+    def followed_by(self, other: TrainingMasks) -> TrainingMasks:
+        return TrainingMasks(self.messages + other.messages, self.sampled + other.sampled, self.content + other.content)
 
 
 class MaskPart:
@@ -49,23 +49,23 @@ class MaskPart:
     turn: the number of the turn that the stretch begins with; the generation prompt before it then belongs to it.
     """
 
-    def __init__(self, make: Callable[[], Masks], turn: int | None = None) -> None:
+    def __init__(self, make: Callable[[], TrainingMasks], turn: int | None = None) -> None:
         self._make = make
         self.turn = turn
 
     @cached_property
-    def masks(self) -> Masks:
+    def masks(self) -> TrainingMasks:
         return self._make()
 
     def __reduce__(self) -> tuple[Callable[..., MaskPart], tuple[Any, ...]]:
         return _known_part, (self.masks, self.turn)
 
 
-def _known_part(masks: Masks, turn: int | None) -> MaskPart:
+def _known_part(masks: TrainingMasks, turn: int | None) -> MaskPart:
     return MaskPart(lambda: masks, turn)
 
 
-def _joined(parts: Sequence[MaskPart]) -> Masks:
+def _joined(parts: Sequence[MaskPart]) -> TrainingMasks:
     messages: list[int] = []
     sampled: list[bool] = []
     content: list[bool] = []
@@ -77,7 +77,7 @@ def _joined(parts: Sequence[MaskPart]) -> Masks:
         messages += part.masks.messages
         sampled += part.masks.sampled
         content += part.masks.content
-    return Masks(tuple(messages), tuple(sampled), tuple(content))
+    return TrainingMasks(tuple(messages), tuple(sampled), tuple(content))
 
 
 class Rendering:
@@ -114,7 +114,7 @@ class Rendering:
         return len(self.ids)
 
     @cached_property
-    def masks(self) -> Masks:
+    def masks(self) -> TrainingMasks:
         return _joined(self.parts)
 
     @property
@@ -138,7 +138,7 @@ class Rendering:
 
 
 @dataclass(frozen=True)
-class Span:
+class TokenSpan:
     """Tokens that follow each other and belong to one strand."""
 
     strand: str
@@ -192,14 +192,14 @@ class Turn:
         return self.message, self.strands, self.markup, self.ended, self.stop_id
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[TokenSpan, ...]:
         """The strands by token span."""
-        found, at = [], 0
+        spans, at = [], 0
         for strand, group in groupby(self.strands):
             size = sum(1 for _ in group)
-            found.append(Span(strand, at, at + size))
+            spans.append(TokenSpan(strand, at, at + size))
             at += size
-        return tuple(found)
+        return tuple(spans)
 
     @property
     def broken(self) -> bool:
@@ -217,7 +217,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Step:
+class TrajectoryStep:
     """One turn of a trajectory: what the model was given, and what it wrote."""
 
     prompt: Rendering | Sequence[int]
@@ -262,8 +262,8 @@ class Sample:
     def arrays(self) -> dict[str, Any]:
         """The fields as numpy arrays; strands by their number in `core.tally.STRANDS`, -1 for none."""
         numbers = [STRANDS.index(strand) if strand else -1 for strand in self.strands]
-        found = {"ids": self.ids, "loss_mask": self.loss_mask, "turns": self.turns, "strands": numbers}
-        arrays = {**_arrays(found), **_arrays({"weights": self.weights}, "float32")}
+        columns = {"ids": self.ids, "loss_mask": self.loss_mask, "turns": self.turns, "strands": numbers}
+        arrays = {**_arrays(columns), **_arrays({"weights": self.weights}, "float32")}
         return arrays if self.logprobs is None else {**arrays, **_arrays({"logprobs": self.logprobs}, "float32")}
 
 
@@ -293,7 +293,9 @@ def key_of(value: Any) -> bytes:
         return json.dumps(value, default=repr).encode()
 
 
-def joined_steps(parse: Callable[[Step], Turn], steps: Sequence[Step], weights: Mapping[str, float]) -> Sample:
+def joined_steps(
+    parse: Callable[[TrajectoryStep], Turn], steps: Sequence[TrajectoryStep], weights: Mapping[str, float]
+) -> Sample:
     """The steps of one trajectory as one row.
 
     parse: takes apart what was sampled in a step.

@@ -117,46 +117,46 @@ class CapabilityProbe:
         """Everything that was rendered. `PromptBuilder` looks in it for tokens that the template builds from pieces."""
 
     def capabilities(self) -> TemplateCapabilities:
-        found = TemplateCapabilities(developer_role="developer" in self._source)
-        found = next((each for each in self._content_forms(found) if self._shows_content(each)), found)
-        tools = self._render(found, _conversation(found.system_role)[:-2], tools=True)
-        found = replace(found, tools=tools is not None and (_DESCRIPTION in tools or "qzfunction" in tools))
-        scored = [(self._score_calls(each), each) for each in self._call_forms(found)]
-        score, found = max(scored, key=lambda pair: pair[0])
-        shown = self._render(found, _conversation(found.system_role), tools=True) or ""
-        found = replace(found, tool_calls=score > 0, tool_results=_RESULT in shown)
-        if found.system_role and found.tool_results:
-            found = replace(found, system_before_result=_SYSTEM in shown)
-        return self._with_orders(found)
+        form = TemplateCapabilities(developer_role="developer" in self._source)
+        form = next((each for each in self._content_forms(form) if self._shows_content(each)), form)
+        tools = self._render(form, _conversation(form.system_role)[:-2], tools=True)
+        form = replace(form, tools=tools is not None and (_DESCRIPTION in tools or "qzfunction" in tools))
+        scored = [(self._score_calls(each), each) for each in self._call_forms(form)]
+        score, form = max(scored, key=lambda pair: pair[0])
+        shown = self._render(form, _conversation(form.system_role), tools=True) or ""
+        form = replace(form, tool_calls=score > 0, tool_results=_RESULT in shown)
+        if form.system_role and form.tool_results:
+            form = replace(form, system_before_result=_SYSTEM in shown)
+        return self._with_orders(form)
 
-    def _with_orders(self, found: TemplateCapabilities) -> TemplateCapabilities:
+    def _with_orders(self, form: TemplateCapabilities) -> TemplateCapabilities:
         """What it takes of messages in an order that not every template expects."""
-        late = _spoken("system system user system assistant user") if found.system_role else []
-        after = [*_conversation(found.system_role), *_spoken("user")]
+        late = _spoken("system system user system assistant user") if form.system_role else []
+        after = [*_conversation(form.system_role), *_spoken("user")]
         return replace(
-            found,
-            later_system=not late or self._shows(found, late, found.tools),
-            repeated_roles=self._shows(found, _spoken("user user assistant assistant user"), found.tools),
-            user_after_result=not found.tool_results or self._shows(found, after, True),
+            form,
+            later_system=not late or self._shows(form, late, form.tools),
+            repeated_roles=self._shows(form, _spoken("user user assistant assistant user"), form.tools),
+            user_after_result=not form.tool_results or self._shows(form, after, True),
         )
 
     def _shows(self, form: TemplateCapabilities, messages: list[dict[str, Any]], tools: bool = False) -> bool:
         text = self._render(form, messages, tools)
         return text is not None and all(message["content"] in text for message in messages)
 
-    def _content_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+    def _content_forms(self, form: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
         for system_role, content_parts in product((True, False), (False, True)):
-            yield replace(found, system_role=system_role, content_parts=content_parts)
+            yield replace(form, system_role=system_role, content_parts=content_parts)
 
     def _shows_content(self, form: TemplateCapabilities) -> bool:
         text = self._render(form, _conversation(form.system_role)[:-2])
         return text is not None and _USER in text and (_SYSTEM in text or not form.system_role)
 
-    def _call_forms(self, found: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
+    def _call_forms(self, form: TemplateCapabilities) -> Iterator[TemplateCapabilities]:
         empty: tuple[Literal[""] | None, ...] = ("", None)
         kinds: tuple[Literal["object", "text"], ...] = ("object", "text")
         for short_call_ids, arguments, empty_content in product((False, True), kinds, empty):
-            yield replace(found, short_call_ids=short_call_ids, arguments=arguments, empty_content=empty_content)
+            yield replace(form, short_call_ids=short_call_ids, arguments=arguments, empty_content=empty_content)
 
     def _score_calls(self, form: TemplateCapabilities) -> int:
         """How well the template shows a call in this form: -1 if it fails, 0 if the call is missing."""

@@ -118,14 +118,14 @@ class ControlTokens:
     def split(self, text: str) -> Iterator[tuple[str, bool]]:
         """The segments of a rendered text, none of them empty, each with whether it is a control token."""
         at = 0
-        for found in self._marked.finditer(text) if self.ids else ():
-            if not found[0].startswith(MARK):
+        for match in self._marked.finditer(text) if self.ids else ():
+            if not match[0].startswith(MARK):
                 continue
-            if found.start() > at:
-                yield text[at : found.start()], False
-            at = found.end()
-            if len(found[0]) > 1:
-                yield found[0][1:], True
+            if match.start() > at:
+                yield text[at : match.start()], False
+            at = match.end()
+            if len(match[0]) > 1:
+                yield match[0][1:], True
         if at < len(text):
             yield text[at:], False
 
@@ -135,11 +135,11 @@ class ControlTokens:
 
     def positions(self, text: str) -> Iterator[int]:
         """The positions at which plain text spells control tokens; they may overlap."""
-        return (found.start() for found in self._anywhere.finditer(text)) if self.ids else iter(())
+        return (match.start() for match in self._anywhere.finditer(text)) if self.ids else iter(())
 
     def mark_all(self, text: str) -> str:
         """A text in which every control token is marked, also those that are not yet."""
-        return self._marked.sub(lambda found: MARK + found[0].removeprefix(MARK), text) if self.ids else text
+        return self._marked.sub(lambda match: MARK + match[0].removeprefix(MARK), text) if self.ids else text
 
     def break_up(self, value: Any) -> Any:
         """JSON whose strings spell no control token: a `BREAK` stands after the first character of each."""
@@ -161,7 +161,7 @@ class ControlTokens:
     def unmarked(self, text: str) -> set[str]:
         """The control tokens that a rendered text spells without a mark."""
         return (
-            {found[0] for found in self._marked.finditer(text) if not found[0].startswith(MARK)} if self.ids else set()
+            {match[0] for match in self._marked.finditer(text) if not match[0].startswith(MARK)} if self.ids else set()
         )
 
 

@@ -1,7 +1,12 @@
-"""Sources of chat templates: a model's folder, a file, a tokenizer's configuration, or the built-in ones.
+"""A model's templates, tokenizer and defaults, read from wherever they are.
 
-The layout of folders and configurations is Hugging Face's. A model may have several templates; `default` and `tool_use`
-are the names that count.
+The place is a folder, a file, a tokenizer's configuration, a GGUF file or a repository of the Hugging Face hub. The
+layout of folders and configurations is Hugging Face's. A model may have several templates; `default` and `tool_use` are
+the names that count. Some templates are built in, for models without one.
+
+    load_templates(folder)["default"]     the templates alone
+    load_tokenizer("ORG/REPO")            the tokenizer with its templates, for engines that run elsewhere
+    read_input(Path("model.gguf"))        all that detection goes by
 """
 
 from __future__ import annotations
@@ -89,13 +94,13 @@ def _in_file(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _in_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = config.get("chat_template")
-    if isinstance(found, str):
-        yield "default", found
-    elif isinstance(found, Mapping):
-        yield from ((str(name), str(text)) for name, text in found.items())
-    elif isinstance(found, list):
-        for entry in found:
+    templates = config.get("chat_template")
+    if isinstance(templates, str):
+        yield "default", templates
+    elif isinstance(templates, Mapping):
+        yield from ((str(name), str(text)) for name, text in templates.items())
+    elif isinstance(templates, list):
+        for entry in templates:
             if isinstance(entry, Mapping) and isinstance(entry.get("template"), str):
                 yield str(entry.get("name", "default")), entry["template"]
 
@@ -110,19 +115,25 @@ def _special_tokens(folder: Path) -> dict[str, Any]:
 
 
 def _tokens_in(config: Mapping[str, Any]) -> dict[str, Any]:
-    named = ((key, value.get("content") if isinstance(value, Mapping) else value) for key, value in config.items())
-    return {key: text for key, text in named if key.endswith("_token") and isinstance(text, str)}
+    named = ((key, _content(value)) for key, value in config.items() if key.endswith("_token"))
+    return {key: text for key, text in named if text is not None}
+
+
+def _content(token: object) -> str | None:
+    """The text of a token, which may be given as an object. None if there is none."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return text if isinstance(text, str) else None
 
 
 def load_config(path: Path) -> Mapping[str, Any]:
     """A JSON object in a file, such as `tokenizer_config.json`."""
     try:
-        found = json.loads(_text(path))
+        config = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise TemplateNotFound(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, Mapping):
+    if not isinstance(config, Mapping):
         raise TemplateNotFound(f"{path} is not a JSON object")
-    return found
+    return config
 
 
 def _text(path: Path) -> str:
@@ -134,6 +145,9 @@ def _text(path: Path) -> str:
         raise TemplateNotFound(f"{path} cannot be read: {error}") from error
 
 
+# For detection
+
+
 @dataclass(frozen=True)
 class DetectionInput:
     """Everything that is known about a model's format."""
@@ -143,34 +157,34 @@ class DetectionInput:
     eos_token: str = ""
 
 
-def read_input(given: object, bos_token: str = "", eos_token: str = "") -> DetectionInput:
+def read_input(source: object, bos_token: str = "", eos_token: str = "") -> DetectionInput:
     """Find the templates in whatever was given. Raises `DetectionError` or `TemplateNotFound` if there are none."""
-    if isinstance(given, ChatTemplate):
-        return DetectionInput({"default": given})
-    if isinstance(given, str):
+    if isinstance(source, ChatTemplate):
+        return DetectionInput({"default": source})
+    if isinstance(source, str):
         # `os.path`: what can be no path is none there, and an error in `pathlib`.
-        if given.strip() and "{" not in given and len(given) < _LONGEST_PATH and os.path.exists(given):
+        if source.strip() and "{" not in source and len(source) < _LONGEST_PATH and os.path.exists(source):
             raise DetectionError(
-                f"{given!r} is a path: give it as Path({given!r}); text is taken for the template itself"
+                f"{source!r} is a path: give it as Path({source!r}); text is taken for the template itself"
             )
         tokens = {"bos_token": bos_token, "eos_token": eos_token}
-        return DetectionInput({"default": from_source(given, tokens)}, None, eos_token)
-    if isinstance(given, Path):
-        return _from_path(given)
-    if isinstance(given, Mapping):
-        if given and all(isinstance(value, ChatTemplate) for value in given.values()):
-            return DetectionInput(given)
-        return _from_config(given)
+        return DetectionInput({"default": from_source(source, tokens)}, None, eos_token)
+    if isinstance(source, Path):
+        return _from_path(source)
+    if isinstance(source, Mapping):
+        if source and all(isinstance(value, ChatTemplate) for value in source.values()):
+            return DetectionInput(source)
+        return _from_config(source)
     raise DetectionError(
         f"detect takes a template's text, a ChatTemplate, a Path or a tokenizer's configuration, not "
-        f"{type(given).__name__}"
+        f"{type(source).__name__}"
     )
 
 
 def _from_path(path: Path) -> DetectionInput:
     if path.suffix == ".gguf":
         return _from_gguf(path)
-    config_file = path / "tokenizer_config.json" if path.is_dir() else path
+    config_file = path / _CONFIG if path.is_dir() else path
     config = load_config(config_file) if config_file.suffix == ".json" and config_file.is_file() else {}
     stated = config.get("response_template")
     try:
@@ -182,7 +196,7 @@ def _from_path(path: Path) -> DetectionInput:
         if stated is None:
             raise
         templates = {}
-    return DetectionInput(templates, stated, _token(config.get("eos_token")))
+    return DetectionInput(templates, stated, _content(config.get("eos_token")) or "")
 
 
 def _from_config(config: Mapping[str, Any]) -> DetectionInput:
@@ -190,7 +204,7 @@ def _from_config(config: Mapping[str, Any]) -> DetectionInput:
     templates = from_config(config)
     if not templates and stated is None:
         raise TemplateNotFound("the tokenizer's configuration holds neither a chat_template nor a response_template")
-    return DetectionInput(templates, stated, _token(config.get("eos_token")))
+    return DetectionInput(templates, stated, _content(config.get("eos_token")) or "")
 
 
 def _from_gguf(path: Path) -> DetectionInput:
@@ -209,9 +223,7 @@ def _from_gguf(path: Path) -> DetectionInput:
     )
 
 
-def _token(value: object) -> str:
-    found = value.get("content") if isinstance(value, Mapping) else value
-    return found if isinstance(found, str) else ""
+# Tokenizers
 
 
 @dataclass(frozen=True)
@@ -242,7 +254,7 @@ def load_tokenizer(spec: str) -> TokenizerFiles:
         templates = load_templates(folder)
     except TemplateNotFound:
         templates = {}
-    config, generation = _json(folder / "tokenizer_config.json"), _json(folder / "generation_config.json")
+    config, generation = _json(folder / _CONFIG), _json(folder / "generation_config.json")
     ends = [_content(config.get("eos_token")), *_named(tokenizer, generation.get("eos_token_id"))]
     sampling = {name: generation[name] for name in _SAMPLING if isinstance(generation.get(name), int | float)}
     stated = config.get("response_template")
@@ -258,27 +270,27 @@ def _from_hub(spec: str) -> Path:
     if not there:
         raise UnbraidError(f"{spec} has no tokenizer: give another place with --tokenizer")
     for name in there:
-        found = hub_download(spec, name, None)
-    return found.parent
+        path = hub_download(spec, name, None)
+    return path.parent
 
 
 def _tokenizer(path: Path) -> object:
     files = [path] if path.is_file() else [path / name for name in ("tokenizer.json", "tekken.json")]
     files += sorted(path.glob("tokenizer.model*")) if path.is_dir() else []
-    found = next((file for file in files if file.is_file()), None)
-    if found is None:
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         raise UnbraidError(f"{path} has no tokenizer.json, tekken.json or tokenizer.model")
-    if found.suffix == ".json" and found.name != "tekken.json":
+    if file.suffix == ".json" and file.name != "tekken.json":
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise UnbraidError(f"{found} needs tokenizers: pip install 'unbraid[huggingface]'") from error
-        return Tokenizer.from_file(str(found))
+            raise UnbraidError(f"{file} needs tokenizers: pip install 'unbraid[huggingface]'") from error
+        return Tokenizer.from_file(str(file))
     try:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
     except ImportError as error:
-        raise UnbraidError(f"{found} needs mistral-common: pip install 'unbraid[mistral]'") from error
-    return MistralTokenizer.from_file(str(found))
+        raise UnbraidError(f"{file} needs mistral-common: pip install 'unbraid[mistral]'") from error
+    return MistralTokenizer.from_file(str(file))
 
 
 def _bos(tokenizer: Any) -> int | None:
@@ -295,20 +307,15 @@ def _bos(tokenizer: Any) -> int | None:
 def _named(tokenizer: Any, ids: Any) -> list[str]:
     if not hasattr(tokenizer, "id_to_token"):
         return []
-    known = ids if isinstance(ids, list) else [ids]
-    return [tokenizer.id_to_token(id) or "" for id in known if isinstance(id, int)]
-
-
-def _content(token: Any) -> str:
-    found = token.get("content") if isinstance(token, Mapping) else token
-    return found if isinstance(found, str) else ""
+    listed = ids if isinstance(ids, list) else [ids]
+    return [tokenizer.id_to_token(id) or "" for id in listed if isinstance(id, int)]
 
 
 def _json(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise UnbraidError(f"{path} cannot be read: {error}") from error
-    return found if isinstance(found, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}

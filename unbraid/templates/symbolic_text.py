@@ -4,7 +4,7 @@ A template that was rendered once need not be rendered again for messages that d
 be told what it would write. So it is run once with `Symbol`s in the place of some strings, as tracing compilers and
 symbolic execution do it. A symbol is a real text, so the template runs as ever. Besides, it knows the expression that
 it is the value of, and everything that is asked of it (`startswith`, `==`, whether it is empty) is kept with the
-answer, as a guard. The expression of the output then holds for all texts that give the same answers (`Recipe.written`).
+answer, as a guard. The expression of the output then holds for all texts that give the same answers (`Recipe.text`).
 
 The rule is to deny. What symbols know how to follow is listed here and in the sandbox's hooks; whatever else a template
 does with one is noted (`Record.look`), and there is no recipe. `tests/rollouts/test_recipes.py` holds recipes
@@ -26,18 +26,18 @@ class Expression:
 
     __slots__ = ()
 
-    def value(self, given: Sequence[str]) -> Any:
+    def value(self, inputs: Sequence[str]) -> Any:
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Expression):
+class InputText(Expression):
     """One of the texts that are given."""
 
     number: int
 
-    def value(self, given: Sequence[str]) -> str:
-        return given[self.number]
+    def value(self, inputs: Sequence[str]) -> str:
+        return inputs[self.number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Applied(Expression):
     function: Callable[..., Any]
     args: tuple[Any, ...]
 
-    def value(self, given: Sequence[str]) -> Any:
-        return self.function(*(each.value(given) if isinstance(each, Expression) else each for each in self.args))
+    def value(self, inputs: Sequence[str]) -> Any:
+        return self.function(*(each.value(inputs) if isinstance(each, Expression) else each for each in self.args))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Joined(Expression):
 
     parts: tuple[str | Expression, ...]
 
-    def value(self, given: Sequence[str]) -> str:
-        return "".join(part if isinstance(part, str) else part.value(given) for part in self.parts)
+    def value(self, inputs: Sequence[str]) -> str:
+        return "".join(part if isinstance(part, str) else part.value(inputs) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Recipe:
     parts: tuple[str | Expression, ...]
     """The output, with marks."""
 
-    def written(self, given: Sequence[str]) -> str | None:
+    def text(self, inputs: Sequence[str]) -> str | None:
         """What the template writes for these texts; None if the recipe does not say."""
         for question, answer in self.guards:
-            if question.value(given) != answer:
+            if question.value(inputs) != answer:
                 return None
-        texts = [part if isinstance(part, str) else part.value(given) for part in self.parts]
+        texts = [part if isinstance(part, str) else part.value(inputs) for part in self.parts]
         return "".join(texts) if all(texts) else None
 
 
@@ -92,7 +92,7 @@ class Record:
     def symbol(self, text: str, origin: Origin) -> Symbol:
         """The next text that is given."""
         self.given.append(text)
-        return Symbol.made(TracedText.of(text, origin), Given(len(self.given) - 1), self)
+        return Symbol.create(TracedText.of(text, origin), InputText(len(self.given) - 1), self)
 
     def look(self, how: str) -> None:
         """A template looks at a symbol in a way that nothing follows from for other texts."""
@@ -102,13 +102,13 @@ class Record:
         if (question, answer) not in self.guards:
             self.guards.append((question, answer))
 
-    def known(self, value: Any, expression: Expression) -> Any:
+    def traced_value(self, value: Any, expression: Expression) -> Any:
         """What a function returned, with where it comes from."""
         if isinstance(value, str):
-            return Symbol.made(value, expression, self)
+            return Symbol.create(value, expression, self)
         if isinstance(value, list | tuple):
             self.answered(Applied(len, (expression,)), len(value))
-            items = (self.known(each, Applied(_item, (expression, at))) for at, each in enumerate(value))
+            items = (self.traced_value(each, Applied(_item, (expression, at))) for at, each in enumerate(value))
             return type(value)(items)
         self.answered(expression, value)
         return value
@@ -127,8 +127,8 @@ class Record:
                 return None  # it begins inside of what a message says
             parts.insert(0, part if not isinstance(part, str) else text[-size:])
             size -= min(len(text), size)
-        found = Recipe(tuple(self.guards), tuple(parts))
-        return found if found.written(self.given) == end else None
+        recipe = Recipe(tuple(self.guards), tuple(parts))
+        return recipe if recipe.text(self.given) == end else None
 
 
 class Symbol(TracedText):
@@ -139,17 +139,17 @@ class Symbol(TracedText):
     record: Record
 
     @classmethod
-    def made(cls, text: str, expression: Expression, record: Record) -> Symbol:
-        made = cls(str.__str__(text))
-        made._spans, made._points = (text._spans, text._points) if isinstance(text, TracedText) else ((), ())
-        made.expression, made.record = expression, record
-        return made
+    def create(cls, text: str, expression: Expression, record: Record) -> Symbol:
+        symbol = cls(str.__str__(text))
+        symbol._spans, symbol._points = (text._spans, text._points) if isinstance(text, TracedText) else ((), ())
+        symbol.expression, symbol.record = expression, record
+        return symbol
 
     def plain(self) -> TracedText:
         """The same text, and nothing is noted."""
-        return TracedText._made(str.__str__(self), self._spans, self._points)
+        return TracedText._create(str.__str__(self), self._spans, self._points)
 
-    def joined_as(self, made: TracedText, texts: Iterable[str]) -> TracedText:
+    def joined_as(self, text_joined: TracedText, texts: Iterable[str]) -> TracedText:
         """`made`, which these texts were joined to; this is one of them."""
         parts: list[str | Expression] = []
         for text in texts:
@@ -159,7 +159,7 @@ class Symbol(TracedText):
                     parts[-1] += part
                 elif part != "":
                     parts.append(part)
-        return Symbol.made(made, Joined(tuple(parts)), self.record)
+        return Symbol.create(text_joined, Joined(tuple(parts)), self.record)
 
     def written_by(self, write: Callable[[Any], str], value: Any) -> str:
         """What a pure function writes for a JSON value; this is one of the symbols in it."""
@@ -169,23 +169,23 @@ class Symbol(TracedText):
             symbols.append(symbol)
             return symbol.plain()
 
-        written = write(_with_texts(value, noted))
+        text = write(_with_texts(value, noted))
 
         def anew(*texts: str) -> str:
             rest = iter(texts)
             return write(_with_texts(value, lambda _: next(rest)))
 
-        return str(self.record.known(written, Applied(anew, tuple(each.expression for each in symbols))))
+        return str(self.record.traced_value(text, Applied(anew, tuple(each.expression for each in symbols))))
 
     # What is asked of it
 
     @property
     def length(self) -> int:
         """`len` of it, which Python does not let us follow."""
-        return int(self.record.known(len(self), Applied(len, (self.expression,))))
+        return int(self.record.traced_value(len(self), Applied(len, (self.expression,))))
 
     def __bool__(self) -> bool:
-        return bool(self.record.known(len(self) > 0, Applied(bool, (self.expression,))))
+        return bool(self.record.traced_value(len(self) > 0, Applied(bool, (self.expression,))))
 
     def __eq__(self, other: object) -> bool:
         return bool(called("__eq__", self, other)) if isinstance(other, str) else False
@@ -270,8 +270,8 @@ def called(name: str, text: str, *args: Any) -> Any:
     if any(symbol_in(each) is not None for each in args if not isinstance(each, Symbol)):
         record.look(name)
     traced = text.plain() if isinstance(text, Symbol) else plain(text)
-    made = getattr(traced, name)(*(each.plain() if isinstance(each, Symbol) else each for each in args))
-    return record.known(made, Applied(getattr(str, name), tuple(map(_as_argument, (text, *args)))))
+    result = getattr(traced, name)(*(each.plain() if isinstance(each, Symbol) else each for each in args))
+    return record.traced_value(result, Applied(getattr(str, name), tuple(map(_as_argument, (text, *args)))))
 
 
 def _as_argument(value: Any) -> Any:
@@ -300,7 +300,7 @@ def symbol_in(value: Any) -> Symbol | None:
     if isinstance(value, dict):
         value = [each for pair in dict.items(value) for each in pair]
     if isinstance(value, list | tuple):
-        return next((found for each in value if (found := symbol_in(each)) is not None), None)
+        return next((symbol for each in value if (symbol := symbol_in(each)) is not None), None)
     return None
 
 
@@ -319,6 +319,6 @@ def places(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any],
             yield message, "tool_calls", call, "id"
 
 
-def may_be_given(texts: Iterable[str]) -> bool:
+def are_unmarked(texts: Iterable[str]) -> bool:
     """Whether a recipe may be used for these texts: marks in them would be looked at."""
     return all(text.isascii() or MARK not in text for text in texts)

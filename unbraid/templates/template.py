@@ -82,8 +82,8 @@ class ChatTemplate:
             after its content is cut off.
         kwargs: further variables of the template (`enable_thinking=False`).
         """
-        given = {"tools": tools, "documents": documents, **kwargs}
-        variables = {name: sanitize(value) for name, value in given.items()}
+        values = {"tools": tools, "documents": documents, **kwargs}
+        variables = {name: sanitize(value) for name, value in values.items()}
         variables["add_generation_prompt"] = add_generation_prompt
         return unmark(self._plain.render(sanitize(list(messages)), variables, continue_final_message))
 
@@ -154,7 +154,7 @@ class CompiledTemplate:
 
     def _run(self, variables: dict[str, Any], lines: list[tuple[int, int]] | None) -> str:
         """lines: takes where each piece of the output begins, and the line of the compiled code that it comes from."""
-        written: list[str] = []
+        texts: list[str] = []
         length = 0
         with spending(self._limits):
             try:
@@ -165,7 +165,7 @@ class CompiledTemplate:
                     length += len(piece)
                     if length > self._limits.output:
                         raise TemplateTooMuch(f"it writes more than {self._limits.output:,} characters")
-                    written.append(piece)
+                    texts.append(piece)
             except PromptError as error:
                 if isinstance(error, TemplateTooMuch):
                     raise TemplateTooMuch(f"{self.name}: {error}") from None
@@ -175,7 +175,7 @@ class CompiledTemplate:
             except Exception as error:
                 line = _line(self._compiled, error.__traceback__)
                 raise _broken(self.name, line, unmark(str(error)).replace(END, ""), error) from error
-        return joined("", written)
+        return joined("", texts)
 
 
 def _compile(template: ChatTemplate, controls: ControlTokens, traced: bool) -> jinja2.Template:
@@ -188,9 +188,10 @@ def _compile(template: ChatTemplate, controls: ControlTokens, traced: bool) -> j
         raise PromptError(_WITHOUT_JINJA) from error
     try:
         with spending(WHILE_COMPILING):
-            made = environment().from_string(prepared_tree(environment().parse(template.source), controls, traced))
-            made.globals = dict(made.globals)  # copied for each rendering: of Jinja's own kind, ten times as slowly
-            return made
+            compiled = environment().from_string(prepared_tree(environment().parse(template.source), controls, traced))
+            # Copied for each rendering: a mapping of Jinja's own kind takes ten times as long.
+            compiled.globals = dict(compiled.globals)
+            return compiled
     except jinja2.TemplateSyntaxError as error:
         raise _broken(template.name, error.lineno, str(error.message), error) from error
     except (RecursionError, MemoryError):

@@ -40,7 +40,7 @@ class Origin(NamedTuple):
     """Which of the texts in that field it is."""
 
 
-class Point(NamedTuple):
+class TracePoint(NamedTuple):
     """Something that happens between two characters."""
 
     kind: str
@@ -56,25 +56,25 @@ class TracedText(str):
     record: Any = None
     """Of one whose value is followed (`symbolic_text`): what was done with it."""
     _spans: tuple[tuple[int, int, Origin], ...]
-    _points: tuple[tuple[int, Point], ...]
+    _points: tuple[tuple[int, TracePoint], ...]
 
     @classmethod
     def of(cls, text: str, origin: Origin) -> TracedText:
         """A text, all of which comes from one place."""
-        return cls._made(text, ((0, len(text), origin),) if text else ())
+        return cls._create(text, ((0, len(text), origin),) if text else ())
 
     @classmethod
     def point(cls, kind: str, value: int) -> TracedText:
         """No text, and a point."""
-        return cls._made("", (), ((0, Point(kind, value)),))
+        return cls._create("", (), ((0, TracePoint(kind, value)),))
 
     @classmethod
-    def _made(
-        cls, text: str, spans: tuple[tuple[int, int, Origin], ...], points: tuple[tuple[int, Point], ...] = ()
+    def _create(
+        cls, text: str, spans: tuple[tuple[int, int, Origin], ...], points: tuple[tuple[int, TracePoint], ...] = ()
     ) -> TracedText:
-        made = cls(text)
-        made._spans, made._points = spans, points
-        return made
+        traced = cls(text)
+        traced._spans, traced._points = spans, points
+        return traced
 
     @property
     def origin(self) -> Origin | None:
@@ -91,20 +91,20 @@ class TracedText(str):
             if low < end and high > begin
         )
         points = tuple((at - begin, point) for at, point in self._points if begin <= at <= end)
-        return self._made(str.__getitem__(self, slice(begin, end)), spans, points)
+        return self._create(str.__getitem__(self, slice(begin, end)), spans, points)
 
     def _like(self, text: str) -> TracedText:
         """A text that was made of this one: character for character if it is as long, else somehow."""
         if len(text) == len(self):
-            return self._made(text, self._spans, self._points)
-        return self.of(text, self.origin) if self.origin is not None else self._made(text, ())
+            return self._create(text, self._spans, self._points)
+        return self.of(text, self.origin) if self.origin is not None else self._create(text, ())
 
     def _pieces(self, lengths: Iterable[tuple[int, int]]) -> list[str]:
         return [self._cut(begin, end) for begin, end in lengths]
 
-    def joined_as(self, made: TracedText, texts: Iterable[str]) -> TracedText:
+    def joined_as(self, text_joined: TracedText, texts: Iterable[str]) -> TracedText:
         """`made`, which these texts were joined to; this is one of them."""
-        return made
+        return text_joined
 
     # What templates do with text
 
@@ -195,7 +195,7 @@ class TracedText(str):
 
 def plain(text: str) -> TracedText:
     """A text of the template's own, with the methods that carry origins on."""
-    return TracedText._made(text, ())
+    return TracedText._create(text, ())
 
 
 def joined(separator: str, texts: Iterable[str]) -> str:
@@ -204,7 +204,7 @@ def joined(separator: str, texts: Iterable[str]) -> str:
     if not isinstance(separator, TracedText) and not any(isinstance(piece, TracedText) for piece in pieces):
         return separator.join(pieces)
     spans: list[tuple[int, int, Origin]] = []
-    points: list[tuple[int, Point]] = []
+    points: list[tuple[int, TracePoint]] = []
     at = 0
     for number, piece in enumerate(pieces):
         for each in (separator, piece) if number and separator else (piece,):
@@ -212,12 +212,12 @@ def joined(separator: str, texts: Iterable[str]) -> str:
                 spans += [(begin + at, end + at, origin) for begin, end, origin in each._spans]
                 points += [(place + at, point) for place, point in each._points]
             at += len(each)
-    made = TracedText._made(str.join(separator, pieces), tuple(spans), tuple(points))
+    text = TracedText._create(str.join(separator, pieces), tuple(spans), tuple(points))
     symbol = next((each for each in (separator, *pieces) if isinstance(each, TracedText) and each.record), None)
     if symbol is None:
-        return made
+        return text
     between = [each for piece in pieces for each in (separator, piece)][1:]
-    return symbol.joined_as(made, between)
+    return symbol.joined_as(text, between)
 
 
 class TracedMessage(dict[str, Any]):
@@ -230,13 +230,13 @@ class TracedMessage(dict[str, Any]):
 def traced_message(message: dict[str, Any], number: int) -> TracedMessage:
     """A message whose strings are traced. Its number is what it carries under `AT`, or `number`."""
     number = message.get(AT, number)
-    found = TracedMessage(
+    traced = TracedMessage(
         (key, value if key in _NOT_TRACED else _traced(value, Origin(number, _field(key)), count()))
         for key, value in message.items()
         if key != AT
     )
-    found._at = number
-    return found
+    traced._at = number
+    return traced
 
 
 def _field(key: str) -> str:
@@ -264,9 +264,9 @@ def origin_in(value: Any) -> Origin | None:
     if isinstance(value, TracedText):
         return value.origin
     if isinstance(value, dict):
-        return next((found for pair in value.items() for each in pair if (found := origin_in(each))), None)
+        return next((origin for pair in value.items() for each in pair if (origin := origin_in(each))), None)
     if isinstance(value, list | tuple):
-        return next((found for each in value if (found := origin_in(each))), None)
+        return next((origin for each in value if (origin := origin_in(each))), None)
     return None
 
 
@@ -278,7 +278,7 @@ class Trace:
     """Without marks."""
     spans: tuple[tuple[int, int, Origin], ...] = ()
     """Stretches that come from a message, in order."""
-    points: tuple[tuple[int, Point], ...] = ()
+    points: tuple[tuple[int, TracePoint], ...] = ()
     lines: tuple[tuple[int, int], ...] = ()
     """Where the template wrote from which line of its compiled code: the first character, and the line."""
     source_line: Callable[[int], int] = int
@@ -292,7 +292,7 @@ class Trace:
 def trace_of(text: str, lines: Sequence[tuple[int, int]] = (), source_line: Callable[[int], int] = int) -> Trace:
     """What a rendered text with marks says of itself."""
     traced = text if isinstance(text, TracedText) else plain(text)
-    places = [found.start() for found in _marks.finditer(traced)]
+    places = [match.start() for match in _marks.finditer(traced)]
     if not places:
         return Trace(str.__str__(traced), traced._spans, traced._points, tuple(lines), source_line)
 

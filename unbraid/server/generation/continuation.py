@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...core.grammar import Format
-from ...rollouts import Masks, Renderer
+from ...rollouts import Renderer, TrainingMasks
 from ...templates import PromptBuilder
 from ..errors import ApiError
 from ..model import Model
@@ -51,7 +51,7 @@ def extended(model: Model, task: ChatTask, so_far: SoFar) -> tuple[int, ...]:
     )
 
 
-def masks_of(model: Model, task: ChatTask, prompt: Sequence[int]) -> Masks:
+def masks_of(model: Model, task: ChatTask, prompt: Sequence[int]) -> TrainingMasks:
     """For each id of a prompt: whose message it belongs to, and whether it was sampled, or is content."""
     renderer = renderer_of(model)
     tools = None if task.tool_choice == "none" else list(task.tools)

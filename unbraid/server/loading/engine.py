@@ -18,7 +18,7 @@ from ...engines.remote_models import ask, remote_tokenizer
 from ...engines.replay import ReplayEngine
 from ...engines.routing import AffinityRules, RetryRules, Routing
 from ...errors import UnbraidError
-from ...models import DEFAULT, KNOWN, offer
+from ...models import CATALOG, DEFAULT, offer
 from ...templates import encoder, from_source
 from ...templates.sources import TokenizerFiles, load_tokenizer
 from ..settings import Settings, json_object
@@ -69,7 +69,7 @@ def _embedded(settings: Settings) -> tuple[Engine, TokenizerFiles]:
         from ...engines.llama_cpp.embedded import EmbeddedEngine
     except ImportError as error:
         raise UnbraidError(f"the embedded engine is not installed ({error}): pip install 'unbraid[server]'") from error
-    if settings.model is None and (offered := offer(KNOWN[DEFAULT].size)) is not None:
+    if settings.model is None and (offered := offer(CATALOG[DEFAULT].size)) is not None:
         _log.info("%s is very small, and %s", DEFAULT, offered)
     engine = EmbeddedEngine(
         settings.model or DEFAULT,

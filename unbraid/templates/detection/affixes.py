@@ -16,12 +16,12 @@ tags = _tag.findall
 
 def boundaries(text: str, begin: int, end: int) -> set[int]:
     """The positions between `begin` and `end` at which a piece of the text ends."""
-    found = {begin}
+    ends = {begin}
     for piece in _pieces(text, begin):
         if piece.end() > end:
             break
-        found.add(piece.end())
-    return found
+        ends.add(piece.end())
+    return ends
 
 
 def shared_length(one: str, other: str) -> int:
@@ -50,19 +50,19 @@ def shared_end(*texts: str) -> str:
 def first_tag(text: str) -> str:
     """The tag at the beginning of a text, with the whitespace around it; empty if there is none."""
     begin = len(text) - len(text.lstrip())
-    found = _tag.match(text, begin)
-    if found is None:
+    tag = _tag.match(text, begin)
+    if tag is None:
         return ""
-    rest = text[found.end() :]
-    return text[: found.end() + len(rest) - len(rest.lstrip())]
+    rest = text[tag.end() :]
+    return text[: tag.end() + len(rest) - len(rest.lstrip())]
 
 
 def last_tag(text: str) -> str:
     """The tag at the end of a text, with the whitespace around it; empty if there is none."""
     kept = text.rstrip()
-    for found in _tag.finditer(kept, max(0, len(kept) - 200)):
-        if found.end() == len(kept):
-            return text[len(text[: found.start()].rstrip()) :]
+    for tag in _tag.finditer(kept, max(0, len(kept) - 200)):
+        if tag.end() == len(kept):
+            return text[len(text[: tag.start()].rstrip()) :]
     return ""
 
 

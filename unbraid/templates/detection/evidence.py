@@ -65,8 +65,8 @@ class Evidence:
     @property
     def strands(self) -> tuple[Strand, ...]:
         """The strands that the template writes."""
-        written = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
-        return tuple(strand for strand in _STRANDS if strand in written)
+        strands_shown = {strand for each in (*self.rendered, *self.variants) for strand in each.turn.strands}
+        return tuple(strand for strand in _STRANDS if strand in strands_shown)
 
     @property
     def shows_calls(self) -> bool:
@@ -90,19 +90,19 @@ def gather(template: ChatTemplate) -> Evidence:
     except TemplateError as error:
         raise DetectionError(str(error)) from error
     capabilities = CapabilityProbe(compiled, template.source).capabilities()
-    conversation = Conversation(compiled, capabilities, template.source)
+    conversation = ProbeConversation(compiled, capabilities, template.source)
     prompts = conversation.prompts()
     rendered: list[RenderedTurn] = []
     variants: list[RenderedTurn] = []
     refusals: dict[str, str] = {}
     for turn in TURNS:
         try:
-            found = conversation.rendered(turn, prompts)
+            renderings = conversation.rendered(turn, prompts)
         except TemplateError as error:
             refusals[turn.label] = str(error)
             continue
-        rendered.append(found[0])
-        variants += found[1:]
+        rendered.append(renderings[0])
+        variants += renderings[1:]
     lead = _common_start(rendered) if conversation.has_no_generation_prompt(prompts[0]) else ""
     if lead:
         prompts, rendered = [prompts[0] + lead], [_with_longer_prompt(each, lead) for each in rendered]
@@ -177,7 +177,7 @@ class BudgetedTemplate(CompiledTemplate):
                 self._invented[missing[1]] = ""
 
 
-class Conversation:
+class ProbeConversation:
     """A question, and a turn of the assistant after it."""
 
     def __init__(self, compiled: BudgetedTemplate, capabilities: TemplateCapabilities, source: str) -> None:
@@ -223,25 +223,25 @@ class Conversation:
     def rendered(self, turn: ProbeTurn, prompts: list[str]) -> list[RenderedTurn]:
         """Render one probe: as usual, and where the template writes something else in other circumstances, so as well.
         Raises `TemplateError` if the template refuses it."""
-        found: list[RenderedTurn] = []
+        renderings: list[RenderedTurn] = []
         refusals: list[TemplateError] = []
         for circumstance, options in (("", {}), *self._circumstances.items()):
             try:
-                found.append(self._in_best_form(turn, prompts, circumstance, options))
+                renderings.append(self._in_best_form(turn, prompts, circumstance, options))
             except TemplateError as error:
                 refusals.append(error)
-        if not found:
+        if not renderings:
             raise refusals[0]
         # The rendering that shows most counts.
-        found.sort(key=lambda each: -len(each.turn.strands))
+        renderings.sort(key=lambda each: -len(each.turn.strands))
         with suppress(TemplateError):
             followed = self._in_best_form(turn, prompts, _FOLLOWED, {})
-            if _continues(found[0], followed):
-                found = [replace(followed, circumstance="")]
+            if _continues(renderings[0], followed):
+                renderings = [replace(followed, circumstance="")]
             elif USER in followed.prompt:  # else the template writes earlier turns in another order
-                found.append(followed)
+                renderings.append(followed)
         news: list[RenderedTurn] = []
-        for each in found:
+        for each in renderings:
             if not any(each.asked == other.asked and each.text.startswith(other.text.rstrip()) for other in news):
                 news.append(each)
         return news
@@ -253,21 +253,21 @@ class Conversation:
         message = self._capabilities.adapt(turn.message())
         if turn.reasoning is None:
             return self._rendered(turn, message, prompts, circumstance, options)
-        found: list[RenderedTurn] = []
+        renderings: list[RenderedTurn] = []
         refusals: list[TemplateError] = []
         for each in messages_with_reasoning(message, turn.reasoning, self._source):
             try:
-                found.append(self._rendered(turn, each, prompts, circumstance, options))
+                renderings.append(self._rendered(turn, each, prompts, circumstance, options))
             except TemplateError as error:
                 refusals.append(error)
                 continue
-            if UNREAD in found[-1].text:
-                found.pop()
-            elif not turn.reasoning or found[-1].turn.reasoning:
+            if UNREAD in renderings[-1].text:
+                renderings.pop()
+            elif not turn.reasoning or renderings[-1].turn.reasoning:
                 break
-        if not found:
+        if not renderings:
             raise refusals[0]
-        return max(found, key=lambda each: len(each.turn.strands))
+        return max(renderings, key=lambda each: len(each.turn.strands))
 
     def _rendered(
         self,
@@ -285,11 +285,11 @@ class Conversation:
         if len(text) > LONGEST_TURN:
             raise DetectionError(f"the template writes {len(text):,} characters for {turn.label} of a few words")
         ids = tuple(call["id"] for call in message.get("tool_calls", ()) if call["id"] in text)
-        found = rendered_turn(turn, whole[:cut], text, ids, circumstance)
+        rendering = rendered_turn(turn, whole[:cut], text, ids, circumstance)
         if not followed:
-            return found
+            return rendering
         ends = sorted(boundaries(whole, borders[0], borders[-1]))
-        return replace(found, ends=tuple(at - cut for at in ends if at - cut >= found.last))
+        return replace(rendering, ends=tuple(at - cut for at in ends if at - cut >= rendering.last))
 
     def _render(self, messages: list[dict[str, Any]], prompt: bool, options: Mapping[str, Any] | None = None) -> str:
         variables = {"tools": self._tools, "documents": None, "add_generation_prompt": prompt, **(options or {})}

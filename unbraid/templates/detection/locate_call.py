@@ -56,10 +56,10 @@ def find_call(text: str, call: ProbeCall, id: str | None, start: int = 0, all_ki
 
 def _json_call(text: str, call: ProbeCall, id: str | None, name: int, start: int) -> LocatedCall | None:
     for begin in _braces(text, start, name):
-        found = _object(text, begin)
-        if found is None or found[1] <= name:
+        decoded = _object(text, begin)
+        if decoded is None or decoded[1] <= name:
             continue
-        value, end = found
+        value, end = decoded
         names = [key for key, item in value.items() if item == call.name]
         arguments = [key for key, item in value.items() if _is_arguments(item, call)]
         if len(names) != 1 or len(arguments) != 1:
@@ -122,10 +122,10 @@ def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 def _named_call(text: str, call: ProbeCall, id: str | None, name: int, start: int) -> LocatedCall | None:
     at = text.find("{", name)
     while at >= 0:
-        found = _object(text, at)
-        if found is not None and found[0] == dict(call.arguments):
+        decoded = _object(text, at)
+        if decoded is not None and decoded[0] == dict(call.arguments):
             head, begin = _head(text, call, id, name, start, at)
-            return LocatedCall(begin, found[1], (*head, Arguments()))
+            return LocatedCall(begin, decoded[1], (*head, Arguments()))
         at = text.find("{", at + 1)
     return None
 
@@ -183,10 +183,10 @@ def _tagged_call(text: str, call: ProbeCall, name: int, all_kinds: str) -> Locat
     if middle == places[1].middle:
         tags = TaggedArguments(open=f"{lead}{{key}}{middle}", close=close)
     else:
-        found = _with_kinds(lead, close, all_kinds)
-        if found is None:
+        typed = _with_kinds(lead, close, all_kinds)
+        if typed is None:
             return None
-        tags = found
+        tags = typed
     end = places[1].end + len(close if text.startswith(close, places[1].end) else kept)
     return LocatedCall(name, end, (Name(), *_literal(before.removesuffix(lead)), tags))
 
@@ -255,5 +255,5 @@ def _places(text: str, call: ProbeCall, start: int) -> list[_ArgumentPlace]:
 def _spelled(text: str, at: int, value: Any) -> tuple[int, int] | None:
     """The span of a value, written as JSON or as Python prints it; a string is bare."""
     ways = [value] if isinstance(value, str) else [json.dumps(value), str(value)]
-    found = [(place, place + len(way)) for way in ways if (place := text.find(way, at)) >= 0]
-    return min(found, default=None)
+    spans = [(place, place + len(way)) for way in ways if (place := text.find(way, at)) >= 0]
+    return min(spans, default=None)

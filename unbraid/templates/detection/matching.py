@@ -110,15 +110,15 @@ def match(format: Format, evidence: Evidence, *, registered: bool = True) -> Mat
 
     registered: the format's end tokens are known to end turns. Those of a derived format are guesses.
     """
-    found = Match(
+    result = Match(
         format,
         tuple(_parse(format, rendered, evidence, registered) for rendered in evidence.rendered),
         evidence.strands,
     )
-    if found.lost:
-        return found
+    if result.lost:
+        return result
     variants = (_parse(format, rendered, evidence, registered) for rendered in evidence.variants)
-    return replace(found, variants=tuple(variants))
+    return replace(result, variants=tuple(variants))
 
 
 def may_read(format: Format, evidence: Evidence) -> bool:
@@ -191,18 +191,18 @@ def _differences(turn: ProbeTurn, message: Message) -> tuple[list[str], list[str
     if [call.name for call in calls] != [call.name for call in turn.calls]:
         lost.append("calls")
     else:
-        pairs = [(_arguments(call), dict(asked.arguments)) for call, asked in zip(calls, turn.calls, strict=True)]
+        pairs = [(_arguments(call), dict(probe.arguments)) for call, probe in zip(calls, turn.calls, strict=True)]
         if not all(call.complete for call in calls) or not all(_same_text(here, there) for here, there in pairs):
             lost.append("arguments")
         elif any(here != there for here, there in pairs):
             remarks.append("numbers and the like come back as text")
-    for strand, read, given in (
+    for strand, read, expected in (
         ("content", message.content, turn.content),
         ("reasoning", message.reasoning, turn.reasoning or ""),
     ):
-        if read.strip() != given:
+        if read.strip() != expected:
             lost.append(strand)
-        elif read != given:
+        elif read != expected:
             remarks.append(_WHITESPACE)
     if message.speech:
         lost.append("speech")
@@ -234,22 +234,22 @@ def _ends(format: Format, rendered: RenderedTurn, evidence: Evidence) -> list[in
     all turns end, at an end token of another format, or where the text does."""
     tail = rendered.tail
     own = [at for end in format.ends if (at := tail.find(end)) >= 0]
-    found = [min(own)] if own else []
+    places_in_tail = [min(own)] if own else []
     inside = rendered.text[: rendered.last]
     borders = [tag for tag in turn_borders(evidence) if tag not in inside]
-    found += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
+    places_in_tail += [min(places)] if (places := [at for tag in borders if (at := tail.find(tag)) >= 0]) else []
     if evidence.ending and tail.endswith(evidence.ending):
-        found.append(len(tail) - len(evidence.ending))
-    found += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
-    ends = [rendered.last + at for at in found]
+        places_in_tail.append(len(tail) - len(evidence.ending))
+    places_in_tail += [min(others)] if (others := [at for end in known_ends() if (at := tail.find(end)) >= 0]) else []
+    ends = [rendered.last + at for at in places_in_tail]
     return list(dict.fromkeys((*ends, *rendered.ends, len(rendered.text))))
 
 
 def _ended(format: Format, rendered: RenderedTurn) -> RenderedTurn | None:
     """The turn up to the format's end token, if the template writes more of it after that. The model has stopped
     there."""
-    found = [at for end in format.ends if (at := rendered.text.find(end)) >= 0]
-    return rendered.up_to(min(found)) if found and min(found) < rendered.last else None
+    ends = [at for end in format.ends if (at := rendered.text.find(end)) >= 0]
+    return rendered.up_to(min(ends)) if ends and min(ends) < rendered.last else None
 
 
 def known_ends() -> set[str]:
@@ -281,14 +281,14 @@ _suffixes = re.compile(r"<\w+:(\w+)>").findall
 def ranked_matches(evidence: Evidence, formats: Iterable[Format] | None = None) -> list[Match]:
     """The matches of all formats that may read the template, the best first. Equal ones stay in the order in which they
     were registered."""
-    found = []
+    matches = []
     for format in _registered(evidence) if formats is None else formats:
         if may_read(format, evidence):
             try:
-                found.append(match(format, evidence, registered=formats is None))
+                matches.append(match(format, evidence, registered=formats is None))
             except InvalidFormat:  # a derived one that contradicts itself
                 continue
-    return sorted(found, key=lambda each: tuple(_rank(each, evidence).values()))
+    return sorted(matches, key=lambda each: tuple(_rank(each, evidence).values()))
 
 
 def _registered(evidence: Evidence) -> Iterator[Format]:
@@ -308,19 +308,19 @@ def what_decided(best: Match, other: Match, evidence: Evidence) -> str:
     return next((why for why in ours if ours[why] != theirs[why]), "it is the first of them")
 
 
-def _rank(found: Match, evidence: Evidence) -> dict[str, int]:
+def _rank(match: Match, evidence: Evidence) -> dict[str, int]:
     """The defects of a match, the gravest first. Each key says what a format with less of it does better."""
-    format = found.format
+    format = match.format
     return {
-        "it reads what matters": not found.verified,
-        "it loses less": found.lost,
-        "it reads without a complaint": found.remarks,
+        "it reads what matters": not match.verified,
+        "it loses less": match.lost,
+        "it reads without a complaint": match.remarks,
         "it is its own way to write calls, and not another that it reads": not opens_calls(format, evidence),
         "it has the strands that the template has, and no other": _foreign_strands(format, evidence),
-        "it writes more of it just as the template does": -found.exact,
+        "it writes more of it just as the template does": -match.exact,
         "its turns end as the template's do": not _ends_alike(format, evidence),
         "its reasoning is opened where the template opens it": _prompt_opens(format, evidence),
-        "it gets the ids back": sum(not each.with_ids for each in found.results),
+        "it gets the ids back": sum(not each.with_ids for each in match.results),
     }
 
 

@@ -35,10 +35,10 @@ class Proposal:
 
 def proposals(evidence: Evidence) -> Iterator[Proposal]:
     """Formats that may read the template, the likeliest first."""
-    known = known_ends()
+    ends = known_ends()
     # The tag that ends the user's turn usually ends the assistant's. But it may also be a marker around the text, and
     # so may the end tokens of other formats: try with fewer and fewer of them.
-    for stops in ({*known, *turn_borders(evidence)}, known, set[str]()):
+    for stops in ({*ends, *turn_borders(evidence)}, ends, set[str]()):
         yield from _proposals(evidence, _AnswerAffixes(evidence, stops))
 
 
@@ -97,9 +97,9 @@ class _AnswerAffixes:
     def turn(self, shown: RenderedTurn) -> str:
         """The text of a turn, up to its end token."""
         tail, inside = shown.tail, shown.text[: shown.last]
-        found = [at for stop in self._stops if (at := tail.find(stop)) >= 0 and stop not in inside]
-        if found:
-            return shown.text[: shown.last + min(found)]
+        stops = [at for stop in self._stops if (at := tail.find(stop)) >= 0 and stop not in inside]
+        if stops:
+            return shown.text[: shown.last + min(stops)]
         return shown.text.removesuffix(self._evidence.ending)
 
 

@@ -34,24 +34,24 @@ def about_match(verified: list[Match], evidence: Evidence) -> tuple[str, ...]:
     )
 
 
-def about_results(found: Match) -> Iterable[str]:
+def about_results(match: Match) -> Iterable[str]:
     """Which probes come back, and which do not."""
-    clear = [each.rendered for each in found.results if each.clear]
+    clear = [each.rendered for each in match.results if each.clear]
     yield f"it reads back what the template writes for {_labels(clear)}"
-    if found.verified:
-        yield f"the template writes {listed(found.written)}, and all of it comes back"
-    yield from _about_losses(found)
-    remarks = [(each.rendered, frozenset(each.remarks)) for each in found.results if not each.lost and each.remarks]
+    if match.verified:
+        yield f"the template writes {listed(match.written)}, and all of it comes back"
+    yield from _about_losses(match)
+    remarks = [(each.rendered, frozenset(each.remarks)) for each in match.results if not each.lost and each.remarks]
     for remark in dict.fromkeys(said for _, said in remarks):
         turns = [rendered for rendered, said in remarks if said == remark]
         yield f"for {_labels(turns)} with a remark: {listed(sorted(remark))}"
-    if ended := [each.rendered for each in found.results if each.cut_short]:
+    if ended := [each.rendered for each in match.results if each.cut_short]:
         yield f"the template ends the turn before it has written all of {_labels(ended)}"
 
 
-def _about_losses(found: Match) -> Iterable[str]:
-    for lost in dict.fromkeys(each.lost for each in found.results if each.lost):
-        turns = [each.rendered for each in found.results if each.lost == lost]
+def _about_losses(match: Match) -> Iterable[str]:
+    for lost in dict.fromkeys(each.lost for each in match.results if each.lost):
+        turns = [each.rendered for each in match.results if each.lost == lost]
         yield f"the {listed(lost)} cannot be read back as the template writes {_labels(turns)}"
 
 
@@ -103,9 +103,9 @@ def _about_others(verified: list[Match], evidence: Evidence) -> Iterable[str]:
     )
 
 
-def about_derived(found: Match, like: str, evidence: Evidence) -> tuple[str, ...]:
+def about_derived(match: Match, like: str, evidence: Evidence) -> tuple[str, ...]:
     """What a derived format consists of."""
-    format = found.format
+    format = match.format
     said = ["no registered format reads what the template writes, so one was derived from it"]
     if like:
         said.append(f"calls are as {like} writes them")
@@ -116,23 +116,23 @@ def about_derived(found: Match, like: str, evidence: Evidence) -> tuple[str, ...
         said.append(f"reasoning stands {_between(format.reasoning)}")
     if format.answer is not None:
         said.append(f"content stands {_between(format.answer)}")
-    return (*said, *about_results(found), *about_refusals(evidence))
+    return (*said, *about_results(match), *about_refusals(evidence))
 
 
 def _between(around: Between) -> str:
     return f"between {quoted(around.open)} and {quoted(around.close)}"
 
 
-def about_half(found: Match) -> Iterable[str]:
+def about_half(match: Match) -> Iterable[str]:
     """What is wrong with a format that reads only the calls."""
-    yield f"the template writes {listed(found.written)}, no format reads all of it, and none could be derived from it"
+    yield f"the template writes {listed(match.written)}, no format reads all of it, and none could be derived from it"
     yield "this one sees the calls"
-    yield from _about_losses(found)
+    yield from _about_losses(match)
 
 
-def about_nearest(found: Iterable[Match]) -> Iterable[str]:
+def about_nearest(matches: Iterable[Match]) -> Iterable[str]:
     """What is wrong with the format that reads most, if it reads anything."""
-    for each in found:
+    for each in matches:
         if any(not result.lost for result in each.results):
             yield from (f"as {each.format.name!r} reads it, {why}" for why in _about_losses(each))
             return
@@ -142,5 +142,5 @@ def about_missing_calls(evidence: Evidence) -> tuple[str, ...]:
     """Why there are no calls to judge a format by."""
     if CALL.label in evidence.refusals:
         return tuple(about_refusals(evidence))
-    told = "tells the model of tools, but " if evidence.describes_tools else ""
-    return (f"the template {told}does not write the calls of earlier turns",)
+    prefix = "tells the model of tools, but " if evidence.describes_tools else ""
+    return (f"the template {prefix}does not write the calls of earlier turns",)

@@ -53,7 +53,7 @@ def format_from_response_template(template: object, eos_token: str = "") -> Form
     reasoning = next((read[name] for name in _REASONING if name in read), None)
     content, tools = read.get("content"), read.get("tool_calls")
     ends = [eos_token, *(content.closes() if content is not None and content.implicit else ())]
-    made = Format(
+    format = Format(
         NAME,
         reasoning=None if reasoning is None else reasoning.between(),
         answer=None if content is None or content.implicit else content.between(),
@@ -62,10 +62,10 @@ def format_from_response_template(template: object, eos_token: str = "") -> Form
         prompt="" if reasoning is None or not reasoning.implicit else reasoning.between().open,
     )
     try:
-        compile_format(made, None)
+        compile_format(format, None)
     except InvalidFormat as error:
         raise DetectionError(f"response_template: {error}") from error
-    return made
+    return format
 
 
 class _Field:
@@ -103,17 +103,17 @@ class _Field:
         return [text for text in self._texts("close") if text != "eos"] if "close" in self.field else []
 
     def _texts(self, key: str) -> list[str]:
-        given = self.field[key]
-        texts = [given] if isinstance(given, str) else given
+        value = self.field[key]
+        texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
             raise self.error(f"needs a text as {key}, or a list of texts")
         return texts
 
     def _pattern(self, key: str) -> list[PatternItem]:
-        given = self.field[key]
-        if not isinstance(given, str) or not given:
+        pattern = self.field[key]
+        if not isinstance(pattern, str) or not pattern:
             raise self.error(f"needs a text as {key}")
-        return read_pattern(given, f"response_template: the field {self.name!r}: {key}")
+        return read_pattern(pattern, f"response_template: the field {self.name!r}: {key}")
 
     # Text
 
@@ -199,10 +199,10 @@ class _Field:
             return "content.name", "content.arguments"
         if not isinstance(function, Mapping):
             raise self.error('needs a transform of the shape {"function": {"name": …, "arguments": …}}')
-        found = [_placeholder(str(function.get(key, ""))) for key in ("name", "arguments")]
-        if found[0] is None or found[1] is None:
+        paths = [_placeholder(str(function.get(key, ""))) for key in ("name", "arguments")]
+        if paths[0] is None or paths[1] is None:
             raise self.error("needs placeholders for the name and the arguments, such as {content.name}")
-        return found[0][1], found[1][1]
+        return paths[0][1], paths[1][1]
 
     def _tags(self) -> TaggedArguments:
         pattern = self.arguments.get("tag_pattern")

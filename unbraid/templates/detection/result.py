@@ -89,14 +89,14 @@ def _written(value: object, depth: int) -> str:
     if not is_dataclass(value) or isinstance(value, type):
         quoted = isinstance(value, str) and '"' not in value
         return json.dumps(value, ensure_ascii=False) if quoted else repr(value)
-    given = []
+    arguments = []
     for field in fields(value):
         item = getattr(value, field.name)
         if field.default is MISSING:
-            given.append(_written(item, depth + 1))
+            arguments.append(_written(item, depth + 1))
         elif item != field.default:
-            given.append(f"{field.name}={_written(item, depth + 1)}")
-    return _enclosed(f"{type(value).__name__}(", given, ")", depth)
+            arguments.append(f"{field.name}={_written(item, depth + 1)}")
+    return _enclosed(f"{type(value).__name__}(", arguments, ")", depth)
 
 
 def _enclosed(open: str, items: list[str], close: str, depth: int, lone_comma: bool = False) -> str:

@@ -37,45 +37,45 @@ _UNREAD = "the template writes calls in a way that no format reads, and that non
 _STATED = "the tokenizer's response_template says so"
 
 
-def detect_in(given: DetectionInput) -> Detection:
+def detect_in(input: DetectionInput) -> Detection:
     """The format of a model's templates. The one for tools is asked first: it shows more."""
-    stated, problem = _stated(given)
-    if not given.templates:
+    stated, problem = _stated(input)
+    if not input.templates:
         return _only_stated(stated, problem)
-    found: list[Detection] = []
+    detections: list[Detection] = []
     errors: list[DetectionError] = []
-    for name in sorted(given.templates, key=lambda name: (name != "tool_use", name != "default")):
+    for name in sorted(input.templates, key=lambda name: (name != "tool_use", name != "default")):
         try:
-            found.append(_of_template(given.templates[name], stated))
+            detections.append(_of_template(input.templates[name], stated))
         except DetectionError as error:
             errors.append(error)
-        if found and found[-1].verified and found[-1].how != "plain":
+        if detections and detections[-1].verified and detections[-1].how != "plain":
             break
-    if not found:
+    if not detections:
         raise errors[0]
-    best = min(found, key=lambda each: (not each.verified, each.how == "plain", each.format is None))
+    best = min(detections, key=lambda each: (not each.verified, each.how == "plain", each.format is None))
     return best if problem is None else replace(best, reasons=(*best.reasons, str(problem)))
 
 
-def judge_in(given: DetectionInput, format: Format) -> Detection:
+def judge_in(input: DetectionInput, format: Format) -> Detection:
     """Whether a format reads back what a model's templates write, and why not."""
-    if not given.templates:
+    if not input.templates:
         raise DetectionError("there is no template to go by")
-    found: list[Detection] = []
-    for template in given.templates.values():
+    detections: list[Detection] = []
+    for template in input.templates.values():
         evidence = gather(template)
         seen = match(format, evidence)
         reasons = (*about_results(seen), *about_refusals(evidence))
-        found.append(Detection(format, seen.verified, "rendered", reasons, strands=evidence.strands))
-    return min(found, key=lambda each: each.verified)
+        detections.append(Detection(format, seen.verified, "rendered", reasons, strands=evidence.strands))
+    return min(detections, key=lambda each: each.verified)
 
 
-def _stated(given: DetectionInput) -> tuple[Format | None, DetectionError | None]:
+def _stated(input: DetectionInput) -> tuple[Format | None, DetectionError | None]:
     """The format of the tokenizer's response_template, or why it cannot be used."""
-    if given.response_template is None:
+    if input.response_template is None:
         return None, None
     try:
-        return format_from_response_template(given.response_template, given.eos_token), None
+        return format_from_response_template(input.response_template, input.eos_token), None
     except DetectionError as error:
         return None, error
 
@@ -104,8 +104,8 @@ def _by_evidence(evidence: Evidence, stated: Format | None) -> Detection:
 
 def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
     """The template shows calls, so formats can be tried on them."""
-    found = ranked_matches(evidence)
-    verified = [each for each in found if each.verified]
+    matches = ranked_matches(evidence)
+    verified = [each for each in matches if each.verified]
     if verified:
         others = tuple(each.format.name for each in verified[1:])
         reasons = (*about_match(verified, evidence), *_about_stated(stated, evidence))
@@ -114,12 +114,12 @@ def _by_calls(evidence: Evidence, stated: Format | None) -> Detection:
         return Detection(stated, True, "response_template", (_STATED, *about_results(seen)))
     if (derived := _derived(evidence)) is not None:
         return replace(derived, reasons=(*derived.reasons, *_about_stated(stated, evidence)))
-    near = nearest_formats(found, evidence)
-    half = next((each for each in found if each.reads_calls), None)
+    near = nearest_formats(matches, evidence)
+    half = next((each for each in matches if each.reads_calls), None)
     why = (*about_refusals(evidence), *_about_stated(stated, evidence))
     if half is not None:
         return Detection(half.format, False, "rendered", (*about_half(half), *why), near[1:])
-    return Detection(None, False, "none", (_UNREAD, *_about_nearest(found, evidence), *why), near)
+    return Detection(None, False, "none", (_UNREAD, *_about_nearest(matches, evidence), *why), near)
 
 
 def _without_calls(evidence: Evidence, stated: Format | None) -> Detection:
@@ -131,11 +131,11 @@ def _without_calls(evidence: Evidence, stated: Format | None) -> Detection:
 
 
 def _by_markers(evidence: Evidence, why: tuple[str, ...]) -> Detection | None:
-    found = marker_hints(evidence)
-    if not found:
+    hints = marker_hints(evidence)
+    if not hints:
         return None
-    best = found[0]
-    others = tuple(dict.fromkeys(each.format.name for each in found if each.format != best.format))[:MOST]
+    best = hints[0]
+    others = tuple(dict.fromkeys(each.format.name for each in hints if each.format != best.format))[:MOST]
     return Detection(best.format, False, "markers", (*why, str(best)), others)
 
 
@@ -144,15 +144,15 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
     why = "the template knows nothing of tools"
     if stated is not None and (seen := match(stated, evidence)).verified:
         return Detection(stated, True, "response_template", (_STATED, why, *about_results(seen)))
-    found = ranked_matches(evidence)
-    verified = [each for each in found if each.verified]
+    matches = ranked_matches(evidence)
+    verified = [each for each in matches if each.verified]
     if evidence.shows_reasoning:
         if verified:
             return Detection(verified[0].format, True, "rendered", (why, *about_match(verified, evidence)))
         if (derived := _derived(evidence)) is not None:
             return replace(derived, reasons=(why, *derived.reasons))
         unread = "it writes reasoning in a way that no format reads, and that none could be derived from"
-        return Detection(None, False, "none", (why, unread, *_about_nearest(found, evidence)))
+        return Detection(None, False, "none", (why, unread, *_about_nearest(matches, evidence)))
     named = [each for each in verified if names_reasoning(each.format, evidence)]
     if named and (reasoning := named[0].format.reasoning) is not None:
         words = f"it writes no reasoning, but knows {quoted(reasoning.close)}"
@@ -168,11 +168,11 @@ def _without_tools(evidence: Evidence, stated: Format | None) -> Detection:
 def _derived(evidence: Evidence) -> Detection | None:
     """A format derived from the template, if it reads every turn, also those that it was not derived from."""
     proposed = _proposed(evidence)
-    found = [each for each in ranked_matches(evidence, proposed) if each.verified and each.sound]
-    if not found:
+    matches = [each for each in ranked_matches(evidence, proposed) if each.verified and each.sound]
+    if not matches:
         return None
     # Prefer calls of a registered format: it reads more spellings than one template shows.
-    best = next((each for each in found if proposed[each.format] and each.remarks == found[0].remarks), found[0])
+    best = next((each for each in matches if proposed[each.format] and each.remarks == matches[0].remarks), matches[0])
     reasons = about_derived(best, proposed[best.format], evidence)
     # Some templates describe one format to the model and write another for earlier turns.
     said = marker_hints(evidence)[:1]
@@ -183,15 +183,15 @@ def _derived(evidence: Evidence) -> Detection | None:
 
 def _proposed(evidence: Evidence) -> dict[Format, str]:
     """The formats that the template leads to, and whose calls they use."""
-    found: dict[Format, str] = {}
+    formats: dict[Format, str] = {}
     for each in proposals(evidence):
-        found.setdefault(each.format, each.like)
-    return found
+        formats.setdefault(each.format, each.like)
+    return formats
 
 
-def _about_nearest(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
+def _about_nearest(matches: list[Match], evidence: Evidence) -> tuple[str, ...]:
     """What is wrong with the best of the formats, registered or derived."""
-    tried = [*ranked_matches(evidence, _proposed(evidence)), *found]
+    tried = [*ranked_matches(evidence, _proposed(evidence)), *matches]
     return tuple(about_nearest(sorted(tried, key=lambda each: each.lost)))
 
 
@@ -223,32 +223,32 @@ class MarkerHint:
 def marker_hints(evidence: Evidence) -> list[MarkerHint]:
     """The formats whose call markers occur in the template, the likeliest first."""
     source = evidence.template.source
-    found = []
+    hints = []
     for format in all_formats():
         markers = list(dict.fromkeys(_markers(format)))
         there = [marker for marker in markers if marker in source]
         if there and there[0] == markers[0]:
             speaks = format.speech is None or bool(format.speech.open and format.speech.open.strip() in source)
-            found.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
-    found.sort(key=lambda each: each[:3], reverse=True)
+            hints.append((speaks, len(there) / len(markers), len(there), MarkerHint(format, tuple(there))))
+    hints.sort(key=lambda each: each[:3], reverse=True)
     telling = [
         MarkerHint(find(name), tuple(word for word in words if word in source))
         for name, words in _TELLTALES
         if any(word in source for word in words)
     ]
-    return [*telling, *(each[-1] for each in found)]
+    return [*telling, *(each[-1] for each in hints)]
 
 
-def nearest_formats(found: list[Match], evidence: Evidence) -> tuple[str, ...]:
+def nearest_formats(matches: list[Match], evidence: Evidence) -> tuple[str, ...]:
     """Names of formats to suggest if none reads the template: those that read its calls, then those whose markers look
     like the ones it writes."""
-    reading = [each.format.name for each in found if each.reads_calls]
+    reading = [each.format.name for each in matches if each.reads_calls]
     openers: dict[str, list[str]] = {}
     for format in all_formats():
         if marker := next(_markers(format), ""):
             openers.setdefault(marker, []).append(format.name)
-    written = dict.fromkeys(tag for each in evidence.rendered if each.turn.calls for tag in tags(each.text))
-    alike = [name for tag in written for marker in get_close_matches(tag, openers, MOST) for name in openers[marker]]
+    shown = dict.fromkeys(tag for each in evidence.rendered if each.turn.calls for tag in tags(each.text))
+    alike = [name for tag in shown for marker in get_close_matches(tag, openers, MOST) for name in openers[marker]]
     return tuple(dict.fromkeys((*reading, *alike)))[:MOST]
 
 

@@ -145,7 +145,7 @@ class PromptBuilder:
         """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
         speech = _Speech()
-        ready = self._made_ready(
+        ready = self._prepared(
             messages,
             tools,
             variables,
@@ -181,7 +181,7 @@ class PromptBuilder:
         record: takes what the template does with what the messages after `turn` say, and with the ids of its calls.
         """
         variables = {**(template_kwargs or {}), "documents": documents, "add_generation_prompt": add_generation_prompt}
-        ready = self._made_ready(messages, tools, variables, continue_final_message, _Speech(), numbered=True)
+        ready = self._prepared(messages, tools, variables, continue_final_message, _Speech(), numbered=True)
         if record is not None:
             self._follow(messages, ready, record, turn)
         text, trace = ready.prepared.trace(ready.messages, ready.variables, ready.continued)
@@ -199,15 +199,15 @@ class PromptBuilder:
     def _follow(self, messages: Messages, ready: _Ready, record: Record, turn: int) -> None:
         """Put symbols in the place of texts. There are none where messages are replaced, or tokens are built."""
         followed = ready.messages[turn - len(messages) :]
-        found = [{key: value for key, value in each.items() if key != AT} for each in followed]
+        texts = [{key: value for key, value in each.items() if key != AT} for each in followed]
         adapted = self.adapted(self.read(messages)[turn:], tools=ready.tools)
-        if found != adapted or ready.prepared.builds_tokens:
+        if texts != adapted or ready.prepared.builds_tokens:
             record.look("the builder")
             return
         for number, (message, field, holder, key) in enumerate(list(places(followed))):
             holder[key] = record.symbol(holder[key], Origin(message[AT], field, -1 - number))
 
-    def _made_ready(
+    def _prepared(
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]] | None,
@@ -224,19 +224,19 @@ class PromptBuilder:
         definitions = tool_definitions(tools)
         if definitions and check_tools:
             Tools(definitions)  # raises InvalidTools
-        found = self._reader.read(messages)
+        read = self._reader.read(messages)
         if continued or _asks_to_continue(messages):
             continued = True
-            found[-1]["content"] = self._as_prefill(found[-1]["content"], speech, allow_silence)
+            read[-1]["content"] = self._as_prefill(read[-1]["content"], speech, allow_silence)
         if numbered:
-            found = [{**message, AT: number} for number, message in enumerate(found)]
+            read = [{**message, AT: number} for number, message in enumerate(read)]
         variables = sanitize(dict(variables))
         prompted = bool(variables["add_generation_prompt"]) and not continued
         capabilities = prepared.capabilities
-        found, shown, notes = self._polyfilled(found, definitions, capabilities)
+        read, shown, notes = self._polyfilled(read, definitions, capabilities)
         return _Ready(
             prepared,
-            [capabilities.adapt(each) for each in found],
+            [capabilities.adapt(each) for each in read],
             {
                 **variables,
                 "documents": variables["documents"] or None,
@@ -365,10 +365,10 @@ class _PreparedTemplate:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is compiled stays in its process."""
-        return {name: value for name, value in vars(self).items() if name != "_found"}
+        return {name: value for name, value in vars(self).items() if name != "_probed"}
 
     @cached_property
-    def _found(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
+    def _probed(self) -> tuple[CompiledTemplate, TemplateCapabilities, ControlTokens, str]:
         compiled = self._template.compile(self._controls)
         probe = CapabilityProbe(compiled, self._template.source)
         capabilities = probe.capabilities()
@@ -380,20 +380,20 @@ class _PreparedTemplate:
 
     @property
     def capabilities(self) -> TemplateCapabilities:
-        return self._found[1]
+        return self._probed[1]
 
     @property
     def forbidden(self) -> str:
         """Why it cannot show calls, where the sandbox does not let it."""
-        return self._found[3]
+        return self._probed[3]
 
     @property
     def builds_tokens(self) -> bool:
         """Whether the template puts control tokens together from pieces."""
-        return bool(self._found[2].ids)
+        return bool(self._probed[2].ids)
 
     def render(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool) -> str:
-        compiled, _, built, _ = self._found
+        compiled, _, built, _ = self._probed
         if not built.ids:
             return compiled.render(messages, variables, continue_final)
         text = compiled.render(built.break_up(messages), built.break_up(dict(variables)), continue_final)
@@ -407,7 +407,7 @@ class _PreparedTemplate:
         self, messages: list[dict[str, Any]], variables: Mapping[str, Any], continue_final: bool
     ) -> tuple[str, Trace]:
         """The same text, and where it comes from."""
-        built = self._found[2]
+        built = self._probed[2]
         if built.ids:
             messages, variables = built.break_up(messages), built.break_up(dict(variables))
         text, trace = self._traced.trace(messages, variables, continue_final)

@@ -189,8 +189,8 @@ class HuggingFaceEncoder:
 
     def encode(self, text: str) -> list[int]:
         segments = list(self.controls.split(text))
-        if self._parts_stand_alone and (found := self._by_parts(segments)) is not None:
-            return found
+        if self._parts_stand_alone and (ids := self._by_parts(segments)) is not None:
+            return ids
         return self._as_a_whole(text, segments)
 
     def _as_a_whole(self, text: str, segments: list[tuple[str, bool]]) -> list[int]:
@@ -211,10 +211,10 @@ class HuggingFaceEncoder:
             if control:
                 ids.append(self.controls.ids[part])
                 continue
-            found = self._known(part) if len(part) <= _LONGEST_REMEMBERED else self._part(part)
-            if found is None:
+            part_ids = self._known(part) if len(part) <= _LONGEST_REMEMBERED else self._part(part)
+            if part_ids is None:
                 return None
-            ids += found
+            ids += part_ids
         return ids
 
     def _part(self, text: str) -> array[int] | None:
@@ -233,10 +233,10 @@ class HuggingFaceEncoder:
             return False
         try:
             used = (self._tokenizer.normalizer, self._tokenizer.pre_tokenizer)
-            written = [json.loads(each.__getstate__()) for each in used if each is not None]
+            states = [json.loads(each.__getstate__()) for each in used if each is not None]
         except Exception:  # parts that are written in Python
             return False
-        steps = [step for each in written for step in _steps(each)]
+        steps = [step for each in states for step in _steps(each)]
         return all(step["type"] in _OF_ONE_TEXT and not step.get("add_prefix_space") for step in steps)
 
     def _encode_by_copy(self, segments: list[tuple[str, bool]], whole: str) -> list[int] | None:

@@ -38,7 +38,7 @@ class MessageReader:
             raise InvalidMessages(f"messages must be a list of messages, not {type(messages).__name__}")
         if not messages:
             raise InvalidMessages("messages is empty: there is nothing to answer")
-        found: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         names: dict[str, str] = {}
         for at, message in enumerate(messages):
             one = self._message(message, ("messages", at))
@@ -46,8 +46,8 @@ class MessageReader:
                 names[call["id"]] = call["function"]["name"]
             if one["role"] == "tool" and not one.get("name") and one.get("tool_call_id") in names:
                 one["name"] = names[one["tool_call_id"]]
-            found.append(one)
-        return found
+            result.append(one)
+        return result
 
     def _message(self, message: object, where: Keys) -> dict[str, Any]:
         if not isinstance(message, Mapping):
@@ -91,13 +91,13 @@ class MessageReader:
             return str(sanitize(content))
         if not isinstance(content, Sequence) or isinstance(content, bytes):
             raise InvalidMessages(Place(*where), f" must be a string or a list of parts, not {type(content).__name__}")
-        written = ""
+        text_so_far = ""
         after_text = False
         for at, part in enumerate(content):
             text, is_text = self._part(part, (*where, at))
-            written += ("\n" if after_text and is_text else "") + text
+            text_so_far += ("\n" if after_text and is_text else "") + text
             after_text = is_text
-        return written
+        return text_so_far
 
     def _part(self, part: object, where: Keys) -> tuple[str, bool]:
         if isinstance(part, str):

@@ -59,29 +59,29 @@ class ToolPolyfill:
             for each in message["tool_calls"]
         ]
         try:
-            written = render(self._format, Message(tuple(calls)))
+            text = render(self._format, Message(tuple(calls)))
         except UnbraidError:  # the format cannot write these arguments: show them as JSON
-            written = "\n".join(f"{call.name} {call.arguments}" for call in calls)
+            text = "\n".join(f"{call.name} {call.arguments}" for call in calls)
         content = message["content"]
         rest = {key: value for key, value in message.items() if key != "tool_calls"}
-        return {**rest, "content": f"{content}\n{written}" if content else written}
+        return {**rest, "content": f"{content}\n{text}" if content else text}
 
     def with_results(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Results as turns of the user; consecutive results share one turn."""
-        written: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         after_result = False
         for message in messages:
             if message["role"] != "tool":
-                written.append(message)
+                result.append(message)
                 after_result = False
                 continue
             open, close = self._controls.mark("<tool_response>"), self._controls.mark("</tool_response>")
             text = f"{open}\n{message['content']}\n{close}"
             if after_result:
-                text = f"{written.pop()['content']}\n{text}"
-            written.append({**_number(message), "role": "user", "content": text})
+                text = f"{result.pop()['content']}\n{text}"
+            result.append({**_number(message), "role": "user", "content": text})
             after_result = True
-        return written
+        return result
 
 
 def system_as_user(messages: list[dict[str, Any]], keep_first: bool) -> list[dict[str, Any]]:
@@ -89,43 +89,43 @@ def system_as_user(messages: list[dict[str, Any]], keep_first: bool) -> list[dic
 
     keep_first: those that stand before all others stay what they are, as one message.
     """
-    written: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     moved = False
     for message in messages:
         is_system = message["role"] in _SYSTEM_ROLES
-        first = keep_first and all(each["role"] in _SYSTEM_ROLES for each in written)
+        first = keep_first and all(each["role"] in _SYSTEM_ROLES for each in result)
         if is_system and not first:
             message = {**_number(message), "role": "user", "content": message["content"]}
-        alike = bool(written) and (message["role"] == written[-1]["role"] or (is_system and first))
+        alike = bool(result) and (message["role"] == result[-1]["role"] or (is_system and first))
         if alike and (is_system or moved):
-            written.append(_joined(written.pop(), message))
+            result.append(_joined(result.pop(), message))
         else:
-            written.append(message)
+            result.append(message)
         moved = is_system and not first
-    return written
+    return result
 
 
 def alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages of the user that follow each other as one, and the same for those of the assistant."""
-    written: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for message in messages:
-        if written and message["role"] == written[-1]["role"] and message["role"] in ("user", "assistant"):
-            written.append(_joined(written.pop(), message))
+        if result and message["role"] == result[-1]["role"] and message["role"] in ("user", "assistant"):
+            result.append(_joined(result.pop(), message))
         else:
-            written.append(message)
-    return written
+            result.append(message)
+    return result
 
 
 def user_in_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the user says right after a result, as a part of it."""
-    written: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
     for message in messages:
-        if written and message["role"] == "user" and written[-1]["role"] == "tool":
-            result = written.pop()
-            written.append({**result, "content": _together(result["content"], message["content"])})
+        if merged and message["role"] == "user" and merged[-1]["role"] == "tool":
+            result = merged.pop()
+            merged.append({**result, "content": _together(result["content"], message["content"])})
         else:
-            written.append(message)
-    return written
+            merged.append(message)
+    return merged
 
 
 _SYSTEM_ROLES = ("system", "developer")

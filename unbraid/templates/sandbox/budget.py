@@ -63,12 +63,12 @@ class Budget:
         self._look_at = max(0, limits.steps - _STEPS)
         self._most = min(limits.output, _MADE)
 
-    def step(self, made: int = 0) -> None:
+    def step(self, size: int = 0) -> None:
         """Spend one step, and the characters or items that it made."""
         self._steps -= 1
-        self._work -= made
-        if self._steps < self._look_at or self._work < 0 or made > self._most:
-            self._look(made)
+        self._work -= size
+        if self._steps < self._look_at or self._work < 0 or size > self._most:
+            self._look(size)
 
     def pay(self, other: Budget) -> None:
         """Spend what another one has spent."""
@@ -76,11 +76,11 @@ class Budget:
         self._work -= other.limits.work - other._work
         self._look(0)
 
-    def _look(self, made: int) -> None:
+    def _look(self, size: int) -> None:
         """Whether there is still something left."""
         if self._steps < 0:
             raise TemplateTooMuch(f"it takes more than {self.limits.steps:,} steps")
-        if made > self.limits.output:
+        if size > self.limits.output:
             raise TemplateTooMuch(f"it makes a value of more than {self.limits.output:,} characters")
         if self._work < 0:
             raise TemplateTooMuch(f"it makes more than {self.limits.work:,} characters or items")
@@ -139,10 +139,10 @@ def current() -> Budget:
 
 
 @contextmanager
-def spending(given: TemplateLimits | Budget) -> Iterator[None]:
+def spending(limits: TemplateLimits | Budget) -> Iterator[None]:
     """A fresh budget for what runs inside, or one that is shared by several renderings. What is spent inside is spent
     from the one around it as well, if there is one."""
-    budget = given if isinstance(given, Budget) else Budget(given)
+    budget = limits if isinstance(limits, Budget) else Budget(limits)
     outer = _current.get()
     token = _current.set(budget)
     try:

@@ -72,14 +72,14 @@ _LONGEST_PATH = 16
 _path_steps = re.compile(r"[.,]").findall
 
 
-def spend(made: Any, budget: Budget) -> Any:
+def spend(value: Any, budget: Budget) -> Any:
     """Pay for what an operation made, and return it."""
-    if isinstance(made, _TEXT):
-        budget.step(len(made))
-    elif isinstance(made, _ITEMS):
-        budget.count(len(made))
-        budget.weigh(made)
-    return made
+    if isinstance(value, _TEXT):
+        budget.step(len(value))
+    elif isinstance(value, _ITEMS):
+        budget.count(len(value))
+        budget.weigh(value)
+    return value
 
 
 def expect(size: int, budget: Budget) -> None:
@@ -315,8 +315,8 @@ def _check_filter(name: str, args: list[Any], first: int, kwargs: Mapping[str, A
 
 def _paths(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
     """The attribute paths that a filter follows in each item."""
-    given = [kwargs.get("attribute"), *(args if name in _BY_ATTRIBUTE else ())]
-    return (each for each in given if isinstance(each, str))
+    options = [kwargs.get("attribute"), *(args if name in _BY_ATTRIBUTE else ())]
+    return (each for each in options if isinstance(each, str))
 
 
 def _width(option: Any) -> int:

@@ -121,7 +121,7 @@ _OF_TEXTS = frozenset(name for name in dir(str) if not name.startswith(("_", "fo
 
 @cache
 def environment() -> Environment:
-    made = Environment(
+    jinja = Environment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, "jinja2.ext.loopcontrols"],
@@ -129,19 +129,19 @@ def environment() -> Environment:
         optimized=False,
         cache_size=0,
     )
-    made.filters.update(tojson=_json, join=_join)
+    jinja.filters.update(tojson=_json, join=_join)
     for name in UNUSED_FILTERS:
-        del made.filters[name]
-    for name, function in made.filters.items():
-        made.filters[name] = checked_filter(name, function)
-    made.filters.update({TICK: _tick, BUILT: _built, JOINED: _joined, CONTAINS: _contains, EQUALS: equals})
-    made.filters.update({ENTER: enter, ITEM: item, LEAVE: leave, GENERATION: generation})
-    tests: dict[str, Any] = made.tests
+        del jinja.filters[name]
+    for name, function in jinja.filters.items():
+        jinja.filters[name] = checked_filter(name, function)
+    jinja.filters.update({TICK: _tick, BUILT: _built, JOINED: _joined, CONTAINS: _contains, EQUALS: equals})
+    jinja.filters.update({ENTER: enter, ITEM: item, LEAVE: leave, GENERATION: generation})
+    tests: dict[str, Any] = jinja.tests
     for name, test in tests.items():
         tests[name] = checked_test(name, test)
-    del made.globals["lipsum"]
-    made.globals.update(raise_exception=_refuse, strftime_now=_now, dict=_dict, namespace=_Namespace)
-    return made
+    del jinja.globals["lipsum"]
+    jinja.globals.update(raise_exception=_refuse, strftime_now=_now, dict=_dict, namespace=_Namespace)
+    return jinja
 
 
 # Hooks: what `syntax_tree` puts into a template
@@ -173,7 +173,7 @@ def _traced_method(function: Any) -> Any:
 
 def _followed(function: Any, args: Sequence[Any]) -> Any:
     """The function, made to follow symbols among its arguments; or it is noted that nothing follows them."""
-    symbol = next((found for each in args if (found := symbol_in(each)) is not None), None)
+    symbol = next((symbol_found for each in args if (symbol_found := symbol_in(each)) is not None), None)
     text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     if symbol is None or isinstance(text, dict | Symbol) or function is _Namespace or function is _dict:
         return function
@@ -274,7 +274,7 @@ def _json(
         text = encoder.encode(value)
     else:  # separators and indentation may be longer than the values
         text = current().collect(encoder.iterencode(value))
-    text = _escaped_marks(lambda found: found[1] + chr(int(found[2], 16)), text) if ensure_ascii else text
+    text = _escaped_marks(lambda match: match[1] + chr(int(match[2], 16)), text) if ensure_ascii else text
     origin = origin_in(value) if is_tracing() else None
     return text if origin is None else TracedText.of(text, origin)
 

@@ -178,11 +178,11 @@ def enter(items: Any) -> Any:
 
 def item(values: list[Any]) -> str:
     loops = _open.get()
-    found = next((each._at for each in values if isinstance(each, TracedMessage)), None)
-    if found is None or not loops:
+    number = next((each._at for each in values if isinstance(each, TracedMessage)), None)
+    if number is None or not loops:
         return ""
-    loops[-1] = found
-    return TracedText.point("message", found)
+    loops[-1] = number
+    return TracedText.point("message", number)
 
 
 @pass_context  # so that Jinja does not compute it while it compiles
