@@ -14,14 +14,17 @@ OUT ?= build/site
 NPM := $(shell command -v npm)
 SERVER := $(if $(NPM),.[server$(COMMA)speech],.[server])
 LISTENS := $(if $(NPM),--transcription-model whisper-base)
-# A server with a model that transcribes has no other one unless it is named.
-WRITES := $(if $(filter --model% --sglang% --vllm% --llama-cpp% --openai% --replay% --config%,$(ARGS)),,--model smollm2-135m-instruct)
+# A server with a model that transcribes has no other one unless it is named. Whether it is, the settings know.
+WRITES = import argparse; from unbraid.models import DEFAULT; from unbraid.server.settings_sources import add_flags, read_settings; \
+	flags = argparse.ArgumentParser(add_help=False); add_flags(flags); \
+	print("" if read_settings(flags.parse_known_args()[0]).each_model() else f"--model {DEFAULT}")
 
 .DEFAULT_GOAL := help
 .PHONY: run site examples docs test test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
-	@exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $(WRITES) $(ARGS)
+	@writes=$$($(BIN)/python -c '$(WRITES)' $(LISTENS) $(ARGS) 2> /dev/null); \
+		exec $(BIN)/unbraid serve --host $(HOST) --port $(PORT) $(LISTENS) $$writes $(ARGS)
 
 site: $(VENV)/.server ## Build the playground as a static site, with the parser in the browser (OUT=build/site)
 	@$(BIN)/python -m unbraid.server.playground.site $(OUT)

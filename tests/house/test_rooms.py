@@ -14,9 +14,19 @@ from collections.abc import Mapping
 from .modules import HOME, Module, imports, modules
 
 ALONE: Mapping[str, str] = {
+    "unbraid.cli.*": "a command is a module of its name",
     "unbraid.core.compiler.calls": "one of the compiler's two jobs; both together are too long for a module",
     "unbraid.core.notations.json_call": "one notation, as its neighbours are",
+    "unbraid.datasets.jsonl": "one kind of file, as parquet is",
+    "unbraid.datasets.row_groups": "Parquet's footer, byte by byte; nothing else needs to know it",
+    "unbraid.engines.http.connections": "how connections are opened and shared, apart from requests and errors",
+    "unbraid.engines.llama_cpp.model": "llama.cpp's library, apart from the engine that uses it",
+    "unbraid.engines.llama_cpp.reader": "one reader; both with the engine are too long for a module",
+    "unbraid.engines.no_engine": "one engine, as its neighbours are",
+    "unbraid.engines.replay": "one engine; its file format is the recording",
+    "unbraid.engines.routing.*": "the choice of a replica and its tries are two jobs",
     "unbraid.formats.*": "one way to write calls each; the package registers them",
+    "unbraid.ray.engine": "the engine that the API sees; the application deploys it",
     "unbraid.tokens.*": "one tokenizer library each; the package chooses",
 }
 """Modules that only one module of their folder imports, or folders of such modules, and why they stand alone."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unbraid.engines.base import EngineFailed
-from unbraid.server.loading import engine as loading
+from unbraid.server.loading.engine import load_engine
 from unbraid.server.settings import Settings
 
 
@@ -22,7 +22,10 @@ def test_larger_models_are_offered(
 
     pytest.importorskip("xllamacpp")
     monkeypatch.setattr("unbraid.engines.llama_cpp.embedded.EmbeddedEngine", refuse)
-    monkeypatch.setattr(loading, "offer", lambda than: "larger models are on this machine: --model ollama:qwen3:8b")
+    monkeypatch.setattr(
+        "unbraid.engines.llama_cpp.embedded.offer",
+        lambda than: "larger models are on this machine: --model ollama:qwen3:8b",
+    )
     with caplog.at_level(logging.INFO), pytest.raises(EngineFailed):
-        asyncio.run(loading.load_engine(Settings(model=model)))
+        asyncio.run(load_engine(Settings(model=model)))
     assert ("--model ollama:qwen3:8b" in caplog.text) is (model is None)

@@ -2,8 +2,7 @@
 arguments and `run`. It imports what it needs beyond the core when it runs.
 
     serve.py        `unbraid serve`
-    chat.py         `unbraid chat`: the terminal
-    chat_client.py  `unbraid chat`: the conversation with a server
+    chat.py         `unbraid chat`
     transcribe.py   `unbraid transcribe`
     transcripts.py  `unbraid transcribe`: recordings in, transcripts out, progress
     parse.py        `unbraid parse`, one output or a dataset

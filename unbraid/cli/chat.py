@@ -1,8 +1,11 @@
 """`unbraid chat`: talk to a model in the terminal, each strand in its own colour.
 
-It is a client of OpenAI's API. With `--url` the server is any that speaks it; otherwise one is started here, and ended
-with the chat. What you say at the prompt is a message, or a command that begins with a slash (`_HELP`). The model's
-calls are shown, and you answer them.
+It is a client of OpenAI's API. With `--url` the server is any that speaks it. Otherwise one is started here, and ended
+with the chat. What you type at the prompt is a message, or a command that begins with a slash (`_HELP`). The model's
+calls are shown, and you answer them. A message that was cut off (Ctrl-C, an error) is kept in the conversation; its
+incomplete calls are left out, since nobody could answer them.
+
+`Chat` has the conversation, `_converse` and what follows it the prompt.
 """
 
 from __future__ import annotations
@@ -17,18 +20,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .. import UnbraidError
+from .. import Content, Event, Reasoning, ToolCallArguments, ToolCallEnd, ToolCallStart, UnbraidError
 from ..models import CATALOG, DEFAULT, offer
 from .options import add_assignments, add_color, read_assignments, read_json
 from .view import View
 
 if TYPE_CHECKING:
-    from .chat_client import Chat
+    from ..engines.http.address import Address
 
 SUMMARY = "talk to a model in the terminal"
 EXAMPLES = """\
@@ -48,6 +51,8 @@ _HELP = """\
 /quit            end, as Ctrl-D does
 Ctrl-C stops an answer. A line that ends with \\ goes on in the next one."""
 _POLL = 0.1
+_REASONING = ("reasoning_content", "reasoning")
+"""The fields in which servers send reasoning."""
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -74,10 +79,6 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        from .chat_client import Chat, model_of
-    except ImportError as error:
-        raise UnbraidError(f"chatting needs httpx ({error}): pip install 'unbraid[server]'") from error
     if arguments.url and arguments.config:
         raise UnbraidError("--config is for a server that is started here: leave it out, or --url")
     fields = read_assignments(arguments.fields)
@@ -93,17 +94,140 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as open_now:
         url = arguments.url or open_now.enter_context(_server(arguments))
         named = arguments.model if arguments.url else None
-        fields["model"] = named or asyncio.run(model_of(url, arguments.api_key))
+        fields["model"] = named or asyncio.run(_model_of(url, arguments.api_key))
         chat = Chat(url, arguments.api_key, fields)
         chat.messages = messages
         if arguments.system is not None:
             _set_system(chat, arguments.system)
         if arguments.message is not None:
-            return _once(chat, arguments.message, arguments)
+            return _one_message(chat, arguments.message, arguments)
         if not sys.stdin.isatty():
-            return _once(chat, sys.stdin.read(), arguments)
+            return _one_message(chat, sys.stdin.read(), arguments)
         _converse(chat, arguments)
     return 0
+
+
+class Chat:
+    """A conversation with a model."""
+
+    def __init__(self, url: str, api_key: str | None, settings: dict[str, Any]) -> None:
+        """settings: the fields of each request besides the messages."""
+        self.messages: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] | None = None
+        """The token counts of the last answer."""
+        self.raw: list[dict[str, Any]] = []
+        """The chunks of the last answer."""
+        self.model: str = settings["model"]
+        self._url = url
+        self._api_key = api_key
+        self._settings = settings
+
+    def say(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+
+    def result(self, call: dict[str, Any], text: str) -> None:
+        """Answer a call."""
+        self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+
+    def open_calls(self) -> list[dict[str, Any]]:
+        """The calls in the last message."""
+        last = self.messages[-1] if self.messages else {}
+        calls: list[dict[str, Any]] = last.get("tool_calls") or []
+        return calls
+
+    async def answer(self) -> AsyncGenerator[list[Event], None]:
+        """The next message, as it comes."""
+        self.raw, self.usage = [], None
+        reply = _Reply()
+        from ..engines.http.timeouts import PieceClock
+
+        address = _address(self._url, self._api_key)
+        body = {"stream_options": {"include_usage": True}, **self._settings, "messages": self.messages, "stream": True}
+        clock = PieceClock(address.timeouts)
+        try:
+            async with aclosing(address.stream("/v1/chat/completions", body, clock)) as chunks:
+                async for chunk in chunks:
+                    if chunk is None:
+                        break
+                    clock.came = True
+                    self.raw.append(chunk)
+                    self.usage = chunk.get("usage") or self.usage
+                    events = list(reply.read(chunk))
+                    if events:
+                        yield events
+        finally:
+            self.messages += reply.message()
+            await address.close()
+
+
+class _Reply:
+    """A message, assembled from chunks."""
+
+    def __init__(self) -> None:
+        self._content = ""
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._ended = False
+
+    def read(self, chunk: dict[str, Any]) -> Iterator[Event]:
+        if "error" in chunk:
+            error = chunk["error"]
+            raise UnbraidError(str(error.get("message", error)) if isinstance(error, dict) else str(error))
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or choice.get("message") or {}
+            text = next((delta[name] for name in _REASONING if delta.get(name)), "")
+            if text:
+                yield Reasoning(text, 0, 0)
+            if delta.get("content"):
+                self._content += delta["content"]
+                yield Content(delta["content"], 0, 0)
+            for at, call in enumerate(delta.get("tool_calls") or ()):
+                yield from self._call(call.get("index", at), call)
+            if choice.get("finish_reason"):
+                self._ended = choice["finish_reason"] != "length"
+                yield from (ToolCallEnd(index, self._ended, "", 0, 0) for index in self._calls)
+
+    def _call(self, index: int, call: dict[str, Any]) -> Iterator[Event]:
+        function = call.get("function") or {}
+        entry = self._calls.get(index)
+        if entry is None:
+            name, id = function.get("name") or "", call.get("id") or f"call_{index}"
+            self._calls[index] = entry = {
+                "id": id,
+                "type": "function",
+                "function": {"name": name, "arguments": ""},
+            }
+            yield ToolCallStart(index, id, name, 0, 0)
+        if function.get("arguments"):
+            entry["function"]["arguments"] += function["arguments"]
+            yield ToolCallArguments(index, function["arguments"], 0, 0)
+
+    def message(self) -> list[dict[str, Any]]:
+        """The message, unless it is empty."""
+        calls = list(self._calls.values()) if self._ended else []
+        if not self._content and not calls:
+            return []
+        return [{"role": "assistant", "content": self._content or None, **({"tool_calls": calls} if calls else {})}]
+
+
+async def _model_of(url: str, api_key: str | None) -> str:
+    """The name of the first model that a server has."""
+    address = _address(url, api_key)
+    try:
+        reply = await address.get("/v1/models")
+    finally:
+        await address.close()
+    models = (reply or {}).get("data") or []
+    if not models:
+        raise UnbraidError(f"{address.url} has no model: is it a server of OpenAI's API?")
+    return str(models[0]["id"])
+
+
+def _address(url: str, api_key: str | None) -> Address:
+    try:
+        from ..engines.http.address import Address
+    except ImportError as error:
+        raise UnbraidError(f"chatting needs httpx ({error}): pip install 'unbraid[server]'") from error
+    return Address(url, api_key=api_key)
 
 
 @contextmanager
@@ -137,19 +261,19 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _once(chat: Chat, message: str, arguments: argparse.Namespace) -> int:
+def _one_message(chat: Chat, message: str, arguments: argparse.Namespace) -> int:
     chat.say(message)
     before = len(chat.messages)
     if arguments.json:
-        asyncio.run(_hear(chat, None))
+        asyncio.run(_show_answer(chat, None))
         answer = (chat.messages[before:] or [{"role": "assistant", "content": None}])[0]
         print(json.dumps({"message": answer, "usage": chat.usage}, ensure_ascii=False, indent=2))
     else:
-        asyncio.run(_hear(chat, View(sys.stdout, sys.stderr, color=arguments.color)))
+        asyncio.run(_show_answer(chat, View(sys.stdout, sys.stderr, color=arguments.color)))
     return 0
 
 
-async def _hear(chat: Chat, view: View | None) -> None:
+async def _show_answer(chat: Chat, view: View | None) -> None:
     """Get the model's answer, and show it as it comes."""
     async with aclosing(chat.answer()) as batches:
         async for events in batches:
@@ -183,7 +307,7 @@ def _answer(chat: Chat, arguments: argparse.Namespace) -> None:
     while True:
         view = View(sys.stdout, sys.stderr, color=arguments.color)
         try:
-            asyncio.run(_hear(chat, view))
+            asyncio.run(_show_answer(chat, view))
         except KeyboardInterrupt:
             view.finish()
             print("(stopped)")

@@ -1,5 +1,6 @@
 """Engines: what generates tokens. llama.cpp and vLLM in this process, servers over HTTP, or a recording.
 
+    table.py           all engines: the flag, grammar syntax and place of each
     base.py            the protocol, its values and its errors
     llama_cpp/         llama.cpp, in this process and as a server
     vllm/              vLLM, in this process and as a server
@@ -7,12 +8,13 @@
     openai.py          any server with OpenAI's completions
     replay.py          scripted or recorded outputs
     recording.py       outputs written to a file, for `replay`
+    no_engine.py       none, for a server that only tokenizes and parses
     server.py          what all engines that are servers share
     http/              the HTTP client of these engines
-    remote_models.py   which model a server has
     routing/           several engines as one
     partial_output.py  an output that another replica goes on with
     reader.py          an engine's chunks to pieces, cut at stop texts
+    tokenizers.py      the tokenizer of an engine's model, as far as a server tells it
     retokenize.py      bytes spelled in a model's tokens
     jobs.py            work in a thread, results in an event loop
 

@@ -35,6 +35,7 @@ from typing import Any, TextIO
 
 from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
+from ..templates import TokenizerFiles, load_tokenizer
 from .base import (
     Audio,
     Engine,
@@ -42,6 +43,7 @@ from .base import (
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineOptions,
     EngineTimeout,
     Finish,
     Generation,
@@ -52,7 +54,8 @@ from .base import (
     TokenLogprob,
     Unsupported,
 )
-from .replay import Ending, Script, TimedPiece
+from .replay import Ending, ReplayEngine, Script, TimedPiece
+from .tokenizers import vocabulary_of
 
 VERSION = 1
 _ERRORS: dict[str, type[EngineError]] = {
@@ -185,6 +188,25 @@ def read_recording(path: str | Path) -> Recording:
     cut = EngineFailed("the recording ends here")
     recording.scripts = [Script(tuple(found), endings.get(number, cut)) for number, found in steps.items()]
     return recording
+
+
+def load(options: EngineOptions) -> tuple[ReplayEngine, TokenizerFiles]:
+    """An engine that plays a recording again and again, from the settings of the server."""
+    try:
+        recording = read_recording(options.replay or "")
+    except OSError as error:
+        raise UnbraidError(f"--replay {options.replay} cannot be read: {error.strerror}") from error
+    if options.tokenizer is None and recording.has_ids:
+        raise UnbraidError(
+            f"--replay {options.replay} holds the ids of tokens: give --tokenizer, with the tokenizer of the model "
+            f"that was recorded ({recording.model})"
+        )
+    files = TokenizerFiles(None) if options.tokenizer is None else load_tokenizer(options.tokenizer)
+    model = options.model or recording.model
+    vocabulary = vocabulary_of(files)
+    return ReplayEngine(
+        recording.scripts, vocabulary=vocabulary, model=model, context=recording.context, repeat=True
+    ), files
 
 
 def _read_head(line: Mapping[str, Any]) -> Recording:

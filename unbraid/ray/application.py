@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ray import serve
 
 from ..engines import Engine
+from ..engines.table import EMBEDDED, engine_of
+from ..engines.tokenizers import vocabulary_of
 from ..errors import UnbraidError
 from ..server.access.gate import is_loopback, read_origins
 from ..server.app import create_app
 from ..server.loading.engine import load_engine, timeouts_of
 from ..server.loading.service import Loader, load
 from ..server.running.run import make_tracer, spare_what_is_loaded
-from ..server.settings import Settings, json_object
-from ..templates import encoder
+from ..server.settings import Settings
 from ..templates.sources import TokenizerFiles, load_tokenizer
 from .engine import RayEngine, RayListener
 from .replicas import Described, EngineReplica, ListenerReplica, log_as
@@ -47,7 +48,6 @@ _LOADING = 3600.0
 """Seconds for the first replica of an engine to load its model, including the download."""
 _LEAST_CONTEXT = 64
 """Tokens of context of a model that only tokenizes."""
-_ELSEWHERE = ("sglang", "vllm", "llama_cpp", "openai", "tokens_only")
 
 
 def build(settings: Settings) -> serve.Application:
@@ -57,7 +57,7 @@ def build(settings: Settings) -> serve.Application:
     engines = {
         key_of(each): _engine(each, settings.shutdown_seconds)
         for each in settings.each_model()
-        if not any(getattr(each, name) for name in _ELSEWHERE)
+        if (kind := engine_of(each)[1]).place == "here" and kind.replicas
     }
     listens = settings.transcribes and settings.transcription_engine in ("embedded", "vllm-local")
     listener = _listener(settings) if listens else None
@@ -75,10 +75,10 @@ def build(settings: Settings) -> serve.Application:
 
 
 def _engine(settings: Settings, patience: float) -> serve.Application:
-    embedded = not settings.vllm_local and settings.replay is None
+    queues = engine_of(settings)[1].queues
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"engine-{key_of(settings)}".rstrip("-"))
-    most = settings.parallel if embedded else _MOST_ANYWHERE
-    waiting = settings.queue if embedded else -1
+    most = settings.parallel if queues else _MOST_ANYWHERE
+    waiting = settings.queue if queues else -1
     options = _options(settings, most, waiting, patience)
     return serve.deployment(EngineReplica, name=name, **options).bind(settings)
 
@@ -118,7 +118,7 @@ def _options(settings: Settings, most: int, waiting: int, patience: float) -> di
 
 
 def _further(settings: Settings) -> dict[str, Any]:
-    return json_object(settings.ray_options, "--ray-options", '{"ray_actor_options": {"num_gpus": 1}}')
+    return settings.json_object("ray_options", '{"ray_actor_options": {"num_gpus": 1}}')
 
 
 class Api:
@@ -161,11 +161,10 @@ class _Elsewhere(Loader):
         if handle is None:
             return await load_engine(settings)
         files, tokenizer = await tokens_of(settings)
-        vocabulary = None if files.tokenizer is None else encoder(files.tokenizer).vocabulary
         return RayEngine(
             handle,
             await _described(handle, key_of(settings)),
-            vocabulary=vocabulary,
+            vocabulary=vocabulary_of(files),
             timeouts=timeouts_of(settings),
             retries=settings.upstream_retries,
             tokenizer=tokenizer,
@@ -192,7 +191,8 @@ def key_of(settings: Settings) -> str:
 async def tokens_of(settings: Settings) -> tuple[TokenizerFiles, Engine | None]:
     """A model's tokenizer, without the engine that runs it. Only llama.cpp can tokenize for a GGUF: unless
     `--tokenizer` names another place, it reads the file here too, with hardly any memory of its own."""
-    if settings.replay is None and (settings.tokenizer or settings.vllm_local):
+    _, kind = engine_of(settings)
+    if kind.tokenizer_in_files or (kind is EMBEDDED and settings.tokenizer):
         return load_tokenizer(settings.tokenizer or settings.model or ""), None
     small = replace(settings, context=_LEAST_CONTEXT, parallel=1, queue=0, threads=1, gpu_layers=0)
     engine, files = await load_engine(small)

@@ -6,6 +6,8 @@ is the flag `--header-seconds S`, the variable `UNBRAID_HEADER_SECONDS`, the key
 `unbraid serve --help` and a row of the page of settings. Its type and its bounds (`least`, `most`, `above`) are checked
 wherever it comes from; `settings_sources` reads it. Conditions on several settings stand in `check_settings`.
 
+The flags of engines (`--vllm` and so on) are the fields of `engines.table.EngineTable`.
+
 Several models are several `--model NAME=…`, or tables `[[models]]` in the file. Each may have settings of its own, from
 the groups in `OF_A_MODEL`. Its other settings are those for all models.
 """
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from ..engines.table import ENGINES, EngineKind, EngineTable
 from ..errors import UnbraidError
 from ..models import DEFAULT
 
@@ -90,20 +93,13 @@ class SpeechSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineSettings:
+class EngineSettings(EngineTable):
     """what runs it: llama.cpp inside this process, if nothing else is named"""
 
-    sglang: tuple[str, ...] = setting("SGLang servers, one URL each", (), metavar="URL")
-    vllm: tuple[str, ...] = setting("vLLM servers", (), metavar="URL")
-    llama_cpp: tuple[str, ...] = setting("llama.cpp servers", (), metavar="URL")
-    openai: tuple[str, ...] = setting("servers with OpenAI's completions", (), metavar="URL")
-    vllm_local: bool = setting("vLLM inside this process", False)
     vllm_options: str | None = setting(
         "further arguments of vLLM's engine inside this process, as JSON: '{\"tensor_parallel_size\": 2}'",
         metavar="JSON",
     )
-    replay: str | None = setting("play a recording instead of a model", metavar="FILE")
-    tokens_only: bool = setting("no engine: render prompts and parse outputs for gateways, such as llm-d's", False)
     record: str | None = setting("write all outputs of the engine to a file", metavar="FILE")
     engine_api_key: str | None = setting("the key for the engine's servers", metavar="KEY")
     upstream_timeout: tuple[float, float] = setting(
@@ -256,7 +252,6 @@ GROUPS = {
 """The groups in `--help`. The docstring of each says what it is about."""
 OF_A_MODEL = ("model", "engine", "format")
 """The groups of settings that each of several models may have for itself."""
-ENGINES = ("sglang", "vllm", "llama_cpp", "openai", "vllm_local", "replay", "tokens_only")
 _LEAST_SECRET = 32
 
 
@@ -289,6 +284,17 @@ class Settings(
             values = {each.name: each.default for each in SETTINGS if each.name in ENGINES} | values
         return replace(self, models=(), **values)
 
+    def json_object(self, name: str, example: str) -> dict[str, Any]:
+        """The JSON object of a setting; an empty one if the setting is not given."""
+        flag = "--" + name.replace("_", "-")
+        try:
+            value = json.loads(getattr(self, name) or "{}")
+        except (ValueError, RecursionError) as error:
+            raise UnbraidError(f"{flag} must be JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise UnbraidError(f"{flag} must be a JSON object such as {example}")
+        return value
+
     @property
     def transcribes(self) -> bool:
         """Whether a model that transcribes is named."""
@@ -307,9 +313,11 @@ class Setting:
     default: Any
     help: str
     metavar: str | None
-    least: float
-    most: float | None
-    above: float | None
+    least: float = 0
+    most: float | None = None
+    above: float | None = None
+    engine: EngineKind | None = None
+    """The engine that the setting names, if any."""
 
     @property
     def flag(self) -> str:
@@ -363,14 +371,3 @@ def check_settings(settings: Settings) -> None:
             f"--secret has {len(settings.secret)} characters: give at least {_LEAST_SECRET}, such as those of "
             "`openssl rand -hex 32`"
         )
-
-
-def json_object(text: str | None, flag: str, example: str) -> dict[str, Any]:
-    """The JSON object of a setting; an empty one if the setting is not given."""
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise UnbraidError(f"{flag} must be JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise UnbraidError(f"{flag} must be a JSON object such as {example}")
-    return value

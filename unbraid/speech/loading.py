@@ -194,12 +194,14 @@ async def _chat(settings: ListenerSettings) -> ChatListener:
 
 async def _served_name(settings: ListenerSettings) -> str | None:
     """The server's name for its model; None if the server does not answer now."""
-    from ..engines.remote_models import ask
+    from ..engines.table import ENGINES
+    from ..engines.tokenizers import ask
 
     if settings.model is not None:
         return settings.model
     try:
-        found = (await ask("vllm", settings.urls[0], settings.api_key, f"{settings.flag_prefix}model")).get("id")
+        flag = f"{settings.flag_prefix}model"
+        found = (await ask(ENGINES["vllm"].tokenizer_at, settings.urls[0], settings.api_key, flag)).get("id")
     except UnbraidError as error:
         _log.warning("the engine that transcribes does not answer yet: %s", error)
         return None
@@ -207,13 +209,14 @@ async def _served_name(settings: ListenerSettings) -> str | None:
 
 
 async def _sglang(settings: ListenerSettings) -> SGLangWhisper:
-    from ..engines.remote_models import remote_tokenizer
+    from ..engines.table import ENGINES
+    from ..engines.tokenizers import remote_tokenizer
     from ..templates import load_tokenizer
     from .engines.sglang import SGLangWhisper
 
-    url = settings.urls[0]
+    url, paths = settings.urls[0], ENGINES["sglang"].tokenizer_at
     try:
-        files = await remote_tokenizer("sglang", url, settings.api_key, f"{settings.flag_prefix}model")
+        files = await remote_tokenizer(paths, url, settings.api_key, f"{settings.flag_prefix}model")
     except UnbraidError as problem:
         if settings.model is None:
             raise

@@ -31,12 +31,14 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
-from ...models import DEFAULT, Gguf, GgufVocabulary, ModelFiles, resolve
+from ...models import CATALOG, DEFAULT, Gguf, GgufVocabulary, ModelFiles, offer, resolve
+from ...templates import TokenizerFiles, from_source
 from ..base import (
     EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineOptions,
     Finish,
     Generation,
     Load,
@@ -292,6 +294,27 @@ class _Request(Job[Piece, Finish]):
         if self.future is not None:
             self.future.cancel()
         self._prompts.wake()
+
+
+def load(options: EngineOptions) -> tuple[EmbeddedEngine, TokenizerFiles]:
+    """From the settings of the server. The tokenizer is llama.cpp itself."""
+    if options.model is None and (offered := offer(CATALOG[DEFAULT].size)) is not None:
+        _log.info("%s is very small, and %s", DEFAULT, offered)
+    engine = EmbeddedEngine(
+        options.model or DEFAULT,
+        context=options.context,
+        parallel=options.parallel,
+        queue=options.queue,
+        threads=options.threads,
+        gpu_layers=options.gpu_layers,
+    )
+    vocabulary = engine.vocabulary
+    ends = tuple(vocabulary.decode([token]) for token in sorted(vocabulary.ends))
+    begin = "" if vocabulary.bos is None else vocabulary.decode([vocabulary.bos])
+    tokens = {"eos_token": ends[0] if ends else "", "bos_token": begin}
+    source = engine.chat_template
+    templates = {} if source is None else {"default": from_source(source, tokens, f"the template of {engine.model}")}
+    return engine, TokenizerFiles(vocabulary, templates, vocabulary.bos, ends)
 
 
 _engines: WeakSet[EmbeddedEngine] = WeakSet()

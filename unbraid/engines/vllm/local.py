@@ -18,12 +18,15 @@ from typing import Any
 from ... import tokens
 from ...constraints.printers import VLLMSyntax
 from ...core.vocabulary import Vocabulary
+from ...errors import UnbraidError
+from ...templates import TokenizerFiles, load_tokenizer
 from ..base import (
     Audio,
     EngineBusy,
     EngineDown,
     EngineError,
     EngineFailed,
+    EngineOptions,
     Finish,
     Generation,
     Load,
@@ -36,6 +39,7 @@ from ..base import (
 )
 from ..http.refusals import refusal, too_long_field
 from ..reader import OutputReader, finish_reason, token_bytes
+from ..tokenizers import vocabulary_of
 from .server import structured_outputs
 
 
@@ -286,3 +290,16 @@ def _decode(audio: Sequence[Audio]) -> list[Any]:
         return [media.load_bytes(one.data) for one in audio]
     except (ValueError, RuntimeError) as error:
         raise Unsupported(f"the audio cannot be read: {error}", field="audio") from error
+
+
+def load(options: EngineOptions) -> tuple[VLLMLocalEngine, TokenizerFiles]:
+    """From the settings of the server."""
+    if options.model is None:
+        raise UnbraidError("--vllm-local needs --model: a folder with the model, or ORG/REPO on the hub")
+    arguments: dict[str, Any] = {} if options.context is None else {"max_model_len": options.context}
+    arguments |= options.json_object("vllm_options", '{"tensor_parallel_size": 2}')
+    files = load_tokenizer(options.tokenizer or options.model)
+    try:
+        return VLLMLocalEngine(options.model, vocabulary=vocabulary_of(files), **arguments), files
+    except (TypeError, ValueError) as error:  # an argument that vLLM does not know, or does not take
+        raise UnbraidError(f"vLLM does not start so: {error}") from error

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...constraints.printers import GrammarSyntax
 from ...core.grammar import Format
 from ...engines import Engine, EngineError, Sampling
 from ...engines.recording import Recorder
 from ...engines.retokenize import is_whole
+from ...engines.table import engine_of
 from ...errors import UnbraidError
 from ...formats import compose, find
 from ...models import cache_folder
@@ -56,6 +56,10 @@ _SPEAKER_NAMES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 _PLAIN = Format("plain")
 _NAME_IT = "--format names another, --tool-call-parser and --reasoning-parser parts of one"
 _PLACEHOLDERS = {"step-audio-2": "<audio_start><audio_patch><audio_end>"}
+
+
+_MOST_CHOICES = 128
+"""Most choices of one request."""
 
 
 class Loader:
@@ -128,7 +132,7 @@ async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
         _log.warning("the model has no chat template: there are only completions; --chat-template gives it one")
     else:
         await asyncio.to_thread(builder.prepare)
-    syntax = _syntax(settings)
+    _, kind = engine_of(settings)
     model = Model(
         format=format,
         builder=builder,
@@ -137,13 +141,13 @@ async def load_model(settings: Settings, loader: Loader = _LOADER) -> Served:
         bos=files.bos,
         longest=longest,
         sampling={**files.sampling, **_sampling(settings.sampling)},
-        syntax=syntax,
-        constrain_auto=syntax == "gbnf",
-        unconstrained=bool(settings.openai),
+        syntax=kind.syntax,
+        constrain_auto=kind.syntax == "gbnf",
+        unconstrained=kind.refuses_constraints,
         loose_schemas=settings.loose_schemas,
         hears=placeholder is not None,
         unknown_tools=settings.unknown_tools,
-        most_choices=128 if syntax != "gbnf" or settings.llama_cpp else min(128, settings.parallel + settings.queue),
+        most_choices=min(_MOST_CHOICES, settings.parallel + settings.queue) if kind.queues else _MOST_CHOICES,
     )
     vocoder = None if settings.vocoder is None else load_vocoder(settings.vocoder)
     return Served(model=model, engine=engine, names=await _names(settings, engine), vocoder=vocoder)
@@ -204,13 +208,6 @@ def _store(settings: Settings) -> Store | None:
             raise
         _log.warning("responses are not stored: %s", error)
         return None
-
-
-def _syntax(settings: Settings) -> GrammarSyntax | None:
-    """The syntax of the grammars that the engine takes."""
-    if settings.sglang or settings.vllm or settings.vllm_local or settings.tokens_only:
-        return "structural_tag"
-    return None if settings.openai or settings.replay else "gbnf"
 
 
 def _longest(engine: Engine, texts: Encoder | None) -> int | None:
