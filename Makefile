@@ -4,6 +4,7 @@ VENV := .venv
 ENGINES := .venv-vllm
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 EXAMPLES := hermes qwen3 mistral step-audio-2 glm-4-voice
 COMMA := ,
 HOST ?= 127.0.0.1
@@ -20,7 +21,7 @@ WRITES = import argparse; from unbraid.models import DEFAULT; from unbraid.serve
 	print("" if read_settings(flags.parse_known_args()[0]).each_model() else f"--model {DEFAULT}")
 
 .DEFAULT_GOAL := help
-.PHONY: run site examples docs test test-long test-engines test-peers fuzz soak lint bench clean help
+.PHONY: run site examples docs test test-system test-long test-engines test-peers fuzz soak lint bench clean help
 
 run: $(VENV)/.server ## Serve a small model on http://127.0.0.1:8000/v1 (PORT=9000 for another; ARGS="--model …")
 	@writes=$$($(BIN)/python -c '$(WRITES)' $(LISTENS) $(ARGS) 2> /dev/null); \
@@ -40,14 +41,17 @@ docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open build/docs/index.html"
 
-test: lint ## Run the linters and the tests
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+test: lint ## Run the linters and the tests of the code (twelve minutes on two slow cores)
+	$(PYTEST) --dist loadfile
+
+test-system: lint ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own
+	$(PYTEST) --dist loadfile -m 'system and not slow'
 
 test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m '' --numprocesses auto --maxprocesses 4 --dist worksteal
+	HYPOTHESIS_PROFILE=long $(PYTEST) --dist worksteal -m ''
 
 test-engines: $(ENGINES)/.made ## Run the tests that need xgrammar, vLLM and SGLang (4 GB, and minutes to install)
-	$(ENGINES)/bin/python -m pytest tests/constraints tests/engines/test_vllm.py tests/engines/test_vllm_replicas.py \
+	$(ENGINES)/bin/python -m pytest -m 'not slow' tests/constraints tests/engines/test_vllm.py tests/engines/test_vllm_replicas.py \
 		tests/clients/test_vllm_clients.py tests/ray/test_vllm_local.py tests/plugins tests/speech/listeners tests/docs
 
 test-peers: $(ENGINES)/.made ## Run vLLM's own tests with its parsers and with ours (SGLang's too: UNBRAID_SGLANG_SOURCE=checkout)

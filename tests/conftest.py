@@ -12,9 +12,12 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .support.system import Running
 
 # What the shared suites assert is told as if it stood in a test.
 pytest.register_assert_rewrite(
@@ -39,3 +42,13 @@ _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, H
 settings.register_profile("ordinary", _always, max_examples=6, derandomize=True)
 settings.register_profile("long", _always, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell `tests/support/system.py` which test runs."""
+    Running.test = item
+    try:
+        return (yield)
+    finally:
+        Running.test = None

@@ -12,6 +12,8 @@ from .client_suite import CONTEXT, MODEL, ClientSuite
 from .client_suite_dialects import MessagesSuite, ResponsesSuite
 from .client_suite_others import CurlSuite, LangChainSuite, NodeSuite
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("xllamacpp")
 
 

@@ -16,6 +16,8 @@ from .client_suite import CONTEXT, MODEL, ClientSuite
 from .client_suite_dialects import MessagesSuite, ResponsesSuite
 from .client_suite_others import CurlSuite, LangChainSuite, NodeSuite
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:

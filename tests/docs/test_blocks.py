@@ -19,6 +19,8 @@ from .blocks import DATA, DOCUMENTS, ELSEWHERE, RUN, Block, blocks, matches, of_
 from .blocks import commands as commands_of
 from .running import FILES, WHISPERS, run_console, run_python
 
+pytestmark = pytest.mark.system
+
 
 def each(found: list[Block]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("block", found, ids=str)

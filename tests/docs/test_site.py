@@ -23,6 +23,8 @@ from unbraid.server.settings import Settings
 from ..support.places import ROOT
 from .running import environment
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("mkdocs", reason="the site takes mkdocs: pip install -r requirements/test.txt")
 
 ALL_FORMATS = list(all_formats())

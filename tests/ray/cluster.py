@@ -20,6 +20,7 @@ from unbraid.engines import Load
 from unbraid.ray import app
 
 from ..support.places import ROOT
+from ..support.system import system_only
 from ..support.waiting import wait_for
 
 QUIET = {
@@ -86,6 +87,7 @@ def cluster() -> Iterator[Cluster]:
 @contextmanager
 def only_ray() -> Iterator[None]:
     """A new cluster."""
+    system_only("a Ray cluster")
     import ray
 
     before = dict(os.environ)

@@ -10,6 +10,8 @@ from unbraid.ray import parse
 
 from .cluster import only_ray
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("ray.data", reason="Ray is not installed: pip install 'unbraid[ray]'")
 
 OUTPUT = '<think>\nRow {}.\n</think>\n\nAnswer {}.\n<tool_call>\n{{"name": "f", "arguments": {{}}}}\n</tool_call>'

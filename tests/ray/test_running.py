@@ -22,6 +22,8 @@ from ..support.serve_process import record
 from ..support.waiting import wait_for
 from .cluster import LONG, QUIET, free_port
 
+pytestmark = pytest.mark.system
+
 TEXT = "Good day to you, and to all who read this."
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 

@@ -17,6 +17,8 @@ from ..support.serve_process import record
 from ..support.waiting import wait_for
 from .cluster import LONG, Cluster, cluster
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 
 TEXT = "".join(f"word {number} " for number in range(40))

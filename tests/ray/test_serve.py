@@ -33,6 +33,8 @@ from ..support.waiting import wait_for
 from .cluster import LONG, Cluster, cluster, settings_for
 from .mortal import BREAK, GIVEN_UP, ORDER, MortalReplica
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 pytest.importorskip("xllamacpp")
 

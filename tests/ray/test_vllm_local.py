@@ -26,6 +26,8 @@ from ..engines.vllm_process import ENVIRONMENT, arguments, skip_without_vllm
 from .cluster import LONG, cluster, settings_for
 from .mortal import BREAK, ORDER, MortalReplica
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'unbraid[ray]'")
 
 

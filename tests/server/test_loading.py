@@ -21,9 +21,9 @@ from unbraid.tokens import vocabulary
 
 from ..support.fake_servers import Asked, FakeServer, FakeSGLang, FakeVLLM
 from ..support.in_loop import in_loop
-from ..support.real_tokenizers import encode, mistral, qwen3_huggingface
+from ..support.real_tokenizers import encode, mistral, qwen3_config, qwen3_huggingface
 from ..support.running_server import service_of, serving
-from ..templates.prompt_models import qwen3_config, template_source
+from ..templates.prompt_models import template_source
 
 SAID = "<think>\nHm.\n</think>\n\nHé!<|im_end|>"
 

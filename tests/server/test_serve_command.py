@@ -26,6 +26,8 @@ from ..support.serve_process import HELLO, Process, record, serve
 from ..support.settings import settings_of
 from ..support.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.system
+
 # The embedded model
 
 

@@ -25,6 +25,8 @@ from ..support.examples import LONG
 from ..support.llama_cpp_process import CONTEXT, LlamaCppProcess
 from ..support.running_server import folded, service_of, serving
 
+pytestmark = pytest.mark.system
+
 WEATHER = {
     "type": "function",
     "function": {

@@ -13,6 +13,8 @@ import pytest
 from ..support.places import ROOT
 from ..support.serve_process import serve
 
+pytestmark = pytest.mark.system
+
 RECORDING = str(ROOT / "examples" / "step-audio-2.jsonl")
 BLOCKED = ("numpy", "av", "onnxruntime")
 

@@ -21,6 +21,8 @@ from ..support.processes import is_running
 from ..support.serve_process import HELLO, Process, record, serve
 from ..support.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.system
+
 REQUESTS = 'unbraid_requests_total{route="/v1/chat/completions",status="200"}'
 WORKERS = 2
 

@@ -9,6 +9,8 @@ import pytest
 
 from .run import soak
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process holds is read from /proc")
 def test_a_slice_of_the_soak() -> None:

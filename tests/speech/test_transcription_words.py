@@ -27,6 +27,8 @@ from ..support.in_loop import collect, collect_until_error
 from ..support.real_speech import recording
 from .whisper.whisper_models import as_float_pair, files
 
+pytestmark = pytest.mark.system
+
 BASE = "whisper-base"
 WISH = TranscriptionOptions(timestamps=True, words=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from .system import system_only
 from .waiting import PATIENCE
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -20,6 +21,7 @@ expect.set_options(timeout=PATIENCE_MS)
 @contextmanager
 def chromium(*arguments: str) -> Iterator[Browser]:
     """A browser that runs."""
+    system_only("a browser")
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         pytest.skip("no browser was found: apt install chromium")

@@ -24,6 +24,9 @@ class LlamaCppProcess:
     """A server that takes requests once `wait` has returned."""
 
     def __init__(self, model: Path) -> None:
+        from .system import system_only  # not where this file is the process
+
+        system_only("a server as a child process")
         self._model = model
         self.port = free_port()
         self.start()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .real_tokenizers import cache_folder
+from .system import system_only
 
 _UNREACHABLE = re.compile(r"\b(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENOTCACHED|E50\d)\b.*")
 _LIMIT = 900
@@ -24,6 +25,7 @@ _LIMIT = 900
 
 def npm_packages(named: Path) -> Path:
     """The packages that a folder names, installed, with copies of the folder's own files beside them."""
+    system_only("packages of npm")
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"{named.name} comes from npm, and {program} is not installed")

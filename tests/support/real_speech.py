@@ -32,6 +32,7 @@ import pytest
 from numpy.typing import NDArray
 
 from .real_tokenizers import cache_folder
+from .system import system_only
 
 RATE = 16_000
 _TIMEOUT = 300
@@ -151,6 +152,7 @@ LANGUAGES = tuple(sorted({*ASTERISK, *WORD_LANGUAGES}))
 def recording(language: str, name: str | None = None) -> Recording:
     """Speech in a language of `LANGUAGES`: one of `NAMES` where Asterisk has the language, "words" for all, and "jfk"
     for English. Sentences by default, and words where there are none."""
+    system_only("recorded speech")
     name = name or (NAMES[0] if language in ASTERISK else "words")
     if name == "jfk" and language == "en":
         folder = _kept("jfk", (JFK,), _extract_jfk)
@@ -166,18 +168,21 @@ def recording(language: str, name: str | None = None) -> Recording:
 
 def phrase(name: str) -> Recording:
     """One of `PHRASES`."""
+    system_only("recorded speech")
     folder = _kept("asterisk-phrases", ASTERISK["en"], _extract_phrases)
     return Recording(folder / f"{name}.wav", "en", (folder / f"{name}.txt").read_text("utf-8"))
 
 
 def menus() -> list[Recording]:
     """Everything else in English that is long enough to be cut within, and whose text is what is said."""
+    system_only("recorded speech")
     folder = _kept("asterisk-menus", ASTERISK["en"], _extract_menus)
     return [Recording(path.with_suffix(".wav"), "en", path.read_text("utf-8")) for path in sorted(folder.glob("*.txt"))]
 
 
 def music(name: str) -> Recording:
     """One of `TUNES`: music that people made, without a voice."""
+    system_only("recorded music")
     return Recording(_kept("music", (MUSIC,), _extract_music) / f"{name}.wav", "", "")
 
 

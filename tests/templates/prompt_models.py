@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.tokens import vocabulary
 
-from ..support import real_tokenizers
 from ..support.places import SHARED, absent
 
 TEMPLATES = SHARED / "templates"
@@ -23,12 +21,6 @@ def template_source(name: str) -> str:
     if not path.exists():
         pytest.skip(absent(path))
     return path.read_text(encoding="utf-8")
-
-
-@cache
-def qwen3_config() -> dict[str, Any]:
-    """Qwen3's tokenizer_config.json, from the package that its tokenizer.json comes from too."""
-    return real_tokenizers.npm_config("qwen3")
 
 
 class EngineLike:

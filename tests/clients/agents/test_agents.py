@@ -22,6 +22,8 @@ from ...support.serve_process import record, serve
 from .coding_agents import AGENTS, Agent, OpenCodeWithTitle, formats
 from .scene import BROKEN, FIRST_WORDS, LAST_WORDS, MENDED, TASK, THOUGHT, outputs, repository
 
+pytestmark = pytest.mark.system
+
 SCENES = [(agent, format) for agent in AGENTS for format in formats(agent)]
 
 

@@ -11,6 +11,8 @@ from .clients import CLIENTS
 from .contract import ANSWER, CITY, DESCRIPTION, REPORT, RESULT, THOUGHT, WONDER, Client
 from .model import prompt_of, weather_model
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scripted]:

@@ -22,6 +22,8 @@ import pytest
 from ...engines.vllm_process import NAME, skip_without_vllm, vllm_serve
 from ...support.places import ROOT
 
+pytestmark = pytest.mark.system
+
 CONTEXT = 1024
 WEATHER: dict[str, Any] = {
     "type": "object",

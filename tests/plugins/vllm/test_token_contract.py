@@ -20,9 +20,8 @@ from unbraid.server.loading.service import load
 from unbraid.server.settings import Settings
 
 from ...engines.vllm_process import skip_without_vllm, vllm_serve
-from ...support.real_tokenizers import encode, qwen3_huggingface
+from ...support.real_tokenizers import encode, qwen3_config, qwen3_huggingface
 from ...support.running_server import serving
-from ...templates.prompt_models import qwen3_config
 
 DIFFERENT = """
 - `request_id`, `created` and the ids of calls are each server's own.

@@ -26,6 +26,8 @@ from ...support import patient_http
 from ...support.serve_process import Process, record, serve
 from ...support.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.system
+
 
 def end(process: Process) -> list[str]:
     """End a server in order, and return its log."""

@@ -24,6 +24,8 @@ from ...support.real_tokenizers import encode
 from ...support.scripted_server import Scripted
 from .accessibility import faults, is_too_wide
 
+pytestmark = pytest.mark.system
+
 PAGE = Path(unbraid.__file__).parent / "server" / "playground" / "page"
 VIEWS = ("apart", "constrain", "chat", "transcribe", "compare")
 CALL = (

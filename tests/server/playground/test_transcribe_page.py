@@ -14,6 +14,8 @@ from unbraid.speech.transcriber import Transcriber
 from ...support.browser import chromium, page_of
 from ..transcriptions.support import PREFIX, ScriptedListener, SpeechServer, jfk
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def speech() -> Iterator[SpeechServer]:

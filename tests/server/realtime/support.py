@@ -22,7 +22,7 @@ from unbraid.speech.whisper.tokens import WhisperVocabulary
 from unbraid.templates import built_in
 
 from ...speech.live.talking import LevelVoice, WordListener
-from ...speech.whisper.whisper_models import tokenizer
+from ...support.real_tokenizers import whisper_like
 from ...support.running_server import RunningServer, service_of
 from ...support.waiting import PATIENCE
 
@@ -48,7 +48,7 @@ class Tones:
 
 
 def listener() -> WordListener:
-    return WordListener(WhisperVocabulary(tokenizer()))
+    return WordListener(WhisperVocabulary(whisper_like()))
 
 
 def service(scripts: Sequence[Script] = (), of: WordListener | None = None, **settings: Any) -> Service:

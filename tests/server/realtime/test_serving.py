@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 import websockets
 
 from ...support.certificates import make, trusting
@@ -12,6 +13,8 @@ from ...support.places import ROOT
 from ...support.serve_process import serve
 from .support import Client, run
 from .test_conversation import TOOL, check_order, respond
+
+pytestmark = pytest.mark.system
 
 SESSIONS = 6
 

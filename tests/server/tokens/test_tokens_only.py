@@ -15,9 +15,8 @@ from unbraid.server.service import Service
 from unbraid.server.settings import Settings
 
 from ...support import patient_http
-from ...support.real_tokenizers import qwen3_huggingface
+from ...support.real_tokenizers import qwen3_config, qwen3_huggingface
 from ...support.running_server import serving
-from ...templates.prompt_models import qwen3_config
 
 SECRET = "x" * 32
 

@@ -10,8 +10,10 @@ from unbraid.models import ModelError
 from unbraid.speech.synthesis.kokoro import KokoroFiles, resolve_kokoro
 
 from ...support.places import CACHE
+from ...support.system import for_system_tests
 
 
+@for_system_tests("Kokoro")
 @cache
 def kokoro_files() -> KokoroFiles:
     """Its files; skips the test where they cannot be had."""

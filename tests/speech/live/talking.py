@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from unbraid.speech.audio.decode import RATE, Samples
 from unbraid.speech.audio.vad import FRAME
 from unbraid.speech.listening import ListenEnd, ListenRequest, TextVocabulary
 from unbraid.speech.live.transcription import Hearing
+from unbraid.speech.whisper.tokens import WhisperTokens
+from unbraid.tokens import vocabulary
 
-from ..whisper.whisper_models import tokenizer
-from ..whisper.whisper_models import tokens as special_tokens
+from ...support.real_tokenizers import whisper_like
 
 WORD = 0.4
 """Seconds of a word."""
@@ -106,7 +108,7 @@ class WordListener:
         written = encode(text)
         if request.goes_on:
             given = begun[3:]
-            said = tokenizer().decode(given)
+            said = whisper_like().decode(given)
             rest = len(said.split())
             text = "".join(f" {word if whole else word[:2]}" for word, whole in heard[rest:])
             written = encode(text + ("." if len(request.samples) // (RATE // 2) % 2 and text else ""))
@@ -116,8 +118,13 @@ class WordListener:
         """Nothing to be released."""
 
 
+@cache
+def special_tokens() -> WhisperTokens:
+    return WhisperTokens(vocabulary(whisper_like()))
+
+
 def encode(text: str) -> list[int]:
-    return list(tokenizer().encode(text, add_special_tokens=False).ids)
+    return list(whisper_like().encode(text, add_special_tokens=False).ids)
 
 
 async def heard_in_steps(hearing: Hearing, sound: Samples, cuts: Sequence[int], *, pauses: bool = True) -> list[str]:

@@ -21,9 +21,10 @@ from unbraid.speech.whisper.tokens import WhisperVocabulary
 
 from ...support.examples import examples
 from ...support.real_speech import recording
+from ...support.real_tokenizers import whisper_like
 from ...support.waiting import until
 from ..listening import run
-from ..whisper.whisper_models import files, tokenizer
+from ..whisper.whisper_models import files
 from ..word_errors import word_errors
 from ..word_errors import words as words_of
 from .talking import WORDS, WordListener, heard_in_steps, say, silence
@@ -32,7 +33,7 @@ SAID = [*WORDS, *WORDS[::-1]]
 
 
 def listener(*, goes_on: bool = True) -> WordListener:
-    return WordListener(WhisperVocabulary(tokenizer()), goes_on=goes_on)
+    return WordListener(WhisperVocabulary(whisper_like()), goes_on=goes_on)
 
 
 def hearing(of: WordListener) -> Hearing:

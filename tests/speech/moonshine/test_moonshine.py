@@ -36,6 +36,7 @@ from ...support.byte_vocabulary import WordVocabulary
 from ...support.in_loop import collect, collect_until_error, in_loop
 from ...support.real_speech import recording
 from ...support.real_tokenizers import cache_folder
+from ...support.system import for_system_tests
 
 JFK = "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country."
 WEASELS = "Weasels have eaten our phone system."
@@ -43,6 +44,7 @@ START, END = 1, 2
 SILENCE = np.zeros(RATE, np.float32)
 
 
+@for_system_tests("a Moonshine")
 @cache
 def files(name: str = "moonshine-tiny-en") -> MoonshineFiles:
     """The files of a known Moonshine; skips the test where they cannot be had."""

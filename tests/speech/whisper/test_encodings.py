@@ -22,6 +22,8 @@ from unbraid.speech.whisper.listener import Encodings, WhisperEngine
 
 from .whisper_models import files, jfk
 
+pytestmark = pytest.mark.system
+
 
 class Counting:
     """An encoder whose output is its input."""

