@@ -17,6 +17,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .support.shared_certificates import share_certificates
 from .support.system import Running
 
 # What the shared suites assert is told as if it stood in a test.
@@ -36,6 +37,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _stored = tempfile.mkdtemp(prefix="unbraid-tests-")
 os.environ["UNBRAID_STORE"] = os.path.join(_stored, "responses.sqlite")
 atexit.register(shutil.rmtree, _stored, ignore_errors=True)
+
+share_certificates()
 
 # No deadlines: shared machines are noisy, and no test here is about time.
 _always = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

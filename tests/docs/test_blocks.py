@@ -19,10 +19,10 @@ from .blocks import DATA, DOCUMENTS, ELSEWHERE, RUN, Block, blocks, matches, of_
 from .blocks import commands as commands_of
 from .running import FILES, WHISPERS, run_console, run_python
 
-pytestmark = pytest.mark.system
 
-
-def each(found: list[Block]) -> pytest.MarkDecorator:
+def each(language: str, *, elsewhere: bool) -> pytest.MarkDecorator:
+    """The blocks of a language that run here, or those that need what is not here."""
+    found = [block for block in of_language(language) if bool(block.elsewhere) is elsewhere]
     return pytest.mark.parametrize("block", found, ids=str)
 
 
@@ -33,11 +33,9 @@ def outcomes(document: Path) -> dict[Block, tuple[str, str]]:
     return dict(zip(found, run_python(found), strict=False))
 
 
-@each(of_language("python"))
+@pytest.mark.system
+@each("python", elsewhere=False)
 def test_a_python_block_runs_and_prints_what_it_says(block: Block) -> None:
-    if block.elsewhere:
-        check_imports(block)
-        return
     done = outcomes(block.document)
     assert block in done, f"{block} was not reached: a block before it failed"
     output, error = done[block]
@@ -47,8 +45,8 @@ def test_a_python_block_runs_and_prints_what_it_says(block: Block) -> None:
         assert matches(expected, output), f"{block} printed:\n{output}\nbut says:\n{expected}"
 
 
-def check_imports(block: Block) -> None:
-    """The block is Python, and what it imports from unbraid is there."""
+@each("python", elsewhere=True)
+def test_a_python_block_for_elsewhere_imports_what_is_there(block: Block) -> None:
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -68,11 +66,14 @@ def comments(block: Block) -> Iterator[str]:
             yield rest
 
 
-@each(of_language("console"))
+@pytest.mark.system
+@each("console", elsewhere=False)
 def test_a_console_block_runs_and_prints_what_it_says(block: Block) -> None:
-    if not block.elsewhere:
-        run_console(block)
-        return
+    run_console(block)
+
+
+@each("console", elsewhere=True)
+def test_a_console_block_for_elsewhere_names_what_is_there(block: Block) -> None:
     for command in commands_of(block):
         commands.check(command.text)
 

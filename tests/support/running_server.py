@@ -18,6 +18,7 @@ from unbraid.server.access.door import Access
 from unbraid.server.app import create_app, write_error
 from unbraid.server.model import Model, Served
 from unbraid.server.observing.tracing import Tracer
+from unbraid.server.planning.planner import Planner
 from unbraid.server.running.run import fast_loop
 from unbraid.server.service import Service
 from unbraid.templates import ChatTemplate, PromptBuilder, built_in, encoder
@@ -100,12 +101,14 @@ def service_of(
     template: ChatTemplate | Mapping[str, ChatTemplate] | None = None,
     **settings: Any,
 ) -> Service:
-    """A service put together by hand. Without a tokenizer, prompts and outputs are text."""
+    """A service put together by hand. Without a tokenizer, prompts and outputs are text. Requests are worked out in
+    threads: a worker process takes seconds to start, and tests that are about workers ask for them (`planner`)."""
     found = find(format) if isinstance(format, str) else format
     texts = None if tokenizer is None else encoder(tokenizer)
     builder = PromptBuilder(template or built_in("chatml"), texts, found)
     of_model = {name: settings.pop(name) for name in [*settings] if name in _OF_MODEL}
     model = Model(format=found, builder=builder, encoder=texts, **of_model)
+    settings.setdefault("planner", Planner(workers=0))
     served = Served(model=model, engine=engine, names=settings.pop("names", ()), vocoder=settings.pop("vocoder", None))
     return Service(models=(served,), **settings)
 
