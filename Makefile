@@ -44,7 +44,7 @@ docs: $(VENV)/.package $(VENV)/.server $(VENV)/.test ## Build the documentation'
 test: lint ## Run the linters and the tests of the code (twelve minutes on two slow cores)
 	$(PYTEST) --dist loadfile
 
-test-system: lint ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own
+test-system: $(VENV)/.package $(VENV)/.test ## Run the tests of the whole: clients, coding agents, a browser, Ray, speech, servers of their own
 	$(PYTEST) --dist loadfile -m 'system and not slow'
 
 test-long: lint ## Run the tests with many more random examples, new ones each time, and the slow ones

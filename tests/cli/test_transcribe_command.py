@@ -20,6 +20,8 @@ from ..support.places import ROOT
 from ..support.real_speech import recording
 from ..support.waiting import PATIENCE
 
+pytestmark = pytest.mark.system
+
 pytest.importorskip("av", reason="av is not installed: pip install av")
 
 CLOCK = r"\d\d:\d\d:\d\d,\d{3}"

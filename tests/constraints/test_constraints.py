@@ -662,7 +662,7 @@ def test_the_grammar_sleeps_until_a_call_begins() -> None:
 
 
 def test_a_forced_prefix_needs_no_library() -> None:
-    tokenizer = real_tokenizers.whisper()
+    tokenizer = real_tokenizers.whisper_like()
     words = vocabulary(tokenizer)
 
     def token(text: str) -> int:

@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "mistral v7": ("mistral", lambda: real_tokenizers.mistral(7)),
     "mistral v11": ("mistral", lambda: real_tokenizers.mistral(11)),
     "mistral v13": ("mistral", lambda: real_tokenizers.mistral(13)),
-    "whisper": ("whisper", real_tokenizers.whisper),
+    "whisper": ("whisper", real_tokenizers.whisper_like),
     **{format.name: (format.name, partial(real_tokenizers.speaking, format.name)) for format in SPEAKING},
 }
 every_case = pytest.mark.parametrize("case", CASES)

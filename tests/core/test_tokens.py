@@ -246,12 +246,27 @@ def test_mistral_control_tokens() -> None:
     assert vocabulary(real.mistral(1)).token_id("[TOOL_CALLS]") is None
 
 
-def test_whisper_languages_tasks_and_times() -> None:
-    tokens = vocabulary(real.whisper())
+WHISPERS = [pytest.param(real.whisper, marks=pytest.mark.system), real.whisper_like]
+
+
+@pytest.mark.parametrize("tokenizer", WHISPERS)
+def test_whisper_languages_tasks_and_times(tokenizer: Callable[[], Any]) -> None:
+    tokens = vocabulary(tokenizer())
     texts = ("<|endoftext|>", "<|de|>", "<|su|>", "<|translate|>", "<|transcribe|>", "<|notimestamps|>", "<|0.00|>")
     assert [tokens.token_id(text) for text in texts] == [50257, 50261, 50357, 50358, 50359, 50363, 50364]
     assert tokens.token_bytes(51864) == b"<|30.00|>"
     assert tokens.token_id("<|xx|>") is None
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("name", "made"), [("qwen3", real.qwen3_huggingface), ("llama2", real.mistral_1_huggingface)])
+def test_what_the_tests_make_is_what_is_published(name: str, made: Callable[[], Any]) -> None:
+    assert json.loads(made().to_str()) == json.loads(real.published(name).to_str())
+
+
+@pytest.mark.system
+def test_the_configuration_of_qwen3_is_what_is_published() -> None:
+    assert real.qwen3_config() == real.npm_config("qwen3")
 
 
 @pytest.mark.parametrize("kind", ["tiktoken", "huggingface"])

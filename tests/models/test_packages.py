@@ -59,6 +59,7 @@ def test_specs() -> None:
     assert Package("npm", "@a/b", None, None).folder == "npm/@a+b/latest"
 
 
+@pytest.mark.system
 def test_a_package_of_npm(registry: dict[str, bytes], tmp_path: Path) -> None:
     registry["toy"] = tarball({"package/package.json": b'{"name":"toy","version":"1.0.0"}', "package/m/a.gguf": SMALL})
     found = resolve("npm:toy@1.0.0", cache=tmp_path / "cache").gguf

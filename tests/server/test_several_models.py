@@ -55,6 +55,7 @@ def check_both(one: Process) -> None:
     assert patient_http.get(f"{root}/ready").status_code == 200
 
 
+@pytest.mark.system
 def test_the_others_are_ready_where_one_is_down(recordings: tuple[str, str]) -> None:
     flags = ("--model", f"thinker=replay={recordings[0]},format=qwen3")
     with serve(*flags, "--model", "far=openai=http://127.0.0.1:9,format=hermes,chat_template=chatml") as one:
@@ -64,6 +65,7 @@ def test_the_others_are_ready_where_one_is_down(recordings: tuple[str, str]) -> 
         assert one.chat(model="thinker").status_code == 200
 
 
+@pytest.mark.system
 def test_by_flags(recordings: tuple[str, str]) -> None:
     thinks, calls = recordings
     flags = ("--model", f"thinker=replay={thinks},format=qwen3", "--model", f"caller=replay={calls},format=mistral")
@@ -71,6 +73,7 @@ def test_by_flags(recordings: tuple[str, str]) -> None:
         check_both(one)
 
 
+@pytest.mark.system
 def test_by_a_file(recordings: tuple[str, str], tmp_path: Path) -> None:
     thinks, calls = recordings
     file = tmp_path / "unbraid.toml"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
+import tokenizers
 
 from unbraid.core.vocabulary import Vocabulary
 from unbraid.engines.base import EngineDown, EngineFailed, Piece, TokenLogprob
@@ -29,10 +30,12 @@ from unbraid.speech.transcriber import PrefixMissing, Transcriber
 from unbraid.speech.transcript import Delta, Detected, Progress, Segment, Transcript, TranscriptEvent
 from unbraid.speech.whisper.adapter import WhisperAdapter
 from unbraid.speech.whisper.listener import WhisperEngine
+from unbraid.speech.whisper.tokens import WhisperTokens
 from unbraid.templates import encoder
 from unbraid.tokens import vocabulary
 
 from ..support.real_speech import recording
+from ..support.real_tokenizers import whisper_like
 from ..support.waiting import until
 from .whisper.test_tokens import released
 from .whisper.whisper_models import WORDS, files, tokenizer, tokens
@@ -91,15 +94,16 @@ def end(events: Sequence[TranscriptEvent]) -> Transcript:
     return last
 
 
-def check(transcript: Transcript) -> None:
+def check(transcript: Transcript, tokenizer: tokenizers.Tokenizer) -> None:
     """What is true of every transcript."""
+    known = WhisperTokens(vocabulary(tokenizer))
     at = 0.0
     for segment in transcript.segments:
         assert at <= segment.start <= segment.end <= transcript.duration + 0.006
         at = segment.end
-        spelled = [token for token in segment.tokens if token < tokens(BASE).eot]
-        assert tokenizer(BASE).decode(spelled) == segment.text
-        assert all(token >= tokens(BASE).first_timestamp for token in set(segment.tokens) - set(spelled))
+        spelled = [token for token in segment.tokens if token < known.eot]
+        assert tokenizer.decode(spelled) == segment.text
+        assert all(token >= known.first_timestamp for token in set(segment.tokens) - set(spelled))
     assert "".join(segment.text for segment in transcript.segments).strip() == transcript.text
     assert "<|" not in transcript.text
 
@@ -153,6 +157,7 @@ def heard(engine: WhisperEngine, batches: Batches) -> dict[tuple[str, str], Tran
     return dict(zip(SAID, transcripts, strict=True))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("key", SAID, ids="-".join)
 def test_languages_are_detected_and_transcribed(key: tuple[str, str], heard: dict[tuple[str, str], Transcript]) -> None:
     transcript = heard[key]
@@ -164,9 +169,10 @@ def test_languages_are_detected_and_transcribed(key: tuple[str, str], heard: dic
     assert transcript.duration == pytest.approx(recording(*key).seconds, abs=0.01)
     assert transcript.warnings == ()
     assert transcript.completion_tokens >= len(transcript.segments[0].tokens) + 4  # three to begin with, and the end
-    check(transcript)
+    check(transcript, tokenizer(BASE))
 
 
+@pytest.mark.system
 def test_a_stream_alone_says_what_the_batch_said(
     transcriber: Transcriber, heard: dict[tuple[str, str], Transcript], batches: Batches
 ) -> None:
@@ -187,6 +193,7 @@ def test_a_stream_alone_says_what_the_batch_said(
     assert deltas > 0.8 * sum(len(segment.tokens) for segment in segments)  # half characters are joined
 
 
+@pytest.mark.system
 def test_blocks_of_every_size_stream_the_same(transcriber: Transcriber) -> None:
     samples = recording("it", "tt-weasels").samples
     sizes = (37, 1_000, RATE)
@@ -212,6 +219,7 @@ def test_blocks_of_every_size_stream_the_same(transcriber: Transcriber) -> None:
     assert end(streams[1]).language_probability is not None
 
 
+@pytest.mark.system
 def test_candidates_and_translation(transcriber: Transcriber, batches: Batches) -> None:
     async def gathered() -> tuple[Transcript, ...]:
         russian, italian, spanish = (recording(language, "tt-weasels").samples for language in ("ru", "it", "es"))
@@ -232,6 +240,7 @@ def test_candidates_and_translation(transcriber: Transcriber, batches: Batches) 
     assert found("eaten our telephone system", translated.text) > 0.7, translated.text
 
 
+@pytest.mark.system
 def test_long_recordings_with_times(transcriber: Transcriber) -> None:
     speech = recording("en", "demo-instruct")
     events = run(all_of(transcriber.run(read(speech.path), TranscriptionOptions(timestamps=True), stream=True)))
@@ -251,9 +260,10 @@ def test_long_recordings_with_times(transcriber: Transcriber) -> None:
     assert len(transcript.segments) > 6
     assert transcript.segments[-1].end > chunks[-1].start
     assert all(segment.no_speech_prob is not None and segment.avg_logprob < 0 for segment in transcript.segments)
-    check(transcript)
+    check(transcript, tokenizer(BASE))
 
 
+@pytest.mark.system
 def test_a_recording_that_changes_its_language(transcriber: Transcriber) -> None:
     """The silence at its beginning has none; the first that is spoken is the recording's, and each segment has its
     own."""
@@ -268,9 +278,10 @@ def test_a_recording_that_changes_its_language(transcriber: Transcriber) -> None
     assert found("thank you for trying out", "".join(one.text for one in spoken["en"])) > 0.7
     assert spoken["fr"][0].start > 25
     assert spoken["en"][0].start > 50
-    check(transcript)
+    check(transcript, tokenizer(BASE))
 
 
+@pytest.mark.system
 def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Batches) -> None:
     async def gathered() -> tuple[Transcript, ...]:
         noise = np.random.default_rng(1).normal(0.0, 0.01, 5 * RATE).astype(np.float32)
@@ -294,6 +305,7 @@ def test_silence_and_noise_are_no_language(transcriber: Transcriber, batches: Ba
         assert (transcript.language, transcript.language_probability) == (None, None)
 
 
+@pytest.mark.system
 def test_a_prompt_is_what_was_written_before(transcriber: Transcriber, batches: Batches) -> None:
     prompt = "no punctuation and no capital letters in this here text so my fellow americans"
     del batches[:]
@@ -304,6 +316,7 @@ def test_a_prompt_is_what_was_written_before(transcriber: Transcriber, batches: 
     assert transcript.prompt_tokens == len(before) + 2
 
 
+@pytest.mark.system
 def test_who_leaves_frees_the_engine(transcriber: Transcriber, engine: WhisperEngine) -> None:
     async def left() -> None:
         samples = recording("uk", "words").samples
@@ -326,6 +339,11 @@ def test_who_leaves_frees_the_engine(transcriber: Transcriber, engine: WhisperEn
 
 
 # --- What cannot be asked for ----------------------------------------------------------------------------------------
+
+
+@cache
+def special_tokens() -> WhisperTokens:
+    return WhisperTokens(vocabulary(whisper_like()))
 
 
 @pytest.mark.parametrize(
@@ -356,8 +374,8 @@ def test_a_model_in_english_only() -> None:
 
 def test_prompts_need_an_engine_that_cuts_text_into_tokens() -> None:
     with pytest.raises(UnbraidError, match="prompt: this engine does not give access"):
-        WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="Hello"))
-    WhisperAdapter(vocabulary(tokenizer(BASE))).check(TranscriptionOptions(prompt="  \n"))
+        WhisperAdapter(vocabulary(whisper_like())).check(TranscriptionOptions(prompt="Hello"))
+    WhisperAdapter(vocabulary(whisper_like())).check(TranscriptionOptions(prompt="  \n"))
 
 
 def test_a_prompt_cannot_forge_special_tokens() -> None:
@@ -365,17 +383,20 @@ def test_a_prompt_cannot_forge_special_tokens() -> None:
     forged = adapter.request(
         noise(1.0), TranscriptionOptions(prompt="<|startoftranscript|><|de|><|0.00|><|endoftext|>"), 0.0
     ).prompt
-    assert [token for token in forged if token >= tokens(BASE).eot] == [tokens(BASE).startofprev, tokens(BASE).sot]
+    assert [token for token in forged if token >= special_tokens().eot] == [
+        special_tokens().startofprev,
+        special_tokens().sot,
+    ]
     long = adapter.request(noise(1.0), TranscriptionOptions(prompt="one two three " * 200 + "the end"), 0.0).prompt
     assert len(long) == 225
-    assert tokenizer(BASE).decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
+    assert whisper_like().decode(list(long[-3:-1])) == " the end"  # what is nearest to the speech is kept
 
 
 def test_adapters() -> None:
     assert "whisper" in known_families()
-    assert isinstance(adapter_for(vocabulary(tokenizer(BASE))), WhisperAdapter)
+    assert isinstance(adapter_for(vocabulary(whisper_like())), WhisperAdapter)
     with pytest.raises(UnbraidError, match="no family of speech models 'parrot'"):
-        adapter_for(vocabulary(tokenizer(BASE)), "parrot")
+        adapter_for(vocabulary(whisper_like()), "parrot")
 
 
 # --- Listeners that pretend ------------------------------------------------------------------------------------------
@@ -402,7 +423,7 @@ class TokenizerVocabulary:
     dummy_prefix = False
 
     def __init__(self) -> None:
-        self._encoder = encoder(tokenizer(BASE))
+        self._encoder = encoder(whisper_like())
         self.token_id = self._encoder.vocabulary.token_id
         self.token_bytes = self._encoder.vocabulary.token_bytes
 
@@ -450,11 +471,11 @@ class Pretended:
 
 def plain(text: str) -> list[int]:
     """Ordinary tokens alone, whatever they spell."""
-    return encoder(tokenizer(BASE)).encode(text)
+    return encoder(whisper_like()).encode(text)
 
 
 def output(text: str, language: str = "de") -> list[int]:
-    known = tokens(BASE)
+    known = special_tokens()
     return [*known.prefix(language, timestamps=True)[1:], *plain(text), known.eot]
 
 
@@ -528,7 +549,7 @@ def test_chunks_are_joined_in_order_whichever_is_first_ready() -> None:
 
 
 def test_times_are_those_of_the_recording() -> None:
-    known = tokens(BASE)
+    known = special_tokens()
 
     def write(request: ListenRequest) -> Saying:
         de, transcribe = known.prefix("de")[1:3]
@@ -539,7 +560,7 @@ def test_times_are_those_of_the_recording() -> None:
 
     transcript = run(Transcriber(Pretended(write)).transcribe([talk()], TranscriptionOptions(timestamps=True)))
     chunks = chunks_of(talk())
-    check(transcript)
+    check(transcript, whisper_like())
     for number, chunk in enumerate(chunks):
         one, two = transcript.segments[2 * number : 2 * number + 2]
         length = len(chunk.samples) / RATE
@@ -570,7 +591,7 @@ def test_without_a_prefix_no_language_is_made_up(lost: int) -> None:
     assert [segment.language for segment in transcript.segments] == [None]
     [warning] = transcript.warnings
     assert "did not begin with the tokens it was given" in warning
-    known = tokens(BASE)
+    known = special_tokens()
     astray = [
         known.sot,
         known.startoflm,
@@ -688,10 +709,10 @@ def test_what_noise_may_cost_is_bounded() -> None:
 
 
 def test_half_a_character_is_never_text() -> None:
-    half = next(token for token in range(50_000) if vocabulary(tokenizer(BASE)).token_bytes(token) == b"\xf0\x9f")
+    half = next(token for token in range(50_000) if vocabulary(whisper_like()).token_bytes(token) == b"\xf0\x9f")
 
     def write(request: ListenRequest) -> Saying:
-        ids = [*output(" Good")[:-1], half, *plain(" morning"), half, tokens(BASE).eot]
+        ids = [*output(" Good")[:-1], half, *plain(" morning"), half, special_tokens().eot]
         return Saying(ids if request.temperature < 0.5 else output(" Good evening."), logprob=-0.9)
 
     listener = Pretended(write)

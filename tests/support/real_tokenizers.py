@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import distribution
@@ -318,17 +319,13 @@ def minimax_m3() -> tokenizers.Tokenizer:
     return qwen3_with("]<]minimax[>[", "<mm:think>", "</mm:think>", "[e~[")
 
 
-def mistral_1_huggingface() -> tokenizers.Tokenizer:
-    """Mistral's first tokenizer, which npm has as Llama 2's: SentencePiece's spelling, bytes and a dummy prefix."""
-    return _npm("llama2")
-
-
 def whisper() -> tokenizers.Tokenizer:
     """Whisper's tokenizer: byte-level, with a special token for each language, task and time."""
-    return _npm("whisper")
+    return published("whisper")
 
 
-def _npm(name: str) -> tokenizers.Tokenizer:
+def published(name: str) -> tokenizers.Tokenizer:
+    """A tokenizer of `NPM`."""
     return _tokenizer(npm_file(name))
 
 
@@ -434,6 +431,62 @@ def _later_tekken(number: int) -> Mistral:
         validator=get_validator(version, mode=ValidationMode.test),
         request_normalizer=get_normalizer(version, None),
     )
+
+
+@cache
+def mistral_1_huggingface() -> tokenizers.Tokenizer:
+    """Mistral's first tokenizer as a tokenizer.json: SentencePiece's spelling, bytes and a dummy prefix.
+
+    Made of the file of SentencePiece as Hugging Face's converter does it; `tests/core/test_tokens.py` compares it with
+    the published tokenizer.json, which is Llama 2's."""
+    pieces = _mistral(1, False).instruct_tokenizer.tokenizer._model
+    vocab = {pieces.id_to_piece(id): id for id in range(pieces.get_piece_size())}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    space = {"type": "Replace", "pattern": {"String": " "}, "content": "\N{LOWER ONE EIGHTH BLOCK}"}
+    back = {"type": "Replace", "pattern": {"String": "\N{LOWER ONE EIGHTH BLOCK}"}, "content": " "}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    first, second = (
+        [{"SpecialToken": {"id": "<s>", "type_id": at}}, {"Sequence": {"id": id, "type_id": at}}]
+        for at, id in enumerate("AB")
+    )
+    whole = {
+        "version": "1.0",
+        "added_tokens": [{"id": id, "content": piece, **flags} for piece, id in [*vocab.items()][:3]],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "Prepend", "prepend": "\N{LOWER ONE EIGHTH BLOCK}"}, space],
+        },
+        "pre_tokenizer": None,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": first,
+            "pair": [*first, *second],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+        },
+        "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}, strip]},
+        "model": {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "vocab": vocab,
+            "merges": _sentencepiece_merges(vocab, pieces.get_score),
+        },
+    }
+    return tokenizers.Tokenizer.from_str(json.dumps(whole))
+
+
+def _sentencepiece_merges(vocab: dict[str, int], score: Callable[[int], float]) -> list[list[str]]:
+    """Every pair of pieces that is a piece: the likeliest first, and then by their ids."""
+    merges = []
+    for piece, id in vocab.items():
+        pairs = [(vocab[piece[:at]], vocab[piece[at:]], at) for at in range(1, len(piece)) if _both(vocab, piece, at)]
+        merges += [(score(id), piece[:at], piece[at:]) for _, _, at in sorted(pairs)]
+    return [[left, right] for _, left, right in sorted(merges, key=lambda merge: -merge[0])]
+
+
+def _both(vocab: dict[str, int], piece: str, at: int) -> bool:
+    return piece[:at] in vocab and piece[at:] in vocab
 
 
 # Encoding

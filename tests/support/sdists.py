@@ -6,6 +6,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from .system import system_only
+
 
 class NoSdist(Exception):
     """It cannot be had here, for the reason that it says."""
@@ -13,6 +15,7 @@ class NoSdist(Exception):
 
 def download_sdist(package: str, number: str, to: Path) -> None:
     """By pip, so that its index, its proxy and its certificates are used. `pip download` would try to build it."""
+    system_only("the source of another project")
     from pip._internal.commands import create_command
     from pip._vendor.packaging.specifiers import SpecifierSet
     from pip._vendor.requests.exceptions import RequestException

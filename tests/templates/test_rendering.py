@@ -149,6 +149,7 @@ def test_tools_are_encoded_as_mistral_common_does(version: int, tekken: bool) ->
     assert [id for id in ours if id in special] == [id for id in theirs if id in special]
 
 
+@pytest.mark.system
 def test_dummy_prefixes_are_those_of_hugging_face() -> None:
     tokenizer = real_tokenizers.mistral_1_huggingface()
     builder = PromptBuilder(ChatTemplate(SPM_1, bos_token="<s>", eos_token="</s>"), tokenizer)

@@ -37,6 +37,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make(tmp_path_factory.mktemp("other"))
 
 
+@pytest.mark.system
 def test_the_command_serves_https(mine: Certificate, tmp_path: Path) -> None:
     path = record(tmp_path / "recording.jsonl", script("Hi!"))
     flags = ("--replay", path, "--format", "qwen3", "--tls-cert", mine.certificate, "--tls-key", mine.locked_key)

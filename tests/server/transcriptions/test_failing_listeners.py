@@ -19,6 +19,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 def two_chunks() -> bytes:
     return wav(np.tile(recording("en", "demo-congrats").samples[: 20 * RATE], 2))

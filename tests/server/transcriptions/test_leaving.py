@@ -27,6 +27,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 def test_ending_in_the_middle_of_the_upload(speech: SpeechServer) -> None:
     """Who sends is told, and not waited for."""

@@ -37,6 +37,7 @@ def test_which_models_are_loaded(flags: tuple[str, ...], models: int) -> None:
     assert len(settings(*flags).each_model()) == models
 
 
+@pytest.mark.system
 def test_it_transcribes_and_says_that_it_does_nothing_else(listener: ScriptedListener) -> None:
     listener.say(*PREFIX, " Hello.")
     service = Service(models=(), transcriber=Transcriber(listener), listener_names=("whisper-1",))
@@ -53,12 +54,14 @@ def test_it_transcribes_and_says_that_it_does_nothing_else(listener: ScriptedLis
             assert "only transcribes" in refused.json()["error"]["message"]
 
 
+@pytest.mark.system
 def test_the_gauges_count_chunks(speech: SpeechServer) -> None:
     text = speech.server.service.metrics.text().decode()
     assert 'unbraid_engine_running{model="whisper-tiny"} 0.0' in text
     assert 'unbraid_engine_waiting{model="whisper-tiny"} 0.0' in text
 
 
+@pytest.mark.system
 def test_auto_is_no_language(speech: SpeechServer, listener: ScriptedListener) -> None:
     listener.say(*PREFIX, " Hello.")
     assert speech.post(weasels(), language="auto").json()["language"] == "en"

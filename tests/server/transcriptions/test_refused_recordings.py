@@ -25,6 +25,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 def test_no_recordings(speech: SpeechServer) -> None:
     cases = {

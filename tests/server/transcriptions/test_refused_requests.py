@@ -18,6 +18,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.parametrize(
     ("fields", "param", "said"),

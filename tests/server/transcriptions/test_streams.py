@@ -15,6 +15,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 def test_a_stream(speech: SpeechServer) -> None:
     """More than one chunk: joined, it is the text that is not streamed."""

@@ -16,6 +16,8 @@ from .support import (
     weasels,
 )
 
+pytestmark = pytest.mark.system
+
 
 @pytest.mark.parametrize(
     ("shape", "stream"),

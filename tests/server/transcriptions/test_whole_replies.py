@@ -27,6 +27,8 @@ from .support import (
     words,
 )
 
+pytestmark = pytest.mark.system
+
 CLOCK = r"\d\d:\d\d:\d\d[,.]\d{3}"
 
 

@@ -204,6 +204,7 @@ def test_kinds(kind: Kind) -> None:
     assert reading.warnings == ()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["flac", "mp3", "m4a", "opus", "webm", "ogg, vorbis"])
 def test_speech_stays_where_it_is(name: str) -> None:
     """A word is heard at its time: codecs begin with a delay, which is taken off again."""
@@ -220,6 +221,7 @@ def test_speech_stays_where_it_is(name: str) -> None:
     assert abs(decibels(rms(samples) / rms(spoken))) < 1.0
 
 
+@pytest.mark.system
 def test_recordings_of_the_wild() -> None:
     """Files that others made: FFmpeg's and libsndfile's are not the only encoders."""
     for language, name in (("en", "jfk"), ("de", "words"), ("ru", "demo-nogo")):

@@ -127,6 +127,7 @@ def test_a_whisper_is_louder_than_a_pause() -> None:
         assert 28.0 < len(first.samples) / RATE < 29.0
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("language", sorted(ASTERISK))
 def test_real_speech(language: str) -> None:
     """Cut where it is quiet for a tenth of a second: 15 dB below the speech around, breaths and all."""
@@ -182,6 +183,7 @@ def test_silent() -> None:
     assert is_silent(np.round(noise(5.0, 3e-5) * 32768) / 32768)  # the last bit of sixteen
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_speech_is_not_silent(language: str) -> None:
     """Not even 30 dB too quiet, or a single word in half a minute of silence."""

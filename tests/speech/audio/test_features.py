@@ -61,6 +61,7 @@ CASES: dict[str, Callable[[], Array]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("bins", [80, 128])
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_as_others(case: str, bins: int) -> None:
@@ -81,6 +82,7 @@ def test_frames_that_are_left_out_are_those_of_silence(count: int, level: float)
     assert np.abs(log_mel(samples) - log_mel(padded)).max() < 1e-6
 
 
+@pytest.mark.system
 def test_several_at_once() -> None:
     samples = [recording("en").samples, np.zeros(0, np.float32), recording("de").samples * np.float32(0.01)]
     together = log_mels(samples, 128)

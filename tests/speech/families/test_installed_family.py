@@ -88,6 +88,7 @@ def register():
 """
 
 
+@pytest.mark.system
 def test_a_package_brings_a_family(tmp_path: Path) -> None:
     """It is built and installed by pip, as users do it. Its broken entry point is reported, and harms nobody."""
     source, site = tmp_path / "source", tmp_path / "site"

@@ -78,6 +78,7 @@ def heard(said: str, **options: Any) -> tuple[Transcript, dict[str, Any]]:
     return run(transcribed())
 
 
+@pytest.mark.system
 def test_the_language_is_read_from_the_reply() -> None:
     found, body = heard("language English<asr_text>Weasels have eaten our phone system.", prompt="Weasels")
     assert (found.text, found.language) == ("Weasels have eaten our phone system.", "en")
@@ -88,6 +89,7 @@ def test_the_language_is_read_from_the_reply() -> None:
     assert not body.get("continue_final_message")
 
 
+@pytest.mark.system
 def test_a_given_language_is_what_the_reply_begins_with() -> None:
     found, body = heard("Les belettes.", language="fr")
     assert (found.text, found.language) == ("Les belettes.", "fr")
@@ -95,16 +97,19 @@ def test_a_given_language_is_what_the_reply_begins_with() -> None:
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
 
 
+@pytest.mark.system
 def test_nobody_speaks() -> None:
     found, _ = heard("language None<asr_text>")
     assert (found.text, found.language, found.segments) == ("", None, ())
 
 
+@pytest.mark.system
 def test_what_is_no_markup_is_text() -> None:
     found, _ = heard("The language English has <asr_text> in it.")
     assert found.text == "The language English has <asr_text> in it."
 
 
+@pytest.mark.system
 def test_times_are_those_of_the_speech() -> None:
     """The model writes none, and the reply has them all the same: a chunk is a segment."""
     found, _ = heard("language English<asr_text>Weasels.", timestamps=True)

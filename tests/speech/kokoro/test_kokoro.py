@@ -25,6 +25,8 @@ from ..whisper.whisper_models import files
 from ..word_errors import word_errors, words
 from .kokoro_models import kokoro_files
 
+pytestmark = pytest.mark.system
+
 ENGLISH = "The old lighthouse keeper walked down to the harbour every morning. He was looking for a small blue boat."
 SPANISH = "La biblioteca cierra los domingos."
 

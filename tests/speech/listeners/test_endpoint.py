@@ -55,6 +55,7 @@ async def endpoint(*servers: RunningServer | FakeServer, **options: Any) -> Asyn
 # One that is real
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("language", "name", "options"),
     [
@@ -82,6 +83,7 @@ def test_the_endpoint_says_what_its_model_says(
     assert there.warnings == ()
 
 
+@pytest.mark.system
 def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: WhisperEngine) -> None:
     samples, options = recording("es", "demo-thanks").samples, TranscriptionOptions(task="translate")
 
@@ -95,6 +97,7 @@ def test_translations_go_to_their_own_endpoint(behind: RunningServer, embedded: 
     assert there.language is None, "some endpoints say the language that is written"
 
 
+@pytest.mark.system
 def test_the_language_may_come_last_in_the_servers_stream(behind: RunningServer) -> None:
     async def found() -> list[TranscriptEvent]:
         async with endpoint(behind) as listener:
@@ -105,6 +108,7 @@ def test_the_language_may_come_last_in_the_servers_stream(behind: RunningServer)
     assert isinstance(events[0], Detected)  # it comes first here: a chunk is sent when all of it is known
 
 
+@pytest.mark.system
 def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
     async def ask(options: TranscriptionOptions, **server: Any) -> None:
         async with endpoint(behind, **server) as listener:
@@ -118,6 +122,7 @@ def test_what_an_endpoint_cannot_do(behind: RunningServer) -> None:
         run(ask(TranscriptionOptions(), model="whisper-9"))
 
 
+@pytest.mark.system
 @in_loop
 async def test_an_endpoint_that_is_not_there() -> None:
     listener = EndpointListener(free_url(), model="whisper-1", routing=QUIET)
@@ -161,6 +166,7 @@ async def asked_of(server: FakeEndpoint, options: TranscriptionOptions = PLAIN, 
         return await Transcriber(listener).transcribe([speech()], options)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("server", "text", "language"),
     [
@@ -193,6 +199,7 @@ async def test_however_it_is_said(server: FakeEndpoint, text: str, language: str
     assert (found.text, found.language, found.warnings) == (text, language, ())
 
 
+@pytest.mark.system
 @in_loop
 async def test_segments_of_a_reply() -> None:
     """Their times are rounded to Whisper's, and lie within the chunk."""
@@ -207,6 +214,7 @@ async def test_segments_of_a_reply() -> None:
     assert "stream" not in asked
 
 
+@pytest.mark.system
 @in_loop
 async def test_a_time_that_is_no_number() -> None:
     """Some servers' JSON has NaN in it, and so has Python's."""
@@ -217,12 +225,14 @@ async def test_a_time_that_is_no_number() -> None:
     assert times(found) == [(0.0, 1.28, " Weasels.")]
 
 
+@pytest.mark.system
 @in_loop
 async def test_a_reply_without_segments_is_one() -> None:
     found = await asked_of(FakeEndpoint({"text": "Weasels."}, whole=True), TranscriptionOptions(timestamps=True))
     assert times(found) == [(0.0, round(len(speech()) / 16000, 2), " Weasels.")]
 
 
+@pytest.mark.system
 @in_loop
 async def test_what_is_asked() -> None:
     server = FakeEndpoint({"text": "Weasels."}, whole=True)
@@ -262,6 +272,7 @@ class Without(FakeEndpoint):
         await super()._stream(body, writer, ahead)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("server", "asked", "text"),
     [
@@ -289,6 +300,7 @@ async def test_one_text_in_all_replies(server: FakeEndpoint, asked: list[str], t
     assert all(question == questions[0] for question in questions)
 
 
+@pytest.mark.system
 @in_loop
 async def test_what_is_refused_for_another_reason_is_told() -> None:
     """It is asked without times, in vain, and the first refusal is passed on."""
@@ -299,6 +311,7 @@ async def test_what_is_refused_for_another_reason_is_told() -> None:
     assert [body["response_format"] for body in server.generated] == ["verbose_json", "json"] * 2
 
 
+@pytest.mark.system
 @in_loop
 async def test_the_model_is_asked_for() -> None:
     server = FakeEndpoint({"text": "Weasels."}, whole=True)
@@ -318,6 +331,7 @@ async def test_chunks_are_joined_as_their_script_has_it(first: str, joined: str)
     assert found.text == joined
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
     [
@@ -334,12 +348,14 @@ async def test_faults(fault: Fault, error: type[Exception], message: str) -> Non
         await asked_of(FakeEndpoint(chunk("Wea"), chunk("sels."), chunk("", "stop"), fault=fault))
 
 
+@pytest.mark.system
 @in_loop
 async def test_a_stream_that_does_not_end() -> None:
     with pytest.raises(EngineFailed, match="broke off"):
         await asked_of(FakeEndpoint(chunk("Wea")))
 
 
+@pytest.mark.system
 @in_loop
 async def test_another_server_where_one_fails() -> None:
     broken = FakeEndpoint(fault=Fault("status", status=500))

@@ -57,6 +57,7 @@ def test_settings_that_do_not_fit(chosen: dict[str, Any], message: str) -> None:
         run(load_listener(ListenerSettings(**chosen)))
 
 
+@pytest.mark.system
 def test_sglang_with_another_model(tmp_path: Path) -> None:
     """Which is no Whisper."""
     (tmp_path / "tokenizer.json").write_text(
@@ -76,6 +77,7 @@ def options(**more: Any) -> Settings:
     return Settings(replay=str(ROOT / "examples" / "step-audio-2.jsonl"), format="hermes", **more)
 
 
+@pytest.mark.system
 def test_sglang_says_which_tokens_its_model_has() -> None:
     async def ask() -> tuple[tuple[str, ...], str, Any]:
         async with FakeSGLangWhisper(folder=str(files(TINY).folder)) as server:
@@ -91,6 +93,7 @@ def test_sglang_says_which_tokens_its_model_has() -> None:
     assert len(biases) > 50
 
 
+@pytest.mark.system
 def test_our_server_before_another(behind: RunningServer) -> None:
     """Real clients, two servers, one Whisper."""
     chosen = options(transcription_engine="openai", transcription_url=(f"{behind.url}/v1",))
@@ -117,6 +120,7 @@ def test_our_server_before_another(behind: RunningServer) -> None:
         assert "takes one language or none" in refused.json()["error"]["message"]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["vllm", "openai"])
 def test_a_server_starts_though_the_other_is_down(kind: str) -> None:
     chosen = options(transcription_engine=kind, transcription_url=(free_url(),))
@@ -155,6 +159,7 @@ def test_settings_in_the_environment_and_in_a_file(tmp_path: Path) -> None:
         read_settings(command.parse_args([]), {"UNBRAID_TRANSCRIPTION_ENGINE": "whisper"})
 
 
+@pytest.mark.system
 def test_the_command(behind: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
     weasels = str(recording("en", "tt-weasels").path)
     command = partial(main, ["transcribe", weasels, "--engine", "openai", "--url", behind.url, "--format", "json"])

@@ -28,6 +28,8 @@ from ..fake_listening import real_tokens
 from ..whisper.whisper_models import files, tokenizer, tokens
 from .vllm_whisper_model import whisper_checkpoint
 
+pytestmark = pytest.mark.system
+
 SIZE = 51865
 
 

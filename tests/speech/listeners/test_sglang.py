@@ -26,6 +26,8 @@ from ..fake_listening import FakeSGLangWhisper
 from ..listening import QUIET, TINY, run, speech, times
 from ..whisper.whisper_models import files, tokenizer, tokens
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[WhisperEngine]:

@@ -42,6 +42,8 @@ from ..listening import QUIET, TINY, times, transcript_of
 from ..whisper.whisper_models import files
 from .vllm_whisper_model import whisper_checkpoint
 
+pytestmark = pytest.mark.system
+
 T = TypeVar("T")
 CONTEXT = 448
 PATIENCE = 120.0  # the longest test

@@ -187,6 +187,7 @@ def engine() -> Iterator[WhisperEngine]:
     asyncio.run(engine.close())
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("language", "name", "step"), [("en", "jfk", 2.3), ("es", "tt-weasels", 1.1)])
 def test_real_speech_is_heard_live_as_it_is_at_once(
     engine: WhisperEngine, language: str, name: str, step: float

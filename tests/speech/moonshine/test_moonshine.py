@@ -69,6 +69,7 @@ def jfk() -> np.ndarray[Any, np.dtype[np.float32]]:
 # --- What it hears -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.system
 @in_loop
 async def test_a_recording_is_transcribed(engine: MoonshineEngine) -> None:
     listener: Listener = engine
@@ -82,6 +83,7 @@ async def test_a_recording_is_transcribed(engine: MoonshineEngine) -> None:
     assert (found.prompt_tokens, found.completion_tokens) == (1, 27)
 
 
+@pytest.mark.system
 @in_loop
 async def test_streamed_it_is_the_same(engine: MoonshineEngine) -> None:
     events = [
@@ -94,6 +96,7 @@ async def test_streamed_it_is_the_same(engine: MoonshineEngine) -> None:
     assert events[-1].text == JFK
 
 
+@pytest.mark.system
 @in_loop
 async def test_chunks_are_joined_by_a_space(engine: MoonshineEngine) -> None:
     speech = recording("en", "tt-weasels").samples
@@ -103,6 +106,7 @@ async def test_chunks_are_joined_by_a_space(engine: MoonshineEngine) -> None:
     assert found.text == " ".join([WEASELS] * 3)
 
 
+@pytest.mark.system
 @in_loop
 async def test_tokens_are_what_its_makers_code_writes(engine: MoonshineEngine) -> None:
     samples = recording("en", "tt-weasels").samples
@@ -142,12 +146,14 @@ def test_nothing_to_hear(engine: MoonshineEngine, samples: np.ndarray[Any, Any])
     run()
 
 
+@pytest.mark.system
 @in_loop
 async def test_limits(engine: MoonshineEngine) -> None:
     short = ListenRequest(samples=jfk(), prompt=(START,), max_tokens=3)
     assert (await collect(engine.listen(short)))[-1].reason == "length"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("seed", [None, 7])
 @in_loop
 async def test_chance_is_the_same_again(engine: MoonshineEngine, seed: int | None) -> None:
@@ -158,6 +164,7 @@ async def test_chance_is_the_same_again(engine: MoonshineEngine, seed: int | Non
     assert sum(first, ()) == sum(second, ())
 
 
+@pytest.mark.system
 @in_loop
 async def test_a_listener_that_leaves_ends_the_work(engine: MoonshineEngine) -> None:
     left = engine.listen(ListenRequest(samples=jfk(), prompt=(START,)))

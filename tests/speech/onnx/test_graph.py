@@ -72,6 +72,7 @@ def test_a_graph() -> None:
     assert found.graph.array("x") is None
 
 
+@pytest.mark.system
 def test_a_real_file_is_left_as_it_is() -> None:
     model = read_file(files("whisper-tiny").decoder)
     again = read_model(write_model(model))
@@ -82,6 +83,7 @@ def test_a_real_file_is_left_as_it_is() -> None:
     assert again.graph.outputs == model.graph.outputs
 
 
+@pytest.mark.system
 def test_graphs_without_quantised_weights_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "encoder_model.onnx"
     encoder = float_encoder(files("whisper-tiny").encoder)

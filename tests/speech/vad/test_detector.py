@@ -21,6 +21,7 @@ def padded(samples: np.ndarray) -> np.ndarray:
     return np.pad(samples, (0, -len(samples) % FRAME))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("language", ["en", "de", "el", "ru"])
 def test_speech_is_speech(language: str) -> None:
     samples = padded(recording(language, "words").samples)
@@ -35,6 +36,7 @@ def test_noise_is_none(kind: str, level: float) -> None:
     assert probabilities.max() < 0.5
 
 
+@pytest.mark.system
 def test_blocks_do_not_matter() -> None:
     samples = padded(recording("en", "jfk").samples)
     whole = detector().listen().feed(samples)

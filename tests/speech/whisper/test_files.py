@@ -32,6 +32,7 @@ def names(found: whisper_files.WhisperFiles) -> tuple[str, ...]:
     return tuple(path.stem for path in paths if path is not None)
 
 
+@pytest.mark.system
 def test_the_known_ones() -> None:
     found = files("whisper-tiny")
     assert (found.name, found.bins, found.merged) == ("whisper-tiny", 80, True)

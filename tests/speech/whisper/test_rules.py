@@ -22,6 +22,8 @@ from unbraid.tokens import vocabulary
 
 from .whisper_models import files, tokenizer, tokens
 
+pytestmark = pytest.mark.system
+
 BASE = "whisper-base"
 BLANK = 220
 

@@ -47,6 +47,7 @@ def released(first: int, languages: int, no_speech: str, *, timestamps: bool = T
     )
 
 
+@pytest.mark.system
 def test_the_real_vocabulary() -> None:
     tokens = WhisperTokens(vocabulary(real_tokenizers.whisper()))
     assert (tokens.eot, tokens.sot, tokens.translate, tokens.transcribe) == (50257, 50258, 50358, 50359)
@@ -62,6 +63,7 @@ def test_the_real_vocabulary() -> None:
     assert tokens.prefix("de", "translate", timestamps=True) == [50258, 50261, 50358]
 
 
+@pytest.mark.system
 def test_timestamps() -> None:
     tokens = WhisperTokens(vocabulary(real_tokenizers.whisper()))
     assert tokens.seconds(50363) is None
