@@ -439,7 +439,7 @@ def mistral_1_huggingface() -> tokenizers.Tokenizer:
 
     Made of the file of SentencePiece as Hugging Face's converter does it; `tests/core/test_tokens.py` compares it with
     the published tokenizer.json, which is Llama 2's."""
-    pieces = _mistral(1, False).instruct_tokenizer.tokenizer._model
+    pieces = _text_tokenizer(_mistral(1, False))._model
     vocab = {pieces.id_to_piece(id): id for id in range(pieces.get_piece_size())}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     space = {"type": "Replace", "pattern": {"String": " "}, "content": "\N{LOWER ONE EIGHTH BLOCK}"}
