@@ -75,8 +75,8 @@ def measured(answer: Answer, ids: list[int]) -> dict[int, tuple[float, int]]:
 
 def ours() -> tuple[Any, Answer, Answer]:
     from tests.support.scripted_server import Scripted
-    from unbraid.server.api.tokens.derender import chunk_reply
-    from unbraid.server.api.tokens.streams import Streams
+    from unbraid.server.tokens.derender import chunk_reply
+    from unbraid.server.tokens.streams import Streams
 
     server = Scripted()
     service = server.service

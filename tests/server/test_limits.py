@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from unbraid.errors import UnbraidError
-from unbraid.server.api.realtime.options import reply_options
 from unbraid.server.errors import api_error_of
 from unbraid.server.generation.task import ChatTask, ClientPlaces
 from unbraid.server.limits import MOST
+from unbraid.server.realtime.options import reply_options
 
 from ..support import patient_http
 from ..support.scripted_server import HELLO, Scripted

@@ -12,7 +12,7 @@ import pytest
 
 from unbraid.engines import EngineDown, EngineFailed, Finish, Generation, PromptTooLong
 from unbraid.engines.replay import ReplayEngine, Script, script
-from unbraid.server.api.messages.request import MessagesRequest, task_of
+from unbraid.server.messages.request import MessagesRequest, task_of
 from unbraid.tokens import vocabulary
 
 from ..support import patient_http

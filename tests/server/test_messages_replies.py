@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import unbraid
 from unbraid import Format
-from unbraid.server.api.messages.reply import MessageEvents, MessageHead, whole_reply
 from unbraid.server.generation.updates import Update, Usage
+from unbraid.server.messages.reply import MessageEvents, MessageHead, whole_reply
 from unbraid.server.storage.seal import Seal
 
 from ..support import strategies

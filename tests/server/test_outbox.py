@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbraid.server.access.protocol import PARTS, Parts
-from unbraid.server.api.outbox import stream_of
+from unbraid.server.api.sse import stream_of
 
 
 class Connection:

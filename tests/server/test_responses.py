@@ -411,7 +411,7 @@ def test_a_response_whose_process_is_gone_has_failed(tmp_path: Path, monkeypatch
 
 
 def test_another_process_may_cancel_what_runs(api: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbraid.server.api.responses.routes.BEAT", 0.01)
+    monkeypatch.setattr("unbraid.server.responses.routes.BEAT", 0.01)
     api.choose = lambda _: script(encode(api.tokenizer, "Half of it")).hanging(2)
     made = api.post("/responses", input="Hello!", background=True)
     url = f"{api.server.url}/v1/responses/{made['id']}"

@@ -9,14 +9,38 @@
 
 `unbraid serve` makes the service out of its settings, and runs the application. A request goes in one direction:
 
-    api/<dialect>.py    the body of a request, in the words of a client, to a `ChatTask`
-    plan.py             to a `Plan`: the prompt, the sampling, the constraint, the parser
-    turn.py             to `Update`s: what the engine writes, taken apart, for each choice
-    api/<dialect>.py    to a reply; `api/sse.py` writes those that are streamed
+    a dialect    the body of a request, in the words of a client, to a `ChatTask`
+    generation   to a `Plan`: the prompt, the sampling, the constraint, the parser
+    generation   to `Update`s: what the engine writes, taken apart, for each choice
+    a dialect    to a reply; `api.sse` writes those that are streamed
 
-    app.py  errors.py  http.py                          routes and keys, errors, connections
-    observing/                                          logs, request ids, traces, metrics
-    settings.py  loading/  running.py                   settings, what they make, and running it
-    service.py  model.py                                what they make: the service, and each of its models
-    audio_input.py  vocoder.py                          recordings in messages, speech in replies
+The dialects:
+
+    api/                 OpenAI's chat and completions, small routes, and what all dialects share
+    responses/           OpenAI's Responses
+    messages/            Anthropic's Messages
+    realtime/            conversations over a WebSocket
+    audio/               transcriptions and speech
+    tokens/              vLLM's contract for gateways
+
+What is behind them:
+
+    app.py               routes and keys
+    http.py              requests' bodies, replies and their headers
+    errors.py            every error as an HTTP status and an error object
+    limits.py            how many messages and tools a request may have
+    generation/          a request in no dialect: planned, run, told as updates
+    service.py           the service: the models, and what goes with all of them
+    model.py             each of its models
+    settings.py          the settings
+    settings_sources.py  where they come from: flags, environment, files
+    loading/             what settings make
+    access/              who is let in, and how much of it
+    planning/            where requests are worked out
+    storage/             what is kept between requests
+    observing/           logs, request ids, traces, metrics
+    running/             the port, worker processes, an orderly end
+    playground/          the page at `/`
+    audio_input.py       recordings in messages
+    vocoder.py           speech in replies
 """

@@ -1,6 +1,6 @@
 """The ASGI application: routes, API keys, and errors as replies.
 
-To add a route, write its handler in `server.api` and name it in `_ROUTES`. A handler takes the service and the request,
+To add a route, write its handler in the package of its dialect and name it in `_ROUTES`. A handler takes the service and the request,
 and returns a response or raises; `Endpoint` checks the key and turns errors into the dialect's error object
 (OpenAI's, unless `_error_writer` knows the request for another dialect's).
 """
@@ -27,23 +27,15 @@ from .access.addresses import client_of_scope
 from .access.gate import ANY, Gate, Preflights
 from .access.rates import Quota, anthropic_headers, openai_headers
 from .access.websocket import SOCKET_PATHS
-from .api.audio.speech import speech, voices
-from .api.audio.transcriptions import transcriptions, translations
 from .api.chat import chat
 from .api.completions import completions
 from .api.health import health, metrics, ready, version
-from .api.messages.errors import anthropic_error
-from .api.messages.routes import count_tokens, messages
 from .api.models import model, models
 from .api.openapi.description import openapi
 from .api.parse import parse
-from .api.realtime.routes import converse, upgrade_required
-from .api.responses import routes as responses
 from .api.tokenize import tokenize
-from .api.tokens.derender import derender_chat
-from .api.tokens.derender_text import derender_text
-from .api.tokens.errors import vllm_error
-from .api.tokens.render import render_chat, render_text
+from .audio.speech import speech, voices
+from .audio.transcriptions import transcriptions, translations
 from .errors import ApiError, as_api_error
 from .http import (
     ANTHROPIC_VERSION,
@@ -58,10 +50,18 @@ from .http import (
     reply_headers,
     sender,
 )
+from .messages.errors import anthropic_error
+from .messages.routes import count_tokens, messages
 from .observing.middleware import EXCHANGE, Observing, reply
 from .observing.tracing import Tracer
 from .playground.routes import ROUTES as PLAYGROUND
+from .realtime.routes import converse, upgrade_required
+from .responses import routes as responses
 from .service import Service
+from .tokens.derender import derender_chat
+from .tokens.derender_text import derender_text
+from .tokens.render import render_chat, render_text
+from .tokens.wire import vllm_error
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 

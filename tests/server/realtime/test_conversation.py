@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from unbraid.engines.recording import read_recording
 from unbraid.engines.replay import script
-from unbraid.server.api.realtime.conversation import SpokenText
 from unbraid.server.audio_input import placeholder_hook
+from unbraid.server.realtime.conversation import SpokenText
 from unbraid.templates import PromptBuilder, built_in
 
 from ...speech.live.talking import say, silence

@@ -18,7 +18,7 @@ import pytest
 from openai import APIStatusError, BadRequestError, NotFoundError, OpenAI
 
 from unbraid.engines import EngineBusy, EngineFailed, Load
-from unbraid.server.api.audio.speech_request import SoundName
+from unbraid.server.audio.speech import SoundName
 from unbraid.server.service import Service
 from unbraid.speech.synthesis import MEDIA_TYPES, SOUND_FORMATS, SoundFormat
 from unbraid.speech.synthesis.speaker import CannotSpeak, SpeakRequest, Spoken

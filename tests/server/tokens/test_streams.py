@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 import unbraid
 from unbraid.core.tools import Tools
 from unbraid.engines.replay import ReplayEngine
-from unbraid.server.api.tokens.readings import LIMITS, Reading, Readings
-from unbraid.server.api.tokens.streams import Streams, TokenStream
-from unbraid.server.api.tokens.wire import ToldState
 from unbraid.server.errors import ApiError
 from unbraid.server.service import Service
 from unbraid.server.storage.seal import Seal
+from unbraid.server.tokens.readings import LIMITS, Reading, Readings
+from unbraid.server.tokens.streams import Streams, TokenStream
+from unbraid.server.tokens.wire import ToldState
 
 from ...core.test_token_laws import CASES, format_of, grouped
 from ...support import strategies

@@ -11,7 +11,7 @@ import pytest
 
 from unbraid.engines.base import Load
 from unbraid.server import http
-from unbraid.server.api.audio import replies as transcription_replies
+from unbraid.server.audio import transcription_reply as transcription_replies
 from unbraid.server.http import expire_all
 from unbraid.speech import transcriber
 from unbraid.speech.audio.chunking import Chunk

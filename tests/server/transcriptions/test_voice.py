@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import FormData
 
-from unbraid.server.api.audio.fields import Fields
-from unbraid.server.api.audio.voice import read_vad
+from unbraid.server.audio.transcription_request import Fields, read_vad
 from unbraid.server.errors import ApiError
 from unbraid.speech.options import VoiceOptions
 

@@ -48,7 +48,7 @@ class EventReader:
         b'data: {"a"'  b': 1}\\n\\nda'  b'ta: [DONE]\\n\\n'   ->   []  ['{"a": 1}']  ['[DONE]']
 
     By the standard, lines end with CR, LF or both, the data lines of one event are joined by newlines, and comments and
-    all other fields are skipped. An incomplete event at the end is dropped. (`server.api` writes such events.)
+    all other fields are skipped. An incomplete event at the end is dropped. (`server.api.sse` writes such events.)
     """
 
     __slots__ = ("_data", "_line", "_skip", "_started")

@@ -1,6 +1,18 @@
-"""The API: one module for each dialect or route, with the request that it reads and the reply that it writes.
+"""OpenAI's chat and completions, the small routes, and what all dialects share.
 
-Dialects: `chat`, `completions`, `transcriptions`. Further routes: `parse`, `tokenize`, `models`, `health`, `openapi`.
-What they share: `bodies` reads requests, `fields` has the types of fields, `replies` what replies have in common, and
-`sse` writes streams.
+Every route is a handler that reads a request and writes a reply; `server.app` lists them. The larger dialects are
+packages beside this one: `messages`, `responses`, `realtime`, `audio`, `tokens`.
+
+    chat.py         `POST /v1/chat/completions`: the fields, and what they mean
+    chat_reply.py   its replies, whole and in chunks
+    completions.py  `POST /v1/completions`
+    models.py       `GET /v1/models`
+    parse.py        `POST /v1/parse`
+    tokenize.py     `POST /v1/tokenize`
+    health.py       `/health`, `/ready`, `/version`, `/metrics`
+    openapi/        `/openapi.json`
+    bodies.py       bodies of requests, read and checked
+    fields.py       types of fields, and the fields that dialects share
+    replies.py      what replies have in common
+    sse.py          streams of events
 """

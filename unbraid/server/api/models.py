@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -9,7 +11,6 @@ from starlette.responses import Response
 
 from ..http import ANTHROPIC_VERSION, json_response
 from ..service import Service
-from .messages.models import model_info, model_list
 
 
 async def models(service: Service, request: Request) -> Response:
@@ -48,3 +49,23 @@ def _card(service: Service, name: str) -> dict[str, Any]:
 def _other_card(service: Service, name: str, format: str) -> dict[str, Any]:
     """A model that transcribes or speaks."""
     return {"id": name, "object": "model", "created": service.created, "owned_by": "unbraid", "format": format}
+
+
+def model_info(service: Service, name: str) -> dict[str, Any]:
+    context = service.served(name).engine.context
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(service.created, UTC).isoformat().replace("+00:00", "Z"),
+        "lifecycle": "active",
+        "max_input_tokens": context,
+        "max_tokens": context,
+    }
+
+
+def model_list(service: Service, names: Sequence[str]) -> dict[str, Any]:
+    """All of them: there are few, and so there are no pages."""
+    found = [model_info(service, name) for name in names]
+    first, last = (names[0], names[-1]) if names else (None, None)
+    return {"data": found, "has_more": False, "first_id": first, "last_id": last}

@@ -1,6 +1,6 @@
 """What a client asks of a chat model, in no dialect, and what its dialect calls the parts of it.
 
-Each dialect of `server.api` reads its own body into a `ChatTask`. An error about the task carries the place in the task
+Each dialect reads its own body into a `ChatTask`. An error about the task carries the place in the task
 (`messages[1]`); the client is told the place in its own request (`input[4]`). Whoever works on a task does so inside
 `in_its_words`.
 """

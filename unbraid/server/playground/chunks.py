@@ -7,11 +7,11 @@ from typing import Any
 from ...core.tools import Tools
 from ...errors import Place, UnbraidError
 from ..api.chat_reply import ChatChunks
-from ..api.messages.reply import MessageEvents, MessageHead
 from ..api.replies import Head
-from ..api.responses.tools import ShownTools
-from ..api.responses.writer import ResponseWriter
 from ..generation.updates import Outgoing, Update, Usage
+from ..messages.reply import MessageEvents, MessageHead
+from ..responses.tools import ShownTools
+from ..responses.writer import ResponseWriter
 from ..storage.seal import Seal
 from .question import Question
 

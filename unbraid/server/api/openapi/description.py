@@ -17,19 +17,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....version import __version__
+from ...audio.speech import SpeechRequest
 from ...generation.enforcing import HEADER
 from ...http import json_response
+from ...messages.errors import REQUEST_ID
+from ...messages.request import MessagesRequest, PromptFields
+from ...responses.request import ResponsesRequest
 from ...service import Service
-from ..audio.speech_request import SpeechRequest
+from ...tokens.render import RenderRequest, RenderTextRequest
+from ...tokens.wire import DerenderChatRequest, DerenderCompletionRequest
 from ..chat import ChatRequest
 from ..completions import CompletionRequest
-from ..messages.errors import REQUEST_ID
-from ..messages.request import MessagesRequest, PromptFields
 from ..parse import ParseRequest
-from ..responses.request import ResponsesRequest
 from ..tokenize import TokenizeRequest
-from ..tokens.render import RenderRequest, RenderTextRequest
-from ..tokens.wire import DerenderChatRequest, DerenderCompletionRequest
 from . import replies, token_replies
 
 

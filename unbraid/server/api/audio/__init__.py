@@ -1,1 +1,0 @@
-"""Recordings and speech: `/v1/audio/transcriptions`, `/v1/audio/translations`, `/v1/audio/speech`."""

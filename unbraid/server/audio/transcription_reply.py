@@ -1,0 +1,154 @@
+"""Replies to transcription requests: a transcript in its response format, or a stream of events or chunks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive
+
+from ...engines.base import TokenLogprob
+from ...speech.audio.decode import AudioLimits, read
+from ...speech.errors import BadAudio, TooMuchAudio
+from ...speech.outputs import render_transcript, token_logprobs, usage, word_json
+from ...speech.transcriber import PrefixMissing, Transcriber
+from ...speech.transcript import Delta, Segment, Transcript, TranscriptEvent
+from ..api.replies import Head
+from ..api.sse import error_frame, frame, stream
+from ..errors import ApiError
+from ..http import json_response, while_connected
+from .transcription_request import TranscriptionRequest
+
+_log = logging.getLogger(__name__)
+_MEDIA_TYPES = {"srt": "application/x-subrip", "vtt": "text/vtt"}
+
+
+async def reply(receive: Receive, transcriber: Transcriber, asked: TranscriptionRequest, seconds: float) -> Response:
+    """Transcribe the file of a request.
+
+    seconds: the longest recording that is accepted.
+    """
+    events = _events(transcriber, asked, seconds)
+    if asked.stream:
+        return await stream(receive, _frames(events, asked))
+    return await while_connected(receive, _whole(events, asked))
+
+
+async def _events(
+    transcriber: Transcriber, asked: TranscriptionRequest, seconds: float
+) -> AsyncGenerator[TranscriptEvent, None]:
+    """The events of the transcription, with their text trimmed. Closes the request's file."""
+    limits = AudioLimits(seconds=seconds, bytes=None)
+    trimmed = _Trimmed()
+    try:
+        with read(asked.file, limits=limits) as blocks:
+            async with aclosing(transcriber.run(blocks, asked.options, stream=asked.stream)) as events:
+                async for event in events:
+                    if isinstance(event, Delta):
+                        event = trimmed.next(event)
+                        if not event.text:
+                            continue
+                    elif isinstance(event, Transcript):
+                        for warning in event.warnings:
+                            _log.warning("%.200r: %s", asked.name, warning)
+                    yield event
+    except BadAudio as error:
+        raise ApiError(413 if isinstance(error, TooMuchAudio) else 400, str(error), param="file") from error
+    finally:
+        await asked.close()
+
+
+class _Trimmed:
+    """Streamed text without white space at either end: joined, it equals the text of a whole reply."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._space = ""
+        self._logprobs: tuple[TokenLogprob, ...] = ()
+
+    def next(self, delta: Delta) -> Delta:
+        text = self._space + delta.text if self._begun else delta.text.lstrip()
+        trimmed = text.rstrip()
+        self._space = text[len(trimmed) :]
+        self._begun = self._begun or bool(trimmed)
+        logprobs = self._logprobs + delta.logprobs
+        self._logprobs = () if trimmed else logprobs
+        return Delta(trimmed, logprobs)
+
+
+# Whole replies
+
+
+async def _whole(events: AsyncGenerator[TranscriptEvent, None], asked: TranscriptionRequest) -> Response:
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Transcript):
+                rendered = render_transcript(event, asked.format, asked.options)
+                if isinstance(rendered, str):
+                    return PlainTextResponse(rendered, media_type=_MEDIA_TYPES.get(asked.format))
+                return json_response(rendered)
+    raise AssertionError("a transcription ends with a Transcript")
+
+
+# Streams
+
+
+async def _frames(
+    events: AsyncGenerator[TranscriptEvent, None], asked: TranscriptionRequest
+) -> AsyncGenerator[bytes, None]:
+    writer = _ChunkWriter(Head(asked.model, "trsc")) if asked.chunks else _EventWriter(asked)
+    async with aclosing(events):
+        try:
+            async for event in events:
+                if isinstance(event, Delta | Transcript | Segment):
+                    yield writer.frame(event)
+        except PrefixMissing as error:  # as a frame even if it is the first: the request is not at fault
+            yield error_frame(error)
+
+
+class _EventWriter:
+    """Events as in OpenAI's API: `transcript.text.delta` and `transcript.text.done`, and with `verbose_json`
+    `transcript.text.segment` for each segment, after its text."""
+
+    def __init__(self, asked: TranscriptionRequest) -> None:
+        self._asked = asked
+        self._segments = 0
+
+    def frame(self, event: Delta | Transcript | Segment) -> bytes:
+        if isinstance(event, Segment):
+            return self._segment(event) if self._asked.format == "verbose_json" else b""
+        with_logprobs = self._asked.options.logprobs
+        tokens = {"logprobs": token_logprobs(event.logprobs)} if with_logprobs else {}
+        if isinstance(event, Delta):
+            return frame({"type": "transcript.text.delta", "delta": event.text, **tokens})
+        done = {"type": "transcript.text.done", "text": event.text, "language": event.language}
+        return frame({**done, **tokens, "usage": usage(event)})
+
+    def _segment(self, event: Segment) -> bytes:
+        told: dict[str, Any] = {"type": "transcript.text.segment", "id": f"seg_{self._segments}"}
+        self._segments += 1
+        told |= {"start": event.start, "end": event.end, "text": event.text.strip()}
+        if self._asked.options.words:
+            told["words"] = [word_json(word) for word in event.words]
+        return frame(told)
+
+
+class _ChunkWriter:
+    """Chunks as vLLM and SGLang send them."""
+
+    def __init__(self, head: Head) -> None:
+        self._fields = head.fields("transcription.chunk")
+
+    def frame(self, event: Delta | Transcript | Segment) -> bytes:
+        if isinstance(event, Segment):
+            return b""
+        if isinstance(event, Delta):
+            return frame({**self._fields, "choices": [{"delta": {"content": event.text}, "finish_reason": None}]})
+        end = {**self._fields, "language": event.language}
+        last = frame({**end, "choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]})
+        tokens = {"prompt_tokens": event.prompt_tokens, "completion_tokens": event.completion_tokens}
+        total = event.prompt_tokens + event.completion_tokens
+        return last + frame({**self._fields, "choices": [], "usage": {**tokens, "total_tokens": total}})

@@ -1,0 +1,295 @@
+"""Transcription requests: a multipart form, read and checked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
+
+from ...errors import UnbraidError
+from ...speech.errors import UnsupportedOption
+from ...speech.languages import given_language
+from ...speech.options import Task, TranscriptionOptions, VoiceOptions
+from ...speech.outputs import RESPONSE_FORMATS, TIMED_FORMATS, ResponseFormat
+from ...speech.transcriber import Transcriber
+from ..errors import ApiError
+from ..http import ClientLeft, announced_size, check_form, until_shutdown, whole_number
+from ..service import Service
+
+_log = logging.getLogger(__name__)
+_KNOWN = {
+    *("file", "model", "language", "languages", "prompt", "response_format", "temperature", "stream", "stream_format"),
+    *("timestamp_granularities", "beam_size", "seed", "include", "chunking_strategy", "vad_filter", "user"),
+}
+_PARAMS = {"words": "timestamp_granularities", "beams": "beam_size", "logprobs": "include", "vad": "vad_filter"}
+"""The form's fields, by the names of the options."""
+_OTHER_FIELDS = 1_000_000
+"""Bytes that a form may have besides its file."""
+_STRATEGY = "chunking_strategy"
+_MOST_MS = 60_000.0
+_VAD_KEYS = ("type", "threshold", "prefix_padding_ms", "silence_duration_ms")
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """A request that was read. Close it: its file may be on disk."""
+
+    file: BinaryIO
+    name: str
+    model: str
+    options: TranscriptionOptions
+    format: ResponseFormat
+    stream: bool
+    chunks: bool
+    """Whether a stream has the chunks of vLLM and SGLang, not the events of OpenAI."""
+    form: FormData
+
+    async def close(self) -> None:
+        await self.form.close()
+
+
+async def read_request(
+    service: Service, request: Request, transcriber: Transcriber, task: Task
+) -> TranscriptionRequest:
+    """Read a request. Raises `ApiError`, also for options that the model does not support."""
+    form = await _form(request, service.max_audio)
+    try:
+        asked = _read(service, form, task, transcriber)
+        _check(transcriber, asked.options)
+    except BaseException:
+        await form.close()
+        raise
+    return asked
+
+
+async def _form(request: Request, most: int) -> FormData:
+    check_form(request)
+    whole = most + _OTHER_FIELDS
+    message = f"the form is larger than {whole} bytes: a recording may have {most}, and all else {_OTHER_FIELDS}"
+    too_large = ApiError(413, message, param="file")
+    if announced_size(request) > whole:
+        raise too_large
+    size = 0
+    receive = request.receive
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > whole:
+            raise too_large
+        return message
+
+    async def read() -> FormData:
+        return await Request(request.scope, counted).form(max_files=1, max_fields=100)
+
+    try:
+        return await until_shutdown(read())
+    except (MultiPartException, HTTPException, KeyError) as error:
+        reason = error.detail if isinstance(error, HTTPException) else error
+        raise ApiError(400, f"the body is not a form that can be read: {reason}") from error
+    except ClientDisconnect:
+        raise ClientLeft from None
+
+
+def _check(transcriber: Transcriber, options: TranscriptionOptions) -> None:
+    try:
+        transcriber.check(options)
+    except UnsupportedOption as error:
+        param = _PARAMS.get(error.field, error.field)
+        raise ApiError(400, f"{param}: {error}", param=param, code="unsupported") from error
+    except UnbraidError as error:
+        guessed = "language" if options.language else "languages" if options.languages else None
+        raise ApiError(400, str(error), param=guessed) from error
+
+
+def _read(service: Service, form: FormData, task: Task, transcriber: Transcriber) -> TranscriptionRequest:
+    fields = Fields(form, _KNOWN)
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise ApiError(400, "file is missing: send the recording as a file of the form", param="file")
+    if (file.size or 0) > service.max_audio:
+        message = f"the recording is larger than {service.max_audio} bytes, the most that this server takes"
+        raise ApiError(413, message, param="file")
+    format: ResponseFormat = fields.one_of("response_format", RESPONSE_FORMATS, "json")
+    stream = fields.flag("stream")
+    chunks = fields.one_of("stream_format", ("events", "chunks"), "events") == "chunks"
+    _check_stream(format, stream, chunks)
+    options = TranscriptionOptions(
+        task=task,
+        language=given_language(fields.text("language")),
+        languages=tuple(fields.all("languages")),
+        prompt=fields.text("prompt"),
+        timestamps=format in TIMED_FORMATS,
+        words=_words(fields, format),
+        temperature=fields.number("temperature", 0.0, 1.0),
+        beams=fields.integer("beam_size", 1),
+        seed=fields.integer("seed", 0),
+        logprobs=_logprobs(fields, format),
+        vad=read_vad(fields, transcriber.detector is not None),
+    )
+    return TranscriptionRequest(
+        file.file,
+        file.filename or "the recording",
+        service.check_listener(fields.text("model") or None),
+        options,
+        format,
+        stream,
+        chunks,
+        form,
+    )
+
+
+def _check_stream(format: ResponseFormat, stream: bool, chunks: bool) -> None:
+    """A stream has the text; with `verbose_json` its events have the segments, too."""
+    if stream and (format in ("srt", "vtt") or (chunks and format == "verbose_json")):
+        wanted = "take stream_format=events" if chunks and format == "verbose_json" else "take verbose_json"
+        message = f"response_format: {format} has no stream of this kind; {wanted}, or leave stream out"
+        raise ApiError(400, message, param="response_format", code="unsupported")
+
+
+def _logprobs(fields: Fields, format: ResponseFormat) -> bool:
+    asked = fields.all("include")
+    unknown = set(asked) - {"logprobs"}
+    if unknown:
+        raise ApiError(400, f"include: {min(unknown)[:64]!r} is not known; there is logprobs", param="include")
+    if asked and format != "json":
+        raise ApiError(400, f"include: logprobs come with response_format=json, not with {format}", param="include")
+    return bool(asked)
+
+
+def _words(fields: Fields, format: ResponseFormat) -> bool:
+    """Whether times of words are asked for. As in OpenAI's API, this is refused if the reply has no place for them."""
+    name = "timestamp_granularities"
+    asked = fields.all(name)
+    unknown = set(asked) - {"word", "segment"}
+    if unknown:
+        raise ApiError(400, f"{name}: {min(unknown)[:64]!r} is neither word nor segment", param=name)
+    if "word" in asked and format != "verbose_json":
+        message = f"{name}: times of words come with response_format=verbose_json, not with {format}"
+        raise ApiError(400, message, param=name)
+    return "word" in asked
+
+
+def read_vad(fields: Fields, available: bool) -> VoiceOptions | None:
+    """What counts as speech; None if all is to be decoded. A request says so with `vad_filter`, as faster-whisper's
+    servers have it, or with OpenAI's `chunking_strategy`: `auto`, or an object of the type `server_vad`, as JSON or
+    spread over the form.
+
+    available: whether there is a detector.
+    """
+    strategy = _strategy(fields)
+    wanted = fields.flag("vad_filter") if fields.text("vad_filter") else None
+    if strategy is not None and wanted is False:
+        raise ApiError(400, f"vad_filter: {_STRATEGY} needs it; leave one of them out", param="vad_filter")
+    if (wanted or strategy is not None) and not available:
+        name = "vad_filter" if strategy is None else _STRATEGY
+        message = f"{name}: this server has no voice activity detector; leave it out"
+        raise ApiError(400, message, param=name, code="unsupported")
+    return None if wanted is False else strategy or VoiceOptions()
+
+
+def _strategy(fields: Fields) -> VoiceOptions | None:
+    text = fields.text(_STRATEGY).strip()
+    if text == "auto":
+        return VoiceOptions()
+    given: Any = fields.inside(_STRATEGY)
+    if text:
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):
+            given = None
+    if given == {} and not text:
+        return None
+    if not isinstance(given, Mapping) or given.get("type") != "server_vad":
+        raise ApiError(400, f"{_STRATEGY} must be auto or an object with the type server_vad", param=_STRATEGY)
+    unknown = set(given) - set(_VAD_KEYS)
+    if unknown:
+        message = f"{_STRATEGY}.{min(unknown)[:64]} is not known; there are {', '.join(_VAD_KEYS)}"
+        raise ApiError(400, message, param=_STRATEGY)
+    default = VoiceOptions()
+    return VoiceOptions(
+        threshold=_number(given, "threshold", default.threshold, 1.0),
+        padding=_number(given, "prefix_padding_ms", 1000 * default.padding, _MOST_MS) / 1000,
+        pause=_number(given, "silence_duration_ms", 1000 * default.pause, _MOST_MS) / 1000,
+    )
+
+
+def _number(given: Mapping[str, Any], key: str, default: float, most: float) -> float:
+    value = given.get(key)
+    return default if value is None else number_in(value, f"{_STRATEGY}.{key}", 0.0, most)
+
+
+class Fields:
+    """The fields of a form, all of which are text.
+
+    known: the names that have a meaning; others are logged.
+    """
+
+    def __init__(self, form: FormData, known: Collection[str]) -> None:
+        self._form = form
+        for name in form:
+            if name.partition("[")[0] not in known:
+                _log.warning("a transcription request has a field %.64r that is not known here", name)
+
+    def all(self, name: str) -> list[str]:
+        found = [*self._form.getlist(name), *self._form.getlist(f"{name}[]")]
+        return [value for value in found if isinstance(value, str) and value]
+
+    def inside(self, name: str) -> dict[str, str]:
+        """The fields of an object that is spread over the form: `name[key]`."""
+        found = {}
+        for key, value in self._form.multi_items():
+            if key.startswith(f"{name}[") and key.endswith("]") and isinstance(value, str):
+                found[key[len(name) + 1 : -1]] = value
+        return found
+
+    def text(self, name: str) -> str:
+        value = self._form.get(name, "")
+        if not isinstance(value, str):
+            raise ApiError(400, f"{name} must be text, not a file", param=name)
+        return value
+
+    def number(self, name: str, least: float, most: float) -> float | None:
+        text = self.text(name)
+        return number_in(text, name, least, most) if text else None
+
+    def integer(self, name: str, least: int) -> int | None:
+        text = self.text(name)
+        if not text:
+            return None
+        number = whole_number(text)
+        if number is None or number < least:
+            raise ApiError(400, f"{name} must be a whole number, {least} or more, not {text[:64]!r}", param=name)
+        return number
+
+    def flag(self, name: str) -> bool:
+        text = self.text(name).lower()
+        if text not in ("", "0", "1", "false", "true"):
+            raise ApiError(400, f"{name} must be true or false, not {text[:64]!r}", param=name)
+        return text in ("1", "true")
+
+    def one_of(self, name: str, known: tuple[Any, ...], otherwise: Any) -> Any:
+        text = self.text(name) or otherwise
+        if text not in known:
+            raise ApiError(400, f"{name} must be one of {', '.join(known)}, not {text[:64]!r}", param=name)
+        return text
+
+
+def number_in(text: object, name: str, least: float, most: float) -> float:
+    """A number, by its text. Raises `ApiError` for another one."""
+    try:
+        value = float(str(text))
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise ApiError(400, f"{name} must be a number from {least:g} to {most:g}, not {str(text)[:64]!r}", param=name)
+    return value

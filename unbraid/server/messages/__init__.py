@@ -1,0 +1,8 @@
+"""Anthropic's Messages dialect.
+
+routes.py   the handlers
+request.py  the fields of a request, and what they mean
+history.py  the conversation and its tools
+reply.py    the reply, whole and streamed
+errors.py   errors in Anthropic's shape
+"""

@@ -1,0 +1,326 @@
+"""What a session is to do: `session.update`, read in the shape of the present API or in the flat one of the beta.
+
+What cannot be done here is refused, with the field's name, or is null in `session.updated`: noise reduction, tracing.
+Nothing of an update counts where one field of it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ...errors import Place, UnbraidError
+from ...speech.audio.pcm import SoundFormat
+from ...speech.live.utterances import TurnOptions
+from ...speech.options import TranscriptionOptions
+from ..api.fields import Object
+from ..errors import ApiError
+from ..generation.task import client_words
+from ..limits import check_limits
+from ..responses.tools import ShownTools
+
+Kind = Literal["realtime", "transcription"]
+_FORMATS = {"pcm16": ("pcm", 24_000), "g711_ulaw": ("pcmu", 8_000), "g711_alaw": ("pcma", 8_000)}
+"""The beta's names."""
+_TYPES = {"audio/pcm": "pcm", "audio/pcmu": "pcmu", "audio/pcma": "pcma"}
+_EAGER = {"low": 1.2, "medium": 0.7, "high": 0.35, "auto": 0.7}
+"""Seconds of silence that end an utterance for `semantic_vad`. What is said is not looked at."""
+_MOST_MS = 60_000
+_USUAL = SoundFormat("pcm", 24_000)
+_FLAT = {
+    "input_audio_format": ("input", "format"),
+    "input_audio_transcription": ("input", "transcription"),
+    "input_audio_noise_reduction": ("input", "noise_reduction"),
+    "turn_detection": ("input", "turn_detection"),
+    "output_audio_format": ("output", "format"),
+    "voice": ("output", "voice"),
+    "speed": ("output", "speed"),
+}
+"""Where the beta's fields stand today."""
+_RENAMED = {"modalities": "output_modalities", "max_response_output_tokens": "max_output_tokens"}
+_KNOWN = {
+    *("type", "model", "audio", "include", "instructions", "max_output_tokens", "output_modalities", "temperature"),
+    *("parallel_tool_calls", "prompt", "reasoning", "tool_choice", "tools", "tracing", "truncation"),
+    *("id", "object", "expires_at", "client_secret"),
+}
+_PLAIN = ("instructions", "max_output_tokens", "tool_choice", "parallel_tool_calls", "truncation", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetection:
+    """Who says when an utterance is over: the detector. What the client gave is told back to it."""
+
+    given: Object
+    turns: TurnOptions
+    create_response: bool = True
+    interrupt_response: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Transcribed:
+    """How what the user says is transcribed."""
+
+    given: Object
+    options: TranscriptionOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """All options of a session."""
+
+    kind: Kind
+    model: str
+    input_format: SoundFormat = _USUAL
+    output_format: SoundFormat = _USUAL
+    turn_detection: TurnDetection | None = None
+    transcription: Transcribed | None = None
+    output_modalities: tuple[str, ...] = ("audio",)
+    voice: object = None
+    instructions: str = ""
+    tools: tuple[Object, ...] = ()
+    tool_choice: str | Object = "auto"
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    truncation: object = "auto"
+    reasoning: Object | None = None
+    shown: ShownTools = field(default_factory=lambda: ShownTools([]))
+
+    def described(self, id: str, *, beta: bool = False) -> dict[str, Any]:
+        """The session object."""
+        detection = None if self.turn_detection is None else self.turn_detection.given
+        heard = None if self.transcription is None else self.transcription.given
+        sound_in: dict[str, Any] = {
+            "format": _described(self.input_format),
+            "transcription": heard,
+            "turn_detection": detection,
+            "noise_reduction": None,
+        }
+        if self.kind == "transcription":
+            kind = "realtime.transcription_session"
+            found: dict[str, Any] = {"type": "transcription", "object": kind, "id": id, "audio": {"input": sound_in}}
+            return {**found, "include": None, **(self._flat(heard, detection) if beta else {})}
+        out = {"format": _described(self.output_format), "voice": self.voice or "default", "speed": 1.0}
+        found = {
+            "type": "realtime",
+            "object": "realtime.session",
+            "id": id,
+            "model": self.model,
+            "output_modalities": list(self.output_modalities),
+            "audio": {"input": sound_in, "output": out},
+            "instructions": self.instructions,
+            "tools": list(self.tools),
+            "tool_choice": self.tool_choice,
+            "max_output_tokens": self.max_output_tokens or "inf",
+            "truncation": self.truncation,
+            "tracing": None,
+            "prompt": None,
+            "include": None,
+        }
+        return found | (self._flat(heard, detection) if beta else {})
+
+    def _flat(self, heard: object, detection: object) -> dict[str, Any]:
+        flat = {"input_audio_format": _flat_name(self.input_format), "input_audio_transcription": heard}
+        return {**flat, "turn_detection": detection, "input_audio_noise_reduction": None}
+
+
+def _flat_name(format: SoundFormat) -> str:
+    return next(name for name, (kind, _) in _FORMATS.items() if kind == format.kind)
+
+
+def _described(format: SoundFormat) -> dict[str, Any]:
+    name = next(name for name, kind in _TYPES.items() if kind == format.kind)
+    return {"type": name, "rate": format.rate} if format.kind == "pcm" else {"type": name}
+
+
+class OptionsReader:
+    """Reads updates.
+
+    detects: whether there is a voice activity detector.
+    transcribes: whether there is a model that transcribes; its names in `names`.
+    speaks: whether replies can have sound.
+    """
+
+    def __init__(self, *, detects: bool, transcribes: bool, speaks: bool, names: tuple[str, ...] = ()) -> None:
+        self._detects = detects
+        self._transcribes = transcribes
+        self._speaks = speaks
+        self._names = names
+
+    def first(self, kind: Kind, model: str) -> SessionOptions:
+        """A session that nobody has updated."""
+        begun = SessionOptions(kind=kind, model=model, output_modalities=("audio",) if self._speaks else ("text",))
+        detection = self._detection({"type": "server_vad"}) if self._detects else None
+        heard = self._heard({"model": self._names[0]}, "") if kind == "transcription" and self._transcribes else None
+        return replace(begun, turn_detection=detection, transcription=heard)
+
+    def updated(self, now: SessionOptions, given: object) -> SessionOptions:
+        """The options after an update. Raises `ApiError` for what is wrong with it."""
+        if not isinstance(given, Mapping):
+            raise _wrong("session", "an object")
+        given, audio = self._shaped(given)
+        kind = given.get("type", now.kind)
+        if kind != now.kind:
+            message = f"session.type: this is a {now.kind} session; connect again for another"
+            raise ApiError(400, message, param="session.type")
+        changes: dict[str, Any] = {}
+        self._input(audio.get("input") or {}, changes)
+        self._output(audio.get("output") or {}, changes)
+        self._rest(given, changes)
+        return replace(now, **changes)
+
+    def _shaped(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """An update as the present API writes it, with its `audio` apart."""
+        audio = given.get("audio") or {}
+        if not isinstance(audio, Mapping) or not all(isinstance(one or {}, Mapping) for one in audio.values()):
+            raise _wrong("session.audio", "an object with input and output")
+        found = {side: dict(audio.get(side) or {}) for side in ("input", "output")}
+        rest: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in _FLAT:
+                side, key = _FLAT[name]
+                found[side][key] = value
+            else:
+                rest[_RENAMED.get(name, name)] = value
+        unknown = sorted(set(rest) - _KNOWN)
+        if unknown:
+            message = f"session.{unknown[0]:.64} is not known here; leave it out"
+            raise ApiError(400, message, param=f"session.{unknown[0]:.64}", code="unknown_parameter")
+        return rest, found
+
+    def _input(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
+        where = "session.audio.input"
+        if given.get("format") is not None:
+            changes["input_format"] = _format(given["format"], f"{where}.format")
+        if "turn_detection" in given:
+            detection = given["turn_detection"]
+            changes["turn_detection"] = None if detection is None else self._detection(detection)
+        if "transcription" in given:
+            heard = given["transcription"]
+            changes["transcription"] = None if heard is None else self._heard(heard, f"{where}.transcription")
+
+    def _output(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
+        where = "session.audio.output"
+        if given.get("format") is not None:
+            changes["output_format"] = _format(given["format"], f"{where}.format")
+        if given.get("voice") is not None:
+            changes["voice"] = given["voice"]
+        if given.get("speed") not in (None, 1, 1.0):
+            message = f"{where}.speed: the model speaks at its own speed; leave it out"
+            raise ApiError(400, message, param=f"{where}.speed", code="unsupported")
+
+    def _rest(self, given: dict[str, Any], changes: dict[str, Any]) -> None:
+        if given.get("include"):
+            raise ApiError(400, "session.include: there are no logprobs here; leave it out", param="session.include")
+        if given.get("prompt") is not None:
+            message = "session.prompt: no prompts are stored here; give instructions"
+            raise ApiError(400, message, param="session.prompt", code="unsupported")
+        changes |= reply_options(given, "session", self._speaks)
+
+    def _detection(self, given: object) -> TurnDetection:
+        where = "session.audio.input.turn_detection"
+        if not isinstance(given, Mapping) or given.get("type") not in ("server_vad", "semantic_vad", None):
+            raise _wrong(where, "null, or an object of the type server_vad or semantic_vad")
+        if not self._detects:
+            message = f"{where}: this server has no voice activity detector; give null, and commit yourself"
+            raise ApiError(400, message, param=where, code="unsupported")
+        usual = TurnOptions()
+        if given.get("type") == "semantic_vad":
+            eagerness = given.get("eagerness") or "auto"
+            if eagerness not in _EAGER:
+                raise _wrong(f"{where}.eagerness", "low, medium, high or auto")
+            turns = replace(usual, silence=_EAGER[eagerness])
+            told = {"type": "semantic_vad", "eagerness": eagerness}
+        else:
+            turns = TurnOptions(
+                threshold=_number(given, "threshold", where, 1.0, usual.threshold),
+                padding=_number(given, "prefix_padding_ms", where, _MOST_MS, 1000 * usual.padding) / 1000,
+                silence=_number(given, "silence_duration_ms", where, _MOST_MS, 1000 * usual.silence) / 1000,
+            )
+            told = {
+                "type": "server_vad",
+                "threshold": turns.threshold,
+                "prefix_padding_ms": round(1000 * turns.padding),
+                "silence_duration_ms": round(1000 * turns.silence),
+                "idle_timeout_ms": None,
+            }
+        creates, interrupts = (given.get(name) is not False for name in ("create_response", "interrupt_response"))
+        told |= {"create_response": creates, "interrupt_response": interrupts}
+        return TurnDetection(told, turns, creates, interrupts)
+
+    def _heard(self, given: object, where: str) -> Transcribed | None:
+        if not isinstance(given, Mapping):
+            raise _wrong(where, "null or an object")
+        if not self._transcribes:
+            return None  # told back as null: there is nothing that could
+        language, languages, prompt = given.get("language"), given.get("languages") or (), given.get("prompt") or ""
+        if not isinstance(language, str | None) or not isinstance(prompt, str):
+            raise _wrong(where, "an object with language and prompt as strings")
+        if not isinstance(languages, list | tuple) or not all(isinstance(one, str) for one in languages):
+            raise _wrong(f"{where}.languages", "a list of strings")
+        language = None if language in ("", "auto") else language
+        told = {"model": given.get("model") or self._names[0], "language": language, "prompt": prompt}
+        options = TranscriptionOptions(language=language, languages=tuple(languages), prompt=prompt)
+        return Transcribed({key: value for key, value in told.items() if value}, options)
+
+
+def reply_options(given: Mapping[str, Any], where: str, speaks: bool) -> dict[str, Any]:
+    """The options of replies, of a session or of one response."""
+    found: dict[str, Any] = {name: given[name] for name in _PLAIN if given.get(name) is not None}
+    _check(found, "instructions", str, where)
+    _check(found, "parallel_tool_calls", bool, where)
+    _check(found, "reasoning", dict, where)
+    if given.get("tools") is not None:
+        tools = given["tools"]
+        if not isinstance(tools, list):
+            raise _wrong(f"{where}.tools", "a list of tools")
+        shown = ShownTools([(tool, Place(where, "tools", at)) for at, tool in enumerate(tools)])
+        with client_words(shown.client_places()):
+            check_limits(tools=shown.all)
+        found["shown"] = shown
+        found["tools"] = tuple(tools)
+    most = found.pop("max_output_tokens", None)
+    if most is not None:
+        if most != "inf" and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+            raise _wrong(f"{where}.max_output_tokens", 'a number from 1 on, or "inf"')
+        found["max_output_tokens"] = None if most == "inf" else most
+    if given.get("temperature") is not None:
+        found["temperature"] = _number(given, "temperature", where, 2.0, 1.0)
+    wanted = given.get("output_modalities")
+    if wanted is not None:
+        if not isinstance(wanted, list) or not wanted or not set(wanted) <= {"text", "audio"}:
+            raise _wrong(f"{where}.output_modalities", '["audio"] or ["text"]')
+        found["output_modalities"] = ("audio",) if "audio" in wanted and speaks else ("text",)
+    return found
+
+
+def _check(found: Mapping[str, Any], name: str, kind: type, where: str) -> None:
+    if name in found and not isinstance(found[name], kind):
+        raise _wrong(f"{where}.{name}", {str: "a string", bool: "true or false"}.get(kind, "an object"))
+
+
+def _format(given: object, where: str) -> SoundFormat:
+    try:
+        if isinstance(given, str) and given in _FORMATS:
+            return SoundFormat(*_FORMATS[given])
+        if isinstance(given, Mapping) and given.get("type") in _TYPES:
+            kind = _TYPES[given["type"]]
+            rate = given.get("rate") or (24_000 if kind == "pcm" else 8_000)
+            return SoundFormat(kind, rate)
+    except UnbraidError as error:
+        raise ApiError(400, f"{where}: {error}", param=where) from error
+    raise _wrong(where, "an object with the type audio/pcm (with a rate), audio/pcmu or audio/pcma")
+
+
+def _number(given: Mapping[str, Any], name: str, where: str, most: float, usual: float) -> float:
+    value = given.get(name)
+    if value is None:
+        return usual
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise _wrong(f"{where}.{name}", f"a number from 0 to {most:g}")
+    return float(value)
+
+
+def _wrong(where: str, wanted: str) -> ApiError:
+    return ApiError(400, f"{where} must be {wanted}", param=where)

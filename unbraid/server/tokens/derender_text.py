@@ -1,0 +1,131 @@
+"""`POST /v1/completions/derender`: the ids that an engine sampled, as a reply of OpenAI's older dialect.
+
+All is text but the tokens that end the output. A stream goes on as that of a chat does.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.events import Content
+from ..api.parse import parts
+from ..errors import ApiError
+from ..http import while_connected
+from ..model import Model, chosen
+from ..service import Service
+from .deltas import text_logprobs
+from .derender import answer_chunk, chunk_usage, decoded, only_choice, read_derender, sampled, usage_of
+from .readings import Reading, Readings
+from .streams import Streams, told_state
+from .wire import Choice, DerenderCompletionRequest, ToldChunk, given
+
+_decode = msgspec.json.Decoder(DerenderCompletionRequest).decode
+_encode = msgspec.json.encode
+
+
+async def derender_text(service: Service, request: Request) -> Response:
+    body, asked = await read_derender(service, request, _decode)
+    if asked.stream:
+        return await answer_chunk(_chunk, service, request, asked, at_once=True)
+    work = service.planned(_derender, service.known_models(), body)
+    return Response(await while_connected(request.receive, work), media_type="application/json")
+
+
+def _chunk(service: Service, streams: Streams, asked: DerenderCompletionRequest, client: str) -> bytes:
+    """The reply to one chunk of a stream."""
+    chunk = asked.generate_chunk
+    assert chunk is not None
+    served = service.served(asked.model)
+    reading = streams.readings(served).text(given(asked.completion_request) or b"{}")
+    id = chunk.request_id or secrets.token_hex(8)
+    sealed = None if asked.stream_state is None else asked.stream_state.sealed
+    stream = streams.begin(reading, None, id, 0) if sealed is None else streams.resume(reading, sealed, client)
+    deltas = stream.deltas
+    choices = []
+    choice = only_choice(chunk)
+    if choice is not None:
+        assert reading.model.vocabulary is not None
+        offset = deltas.characters
+        events = stream.feed(choice.token_ids or (), choice.finish_reason)
+        text = "".join(event.text for event in events if isinstance(event, Content))
+        deltas.characters += len(text)
+        choices.append(
+            {
+                "index": choice.index,
+                "text": text,
+                "logprobs": text_logprobs(choice.logprobs, reading.model.vocabulary, offset),
+                "finish_reason": choice.finish_reason,
+                "stop_reason": choice.stop_reason,
+                "prompt_token_ids": None,
+                "token_ids": None,
+            }
+        )
+    said = {
+        "id": id,
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": asked.model or served.names[0],
+        "choices": choices,
+        "usage": None if chunk.usage is None else chunk_usage(chunk.usage, asked.prompt_tokens),
+        "system_fingerprint": None,
+        "metrics": chunk.metrics,
+    }
+    return _encode(ToldChunk(said, told_state(streams, stream, client)))
+
+
+def _derender(models: Mapping[str, Model], body: bytes) -> bytes:
+    asked = decoded(_decode, body)
+    model = chosen(models, asked.model)
+    if not asked.generate_responses:
+        message = "generate_responses is missing or empty: it has one response for each prompt"
+        raise ApiError(400, message, param="generate_responses")
+    responses, counts = asked.generate_responses, asked.prompt_tokens
+    if counts is not None and (isinstance(counts, int) or len(counts) != len(responses)):
+        message = f"prompt_tokens: a list of one count for each of the {len(responses)} generate_responses"
+        raise ApiError(400, message, param="prompt_tokens")
+    reading = Readings(model).text(given(asked.completion_request) or b"{}")
+    made = [_text(choice, reading) for response in responses for choice in response.choices]
+    completion = sum(len(choice.token_ids or ()) for response in responses for choice in response.choices)
+    first = responses[0]
+    same = all(response.kv_transfer_params == first.kv_transfer_params for response in responses)
+    return _encode(
+        {
+            "id": first.request_id or secrets.token_hex(8),
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": asked.model or next(iter(models)),
+            "choices": [{"index": index, **choice} for index, choice in enumerate(made)],
+            "service_tier": None,
+            "system_fingerprint": None,
+            "usage": usage_of(sum(counts or ()), completion),
+            "kv_transfer_params": first.kv_transfer_params if same else None,
+            "ec_transfer_params": None,
+            "metrics": first.metrics if len(responses) == 1 else None,
+        }
+    )
+
+
+def _text(choice: Choice, reading: Reading) -> dict[str, Any]:
+    ids = sampled(choice)
+    parser = reading.parser(None, 0, keep_message=True)
+    for part in parts(ids):
+        parser.feed_tokens(part)
+    parser.finish()
+    assert reading.model.vocabulary is not None
+    return {
+        "text": parser.message.content,
+        "logprobs": text_logprobs(choice.logprobs, reading.model.vocabulary, 0),
+        "finish_reason": choice.finish_reason,
+        "stop_reason": choice.stop_reason,
+        "token_ids": None,
+        "prompt_logprobs": None,
+        "prompt_token_ids": None,
+        "routed_experts": None,
+    }

@@ -1,0 +1,136 @@
+"""How the reply to a chat request is to be read.
+
+A gateway sends the request along with every chunk of the reply. A `Reading` is what it means for the parser, found once
+for the same bytes, with a digest that tells whether a state belongs to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from ...caching import LruCache
+from ...core.grammar import Format
+from ...core.limits import Limits
+from ...core.tools import Tools
+from ...parsing import Parser
+from ...version import __version__
+from ..api.bodies import invalid
+from ..errors import ApiError
+from ..generation.task import client_words
+from ..limits import check_limits
+from ..model import Model
+from .wire import ReadingFields, TextFields
+
+LIMITS = Limits(arguments=64, held=64 * 1024)
+"""Tighter than a parser's own: what it holds back and remembers goes to the client and back with each chunk."""
+Fields = TypeVar("Fields", bound=msgspec.Struct)
+_KEPT = 256
+_MOST = 256_000
+"""Requests of more bytes are read anew for each chunk."""
+
+
+@dataclass(eq=False)
+class Reading:
+    """What a parser for the replies to one request is made of."""
+
+    model: Model
+    format: Format
+    tools: Tools
+    digest: bytes
+    """Of the model and all that follows from the request: a state that was saved with another one is of no use."""
+    separate_reasoning: bool = True
+    calls_in_reasoning: bool | None = None
+    include_reasoning: bool = True
+    token_ids: bool = False
+    """Whether replies are to have the token ids."""
+    named: bool = False
+    """Whether the request names the tool to call. The finish reason is the engine's then."""
+    forced: bool = False
+    """Whether the request asks for a call. The content is never null then."""
+    custom: frozenset[str] = frozenset()
+    """The tools whose input is free text."""
+
+    def parser(self, prompt: Sequence[int] | None, seed: int, *, keep_message: bool = False) -> Parser:
+        return Parser(
+            self.format,
+            tools=self.tools,
+            unknown_tools=self.model.unknown_tools,
+            tokenizer=self.model.vocabulary,
+            prompt=prompt,
+            separate_reasoning=self.separate_reasoning,
+            calls_in_reasoning=self.calls_in_reasoning,
+            keep_message=keep_message,
+            limits=LIMITS,
+            seed=seed,
+        )
+
+
+class Readings:
+    """The readings of a model's requests, by what these say."""
+
+    def __init__(self, model: Model) -> None:
+        if model.vocabulary is None:
+            raise ApiError(400, "only the engine knows the model's tokens: start the server with --tokenizer")
+        self._model = model
+        self._chats: LruCache[bytes, Reading] = LruCache(_KEPT)
+        self._text = lru_cache(2)(self._read_text)
+
+    def chat(self, request: bytes) -> Reading:
+        """The reading of a `chat_request`."""
+        found = self._chats.get(request)
+        if found is None:
+            found = self._read_chat(request)
+            if len(request) <= _MOST:
+                self._chats[request] = found
+        return found
+
+    def has_read(self, request: bytes) -> bool:
+        return request in self._chats
+
+    def text(self, request: bytes) -> Reading:
+        """The reading of a `completion_request`: all is text but what ends the output."""
+        return self._text(_decoded(request, TextFields).skip_special_tokens is not False)
+
+    def _read_chat(self, request: bytes) -> Reading:
+        asked, model = _decoded(request, ReadingFields), self._model
+        with client_words({("tools",): ("chat_request", "tools")}):
+            check_limits(tools=asked.tools)
+            tools = Tools(asked.tools or ()) if asked.tool_choice != "none" else Tools([])
+        format = model.format if asked.tts_output else model.format.silent()
+        said = [asked.tools, asked.tool_choice == "none", asked.separate_reasoning, asked.calls_in_reasoning]
+        return Reading(
+            model,
+            format,
+            tools,
+            _digest(format, said),
+            separate_reasoning=asked.separate_reasoning is not False,
+            calls_in_reasoning=asked.calls_in_reasoning,
+            include_reasoning=asked.include_reasoning is not False,
+            token_ids=bool(asked.return_token_ids),
+            named=isinstance(asked.tool_choice, dict),
+            forced=isinstance(asked.tool_choice, dict) or asked.tool_choice == "required",
+            custom=frozenset(name for name in tools if tools.custom(name) is not None),
+        )
+
+    def _read_text(self, without_ends: bool) -> Reading:
+        format = Format("plain", ends=self._model.format.ends if without_ends else ())
+        return Reading(self._model, format, Tools([]), _digest(format, without_ends))
+
+
+def _decoded(request: bytes, kind: type[Fields]) -> Fields:
+    try:
+        return msgspec.json.decode(request, type=kind)
+    except msgspec.ValidationError as error:
+        raise invalid(str(error)) from error
+
+
+def _digest(format: Format, said: object) -> bytes:
+    told = json.dumps([__version__, format.name, said], sort_keys=True)
+    return hashlib.blake2b(told.encode(), digest_size=8).digest()
