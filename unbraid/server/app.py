@@ -1,8 +1,8 @@
 """The ASGI application: routes, API keys, and errors as replies.
 
-To add a route, write its handler in the package of its dialect and name it in `_ROUTES`. A handler takes the service and the request,
-and returns a response or raises; `Endpoint` checks the key and turns errors into the dialect's error object
-(OpenAI's, unless `_error_writer` knows the request for another dialect's).
+To add a route, write its handler in the package of its dialect and name it in `_ROUTES`. A handler takes the service
+and the request, and returns a response or raises; `Endpoint` checks the key and turns errors into the dialect's error
+object (OpenAI's, unless `_error_writer` knows the request for another dialect's).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tokens in, tokens out: what gateways of vLLM, llm-d and KServe ask of the service that tokenizes and parses for them.
 
-The wire format is that of `vllm launch render`, field by field. What is ours is how streams go on: vLLM parses the whole
-history again for each chunk, here a state of constant size goes back and forth.
+The wire format is that of `vllm launch render`, field by field. What is ours is how streams go on: vLLM parses the
+whole history again for each chunk, here a state of constant size goes back and forth.
 
     render.py         a chat or completion request to ids, and what the engine needs beside them
     derender.py       the ids of a chat's reply, whole or chunk by chunk, to the objects of OpenAI's API
