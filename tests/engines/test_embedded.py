@@ -110,24 +110,14 @@ def test_texts_come_back(engine: EmbeddedEngine, text: str) -> None:
 
 
 @examples(16)
-@given(st.text(st.characters(codec="utf-8"), max_size=40))
-def test_any_text_comes_back(text: str) -> None:
-    vocabulary = _kept_engine().vocabulary
+@given(text=st.text(st.characters(codec="utf-8"), max_size=40))
+def test_any_text_comes_back(engine: EmbeddedEngine, text: str) -> None:
+    vocabulary = engine.vocabulary
     ids = vocabulary.encode(text)
     whole = b"".join(vocabulary.token_bytes(token) or b"" for token in ids)
     # SmolLM2 has no tokens for a few bytes, and llama.cpp leaves them out.
     lacking = {byte for byte in range(256) if spell(vocabulary, bytes([byte])) is None}
     assert whole == bytes(byte for byte in text.encode() if byte not in lacking)
-
-
-def _kept_engine() -> EmbeddedEngine:
-    """For tests that take no fixtures."""
-    if not _kept:
-        _kept.append(EmbeddedEngine(smollm2(), context=256, parallel=1, threads=1))
-    return _kept[0]
-
-
-_kept: list[EmbeddedEngine] = []
 
 
 def test_special_tokens_are_recognised_only_when_asked(engine: EmbeddedEngine) -> None:
@@ -652,7 +642,7 @@ def test_a_forked_process_and_one_that_ends_do_not_hang() -> None:
     path = smollm2().gguf
     script = f"""
 import asyncio, gc, os, threading
-from unbraid.engines import EngineDown, Generation
+from unbraid.engines import EngineDown, Generation, Sampling
 from unbraid.engines.llama_cpp.embedded import EmbeddedEngine
 engine = EmbeddedEngine({str(path)!r}, context=256, parallel=1, threads=1)
 child = os.fork()
@@ -666,7 +656,8 @@ if child == 0:
     os._exit(8)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 async def endless():
-    async for _ in engine.generate(Generation(prompt=(5, 6, 7))):
+    sampling = Sampling(temperature=0, logit_bias=dict.fromkeys(engine.vocabulary.special, -100.0))
+    async for _ in engine.generate(Generation(prompt=(5, 6, 7), sampling=sampling)):
         begun.set()
 begun = threading.Event()
 threading.Thread(target=lambda: asyncio.run(endless()), daemon=True).start()

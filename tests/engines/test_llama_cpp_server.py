@@ -24,6 +24,8 @@ from ..constraints.grammar_engines import smollm2_gguf
 from ..support.in_loop import collect, in_loop
 
 GREEDY = Sampling(temperature=0.0)
+ENDLESS = "[a-z ] root"
+"""A grammar of texts that cannot end: where a model may end its output, it may do so at once."""
 
 
 @dataclass
@@ -107,7 +109,7 @@ async def test_ends(peer: Peer) -> None:
         assert peer.bytes(outputs) == "one 🦜 tw".encode()
         assert (outputs[-1].reason, outputs[-1].stopped_by) == ("stop", "o th")
         assert all((output.text is None) == (vocabulary is not None) for output in outputs[:-1])
-        outputs = await collect(one.generate(Generation(prompt=peer.parrot, max_tokens=4)))
+        outputs = await collect(one.generate(asking(peer, ENDLESS, max_tokens=4)))
         assert (outputs[-1].reason, outputs[-1].completion_tokens) == ("length", 4)
         await one.close()
     one = peer.engine()
@@ -171,8 +173,7 @@ async def test_abort_and_two_at_once(peer: Peer) -> None:
     async def busy() -> int:
         return sum(slot["is_processing"] for slot in await slots.get("/slots"))
 
-    endless = Written("root ::= [a-z ] root")  # a text that may end here would end, sooner or later
-    generations = [one.generate(Generation(prompt=peer.parrot, constraint=endless)) for _ in range(2)]
+    generations = [one.generate(asking(peer, ENDLESS)) for _ in range(2)]
     for outputs in generations:
         await anext(outputs)
     assert await busy() == 2

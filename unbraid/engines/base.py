@@ -1,12 +1,11 @@
 """The engine protocol: a `Generation` goes in, a stream of `Piece`s comes out, then one `Finish`.
 
-Everything above (the server, the tests, your code) knows engines by this module alone. An engine gives token ids where
-it can and text where it cannot. Closing the stream aborts the work; whatever goes wrong is an `EngineError`. An error
-about one field of the request carries its name in `field`: `prompt`, `max_tokens`, `constraint`, `audio` or
-`logit_bias`.
+The server, the tests and your code know engines only by this module. `Engine` has an example. An engine gives token ids
+if it can, and text if it cannot. Closing the stream aborts the work. Every failure is an `EngineError`. An error about
+one field of the request has its name in `field`: `prompt`, `max_tokens`, `constraint`, `audio` or `logit_bias`.
 
-To add an engine, write a class with the methods of `Engine`. For one that is a server, start from `engines.server`; for
-one that blocks a thread, from `engines.jobs`; both read what the engine says with a `Reader` of `engines.reader`.
+To add an engine, write a class with the methods of `Engine`, and add it to `engines.table`. For a server, start from
+`engines.server`; for a model that blocks a thread, from `engines.jobs`. Both read chunks with an `engines.reader`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from ..core.vocabulary import Vocabulary
 from ..errors import UnbraidError
 
 outgoing_headers: ContextVar[Callable[[str], Mapping[str, str]]] = ContextVar("unbraid.headers", default=lambda _: {})
-"""Gives further headers for a request to the server with this URL, such as the id of what it is part of. Whoever calls
-an engine sets it, in the task that calls. Engines that are no servers have no use for it."""
+"""Gives further headers for a request to the server with this URL, such as a request id. The caller of an engine sets
+it, in its task. Only engines that are servers read it."""
 
 costly_work: ContextVar[Callable[..., Awaitable[Any]]] = ContextVar("unbraid.work", default=asyncio.to_thread)
-"""Runs a function of a module with its arguments where it holds up nobody, since it may take long. Whoever calls an
-engine sets it, in the task that calls, to bound what that costs; `OverBudget` says that it was too much."""
+"""Runs a slow function of a module outside the event loop. The caller of an engine sets it, in its task, to bound the
+cost; `OverBudget` is raised beyond the bound."""
 
 FinishReason = Literal["stop", "length", "abort"]
 
@@ -54,7 +53,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A recording that the prompt holds."""
+    """A recording in the prompt."""
 
     data: bytes = field(repr=False)
     format: str
@@ -63,41 +62,40 @@ class Audio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What an engine is asked for."""
+    """A request to an engine."""
 
     prompt: tuple[int, ...] | str
-    """Token ids, where the tokenizer is known; text where only the engine knows it."""
+    """Token ids, or text if only the engine has the tokenizer."""
     sampling: Sampling = Sampling()
     max_tokens: int | None = None
-    """As many as the context has room for, if None."""
+    """None for as many as the context has room for."""
     stop: tuple[str, ...] = ()
     """Texts that end the output. They are not part of it."""
     stop_tokens: tuple[int, ...] = ()
-    """Tokens that end the output besides the model's own. They are part of it: the parser knows them."""
+    """Tokens that end the output, besides the model's own. They are part of it, for the parser to read."""
     constraint: Constraint | None = None
     logprobs: int | None = None
     """How many alternatives to report for each token; 0 for the token alone, None for nothing."""
     audio: tuple[Audio, ...] = ()
     """The recordings for the prompt's audio placeholders, in order. Few engines take any."""
     written: int = 0
-    """How many of the prompt's last tokens are output already, of an engine that broke off. All else is for the rest: a
-    limit, a constraint."""
+    """How many of the prompt's last tokens are output of an engine that broke off. Other fields are for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How likely a token was."""
+    """The log probability of a token."""
 
     token: int
     bytes: bytes
     logprob: float
     top: tuple[TokenLogprob, ...] = ()
-    """The likeliest tokens in its place."""
+    """The likeliest tokens at its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The next tokens. An engine gives ids if it can, and text if it cannot; never neither."""
+    """The next tokens: ids if the engine knows them, otherwise text."""
 
     ids: tuple[int, ...] = ()
     text: str | None = None
@@ -106,15 +104,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of the output: always the last thing that an engine says."""
+    """The end of the output, always last."""
 
     reason: FinishReason
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
-    """How many of the prompt's tokens the engine knew already."""
+    """How many of the prompt's tokens were in the engine's cache."""
     stopped_by: str | int | None = None
-    """The stop text or token that ended it, where it is known."""
+    """The stop text or token that ended the output, if the engine tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +124,43 @@ class Load:
 
 
 class Engine(Protocol):
-    """A model that can be asked to go on with a prompt."""
+    """A model that continues prompts. A whole engine, which repeats the prompt token by token:
+
+        class EchoEngine:
+            model, vocabulary, context, load = "echo", None, 4096, Load()
+
+            async def generate(self, request):
+                if isinstance(request.prompt, str):
+                    raise Unsupported("echo takes token ids", field="prompt")
+                size = len(request.prompt)
+                limit = size if request.max_tokens is None else min(size, request.max_tokens)
+                for token in request.prompt[:limit]:
+                    yield Piece((token,))
+                yield Finish("stop" if limit == size else "length", size, limit)
+
+            async def check(self): ...
+            async def close(self): ...
+
+    Its input and its output:
+
+        >>> request = Generation(prompt=(9707, 11, 1879), max_tokens=2)
+        >>> [output async for output in EchoEngine().generate(request)]
+        [Piece(ids=(9707,)), Piece(ids=(11,)), Finish("length", prompt_tokens=3, completion_tokens=2)]
+    """
 
     @property
     def model(self) -> str:
-        """What the engine calls its model."""
+        """The engine's name for its model."""
         ...
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The model's tokens, where the engine knows them."""
+        """The model's tokens, if the engine knows them."""
         ...
 
     @property
     def context(self) -> int | None:
-        """The most tokens that prompt and output can have together, where it is known."""
+        """The most tokens of prompt and output together, if the engine knows it."""
         ...
 
     @property
@@ -184,7 +204,7 @@ class EngineOptions(Protocol):
 
 
 class EngineError(UnbraidError):
-    """Base of what can go wrong with an engine."""
+    """Base of all errors of engines."""
 
     status: int | None = None
     """The HTTP status of a server that refused."""
@@ -199,8 +219,7 @@ class EngineDown(EngineError):
 
 
 class EngineBusy(EngineDown):
-    """The engine is well, and has as many requests as it takes: its queue is full. Its `status` is 429 where a server
-    refused with that."""
+    """The engine is well, but its queue is full. Its `status` is 429 if a server refused with that."""
 
 
 class EngineFailed(EngineError):
@@ -208,24 +227,24 @@ class EngineFailed(EngineError):
 
 
 class EngineTimeout(EngineFailed):
-    """The engine gave no output for longer than it may."""
+    """The engine gave no output for too long."""
 
 
 class PromptTooLong(EngineError):
     """Prompt and output do not fit the model's context; the message gives the numbers.
 
-    Its `field` is `prompt` where the prompt alone is too long, and `max_tokens` where a shorter output would fit.
+    Its `field` is `prompt` if the prompt alone is too long, and `max_tokens` if a shorter output would fit.
     """
 
     field = "prompt"
 
 
 class Unsupported(EngineError):
-    """The engine cannot do what was asked; the message says what to leave out."""
+    """The engine cannot do what the request asks for; the message says what to leave out."""
 
 
 def refuse_penalties(request: Generation, engine: str, *names: str) -> None:
-    """Refuse to go on with an output under these penalties, for engines that would count only its rest."""
+    """Refuse to continue an output under these penalties, for engines that would apply them only to the rest."""
     neutral = Sampling()
     for name in names if request.written else ():
         if getattr(request.sampling, name) != getattr(neutral, name):

@@ -1,12 +1,12 @@
 """Jobs: work that an event loop hands to a thread, with results that come back one by one.
 
-Models that compute in this process block the thread that they run in. So a worker thread runs them, and puts what they
-say into a `Job`; the event loop that asked takes it out. All that has come since the last look is one batch: a slow
-loop gets larger batches, and the thread never waits for it.
+Models that compute in this process block their thread. So a worker thread runs them, and puts their results into a
+`Job`; the event loop takes them out. All results since the last look are one batch: a slow loop gets larger batches,
+and the thread never waits for it.
 
 `put` and `end` are for the thread, `batches` is for the loop, `abort` is for either. The order of the reads in
-`batches` matters: what the thread puts in after a batch was taken always wakes the loop again, and what was put in
-before the end is there when the end is.
+`batches` matters: results that are put in after a batch was taken always wake the loop again, and results that were put
+in before the end are seen before the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Job(Generic[Item, End]):
 
     def __init__(self) -> None:
         self.aborted = False
-        """Nobody wants more. The worker looks at this between its steps."""
+        """Nobody wants more results. The worker looks at this between its steps."""
         self._loop = asyncio.get_running_loop()
         self._items: deque[Item] = deque()
         self._end: End | Exception | None = None
@@ -50,13 +50,13 @@ class Job(Generic[Item, End]):
             self._tell()
 
     def end(self, end: End | Exception) -> None:
-        """The job is over, or has failed. Only the first end counts. May be called in any thread."""
+        """End the job, with its result or its error. Only the first end counts. May be called in any thread."""
         if self._end is None:
             self._end = end
             self._tell()
 
     def abort(self) -> None:
-        """No more is wanted. May be called in any thread."""
+        """Ask the worker to stop. May be called in any thread."""
         self.aborted = True
 
     async def batches(self) -> AsyncGenerator[list[Item], None]:

@@ -1,7 +1,7 @@
 """OpenAI's completions, `/v1/completions`, which most servers speak in some way.
 
-Servers differ in what they add: token ids, stop reasons, constraints. `CompletionServer` sends what is standard and
-reads what it finds; `engines.vllm.server` is a subclass that asks for more.
+Servers differ in what they add: token ids, stop reasons, constraints. `CompletionServer` sends the standard fields and
+reads any others that come; `engines.vllm.server` is a subclass that asks for more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .server import Message, Server, ServerOptions, Servers
 
 Constrain = Callable[[Constraint], Mapping[str, Any]]
 UNKNOWN = -1
-"""The id of a token that a server names by its text alone."""
+"""The id of a token that a server names only by its text."""
 _ID = "token_id:"
 _NEUTRAL = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 
@@ -26,11 +26,11 @@ _NEUTRAL = {"top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalt
 class OpenAIEngine(Servers):
     """One or more servers that speak OpenAI's completions. Most give text and no ids.
 
-    constrain: gives the fields of a request that tell this server a constraint. Without it, requests with a
+    constrain: gives the fields of a request that hold a constraint for this server. Without it, requests with a
         constraint are refused.
 
-    Fields that OpenAI's own interface lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`) are sent only
-    where a request sets them. Servers that do not know a field refuse or ignore it.
+    Fields that OpenAI's own interface lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`) are sent only if
+    a request sets them. Servers that do not know a field refuse or ignore it.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class CompletionServer(Server):
         return body
 
     def _room(self, request: Generation) -> int | None:
-        """How long the output may be: these servers stop after 16 tokens if they are not told."""
+        """The limit of the output. Without one, these servers stop after 16 tokens."""
         if request.max_tokens is not None or self.context is None or isinstance(request.prompt, str):
             return request.max_tokens
         return max(1, self.context - len(request.prompt))
@@ -97,7 +97,7 @@ class CompletionServer(Server):
 
 
 class OpenAIReader(OutputReader[Message]):
-    """Reads the answer of `/v1/completions`: ids where the server sends them, text elsewhere; never both in one."""
+    """Reads the answer of `/v1/completions`: ids if the server sends them, otherwise text; never both in one output."""
 
     def __init__(self, request: Generation, vocabulary: Vocabulary | None) -> None:
         super().__init__(request, vocabulary)
@@ -130,26 +130,26 @@ class OpenAIReader(OutputReader[Message]):
         self.as_text = True
         return Piece(text=text, logprobs=logprobs)
 
-    def _logprobs(self, found: Mapping[str, Any], ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
-        tokens, values = found["tokens"], found["token_logprobs"]
-        tops = found.get("top_logprobs") or [None] * len(tokens)
-        known = ids if len(ids) == len(tokens) else [None] * len(tokens)
+    def _logprobs(self, logprobs: Mapping[str, Any], ids: Sequence[int]) -> tuple[TokenLogprob, ...]:
+        tokens, values = logprobs["tokens"], logprobs["token_logprobs"]
+        tops = logprobs.get("top_logprobs") or [None] * len(tokens)
+        token_ids = ids if len(ids) == len(tokens) else [None] * len(tokens)
         return tuple(
             self._logprob(token, value, at, self._likeliest(top or {}))
-            for token, value, top, at in zip(tokens, values, tops, known, strict=True)
+            for token, value, top, at in zip(tokens, values, tops, token_ids, strict=True)
         )
 
     def _likeliest(self, top: Mapping[str, float]) -> tuple[TokenLogprob, ...]:
-        """Servers add the token itself where it is none of the likeliest."""
+        """Servers add the chosen token if it is none of the likeliest."""
         ranked = sorted(top.items(), key=lambda item: -item[1])[: self.top_logprobs]
         return tuple(self._logprob(token, value) for token, value in ranked)
 
     def _logprob(
-        self, token: str, value: float | None, known: int | None = None, top: tuple[TokenLogprob, ...] = ()
+        self, token: str, value: float | None, id: int | None = None, top: tuple[TokenLogprob, ...] = ()
     ) -> TokenLogprob:
         named = int(token.removeprefix(_ID)) if token.startswith(_ID) else None
-        if named is None and known is None and self.vocabulary is not None:
-            known = self.vocabulary.token_id(token)
-        at = next((found for found in (named, known) if found is not None), UNKNOWN)
+        if named is None and id is None and self.vocabulary is not None:
+            id = self.vocabulary.token_id(token)
+        at = next((each for each in (named, id) if each is not None), UNKNOWN)
         spelled = token_bytes(self.vocabulary, at, None if named is not None else token)
         return TokenLogprob(at, spelled, float("-inf") if value is None else value, top)

@@ -16,8 +16,8 @@ since the previous line of the same request.
     {"of": 0, "after": 0.01, "error": {"kind": "EngineFailed", "message": "…"}}    status, retry_after, field if known
     {"of": 0, "after": 0.01, "closed": true}                       it was aborted
 
-Of a constraint, only that there was one is kept. Readers skip fields that they do not know; a change that they could
-not read has another version.
+A constraint itself is not recorded, only whether there was one. Readers skip unknown fields. A change that they could
+not read gets another version.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Recorder:
 
     @property
     def replicas(self) -> Sequence[object]:
-        """Those of the engine, if it has any."""
-        found: Sequence[object] = getattr(self._engine, "replicas", ())
-        return found
+        """The replicas of the engine, if it has any."""
+        replicas: Sequence[object] = getattr(self._engine, "replicas", ())
+        return replicas
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         number = next(self._numbers)
@@ -150,19 +150,19 @@ class Recording:
 
     @property
     def has_ids(self) -> bool:
-        """Whether outputs are ids of tokens, which only a tokenizer can read."""
+        """Whether outputs are token ids, which need a tokenizer."""
         return any(step.piece.ids for script in self.scripts for step in script.steps)
 
     def find(self, request: Generation) -> Script:
-        """The output for the same prompt and audio: what a `ReplayEngine` can choose by."""
-        for known, script in zip(self.requests, self.scripts, strict=True):
-            if (known.prompt, known.audio) == (request.prompt, request.audio):
+        """The output for the same prompt and audio. A `ReplayEngine` can take this method as its scripts."""
+        for recorded, script in zip(self.requests, self.scripts, strict=True):
+            if (recorded.prompt, recorded.audio) == (request.prompt, request.audio):
                 return script
         raise Unsupported("this prompt was not recorded")
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a file that a `Recorder` wrote. A file that is cut off holds what was written."""
+    """Read a file that a `Recorder` wrote. A file may be cut off: its last outputs then end with an error."""
     recording: Recording | None = None
     steps: dict[int, list[TimedPiece]] = {}
     endings: dict[int, Ending] = {}
@@ -186,7 +186,7 @@ def read_recording(path: str | Path) -> Recording:
     if recording is None:
         raise UnbraidError(f"{path} is no recording: it has no first line")
     cut = EngineFailed("the recording ends here")
-    recording.scripts = [Script(tuple(found), endings.get(number, cut)) for number, found in steps.items()]
+    recording.scripts = [Script(tuple(pieces), endings.get(number, cut)) for number, pieces in steps.items()]
     return recording
 
 
@@ -219,9 +219,9 @@ def _write_request(request: Generation) -> dict[str, Any]:
     fields = ("prompt", "max_tokens", "stop", "stop_tokens", "logprobs")
     sampling = asdict(request.sampling)
     sampling["logit_bias"] = list(sampling["logit_bias"].items())  # JSON has no numbers for keys
-    known = {name: getattr(request, name) for name in fields}
+    plain = {name: getattr(request, name) for name in fields}
     audio = [{"format": one.format, "data": base64.b64encode(one.data).decode()} for one in request.audio]
-    return {**known, "sampling": sampling, "constrained": request.constraint is not None, "audio": audio}
+    return {**plain, "sampling": sampling, "constrained": request.constraint is not None, "audio": audio}
 
 
 def _read_request(line: Mapping[str, Any]) -> Generation:

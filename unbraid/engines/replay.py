@@ -1,7 +1,7 @@
 """The replay engine: plays scripted or recorded outputs instead of running a model, for demos and tests.
 
 A `Script` is one output: pieces with delays, and an ending, which may be an error or silence. `recording` makes scripts
-of what a real engine said.
+from the outputs of a real engine.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Ending = Finish | FinishReason | EngineError | None
 Chunks = int | tuple[int, int]
 
 _KEPT = 1000
-"""Requests that are remembered, for who wants to look at them."""
+"""Requests that are kept for inspection, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedPiece:
-    """The next tokens of a script, and the seconds that pass before they come."""
+    """The next tokens of a script, and the seconds before them."""
 
     piece: Piece
     after: float = 0.0
@@ -40,19 +40,19 @@ class Script:
     name: str = ""
 
     def until(self, pieces: int, ending: Ending) -> Script:
-        """The first pieces, and then another ending."""
+        """The first pieces, then another ending."""
         return replace(self, steps=self.steps[:pieces], ending=ending)
 
     def failing(self, after: int = 0, error: EngineError | None = None) -> Script:
-        """The same, but it fails after so many pieces."""
+        """The script, failing after so many pieces."""
         return self.until(after, error or EngineFailed(f"the script breaks down after {after} pieces"))
 
     def hanging(self, after: int = 0) -> Script:
-        """The same, but it goes silent after so many pieces, and never ends."""
+        """The script, silent after so many pieces, without an end."""
         return self.until(after, None)
 
     def paced(self, delay: float) -> Script:
-        """The same, with so many seconds before each piece."""
+        """The script, with so many seconds before each piece."""
         return replace(self, steps=tuple(replace(step, after=delay) for step in self.steps))
 
 
@@ -66,8 +66,8 @@ def script(
 ) -> Script:
     """A script of texts and token ids.
 
-    chunks: how many tokens or characters a piece has, or the range from which that is drawn.
-    seed: for drawing.
+    chunks: how many tokens or characters a piece has, or the range from which the number is drawn.
+    seed: of these draws.
     delay: the seconds before each piece.
     """
     chance = Random(seed)
@@ -87,7 +87,7 @@ def _cut(part: str | Sequence[int], chunks: Chunks, chance: Random) -> Iterator[
 class ReplayEngine:
     """Plays scripts.
 
-    scripts: a list, one for each request in order; a mapping, by a name in the prompt, of which the last counts; or a
+    scripts: a list, one for each request in order; a mapping by names, of which the last in the prompt counts; or a
         function that chooses one.
     repeat: start over after the last of a list.
     speed: divides all delays; `float("inf")` leaves none.
@@ -109,9 +109,9 @@ class ReplayEngine:
         self.requests: list[Generation] = []
         """The last requests, a thousand at least."""
         self._asked = 0
-        """How many there were."""
+        """How many requests there were."""
         self.aborted = 0
-        """How many were closed before their end."""
+        """How many outputs were closed before their end."""
         self.down = False
         """Set it to have requests refused."""
         self._scripts = scripts
@@ -154,10 +154,10 @@ class ReplayEngine:
 
     def _named(self, scripts: Mapping[str, Script], request: Generation) -> Script:
         prompt = self._text(request.prompt[: len(request.prompt) - request.written])
-        found = max(scripts, key=prompt.rfind, default=None)
-        if found is None or found not in prompt:
+        name = max(scripts, key=prompt.rfind, default=None)
+        if name is None or name not in prompt:
             raise Unsupported(f"the prompt names no script: put one of these into it: {', '.join(scripts)}")
-        return scripts[found]
+        return scripts[name]
 
     def _text(self, prompt: tuple[int, ...] | str) -> str:
         if isinstance(prompt, str):
@@ -174,14 +174,14 @@ class ReplayEngine:
         pass
 
 
-def _after(written: int, steps: Sequence[TimedPiece]) -> Iterator[TimedPiece]:
-    """The steps without the first tokens: these are written already."""
+def _after(count: int, steps: Sequence[TimedPiece]) -> Iterator[TimedPiece]:
+    """The pieces without the first `count` tokens: these are in the prompt already."""
     for step in steps:
-        ids = step.piece.ids[written:]
+        ids = step.piece.ids[count:]
         if ids or not step.piece.ids:
             logprobs = step.piece.logprobs[-len(ids) :] if ids else step.piece.logprobs
             yield replace(step, piece=replace(step.piece, ids=ids, logprobs=logprobs))
-        written = max(0, written - len(step.piece.ids))
+        count = max(0, count - len(step.piece.ids))
 
 
 async def _ending(chosen: Script, request: Generation) -> Finish:

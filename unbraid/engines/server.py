@@ -1,10 +1,11 @@
 """Engines that are HTTP servers: what vLLM, SGLang, llama.cpp's server and OpenAI's interface have in common.
 
-`Server` is one server as an engine. A kind of server is a subclass with two methods: `body` writes a `Generation` in
-the server's words, `reader` makes the `Reader` for the answer. `Servers` is several of a kind behind one `Routed`.
+`Server` is one server as an engine. A kind of server is a subclass with two methods: `body` writes a `Generation` as
+the JSON that the server takes, `reader` makes the `Reader` for the answer. `Servers` is several of a kind behind one
+`Routed`.
 
-What to know: a server learns of an abort by its closed connection, or by `abort` where that is not enough. Name and
-context of the model are asked for once (`describe`), when they are first needed.
+A server learns of an abort by its closed connection, or by `abort` if that is not enough. Name and context of the model
+are asked for once (`describe`), when they are first needed.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class ServerOptions(TypedDict, total=False):
     """What all engines behind HTTP take."""
 
     model: str | None
-    """What the server calls its model; asked for if not given."""
+    """The server's name for its model. The server is asked if it is None."""
     vocabulary: Vocabulary | None
     """The model's tokens. Stop texts and the bytes of logprobs are exact with it."""
     context: int | None
-    """The most tokens of prompt and output together; asked for if not given."""
+    """The most tokens of prompt and output together. The server is asked if it is None."""
     extra: Mapping[str, Any] | None
     """Further fields for the body of every request."""
     check_timeout: float
@@ -98,7 +99,7 @@ class Server(ABC):
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.reported: Load | None = None
-        """What the server said last of its own load."""
+        """The server's last report of its own load."""
         self._shows_metrics = True
 
     @property
@@ -128,15 +129,15 @@ class Server(ABC):
         return str(card.get("id") or ""), card.get("max_model_len")
 
     def abort(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any] | None:
-        """What aborts a request besides closing its connection."""
+        """The work that aborts a request, if closing its connection is not enough."""
         return None
 
     async def generate(self, request: Generation) -> AsyncGenerator[Piece | Finish, None]:
         if not self.hears:
             refuse_audio(request, self.address.url)
         await self._discover()
-        written = await asyncio.to_thread(self.body, request) if _is_large(request) else self.body(request)
-        body = {**written, **self.extra}
+        fields = await asyncio.to_thread(self.body, request) if _is_large(request) else self.body(request)
+        body = {**fields, **self.extra}
         running, begun = True, False
         self._running += 1
         try:
@@ -169,7 +170,7 @@ class Server(ABC):
                     if piece is not None:
                         yield piece
                         clock.came = True
-                elif not ended:  # now, and not when the server has closed its answer
+                elif not ended:  # now, not when the server has closed its answer
                     ended = True
                     for output in reader.end(self.address.url):
                         yield output
@@ -246,8 +247,8 @@ class Server(ABC):
 
 
 def _is_large(request: Generation) -> bool:
-    """Whether it may take more than a few milliseconds to write a request for a server: constraints are looked through
-    once more, and recordings encoded."""
+    """Whether writing the body of a request may take more than a few milliseconds: constraints are printed, recordings
+    encoded."""
     return request.constraint is not None or bool(request.audio) or len(request.prompt) > _LARGE
 
 

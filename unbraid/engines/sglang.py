@@ -1,6 +1,6 @@
 """SGLang's own interface, `/generate`: token ids in, token ids out. Checked against SGLang 0.5.23.
 
-Depending on how the server was started, its messages hold the new tokens or all tokens so far. The reader takes both.
+Depending on how the server was started, its messages hold the new tokens or all tokens so far. The reader reads both.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SGLangServer(Server):
         return SGLangReader(request, self.vocabulary)
 
     def abort(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
-        """A closed connection alone is noticed late: only when there is something to be sent."""
+        """The server notices a closed connection late: only when it sends the next token."""
         return self.address.post("/abort_request", {"rid": body["rid"]}, timeout=5.0)
 
 
@@ -133,15 +133,15 @@ class SGLangReader(OutputReader[Message]):
         return Piece(tuple(ids[-new:]), logprobs=self._read_logprobs(meta, new) if self._logprobs else ())
 
     def _new(self, ids: Sequence[int], meta: Mapping[str, Any]) -> int:
-        """How many of the last `ids` are new. Messages hold the new ones or all, as the server was started; only the
-        count tells which. When a request is aborted, the last token may come a second time."""
+        """How many of the last `ids` are new: only the count of all tokens tells. When a request is aborted, the last
+        token may come a second time."""
         total: int = meta.get("completion_tokens", self._count + len(ids))
         new = min(max(0, total - self._count), len(ids))
         self._count += new
         return new
 
     def _read_end(self, meta: Mapping[str, Any]) -> None:
-        """Counts, and how the output ended if it did. Raises what the server gave the request up for."""
+        """Read the counts, and the finish reason if there is one. Raises the error for which the server gave up."""
         self.prompt_tokens = meta.get("prompt_tokens", 0)
         self.completion_tokens = meta.get("completion_tokens", self._count)
         self.cached_tokens = meta.get("cached_tokens") or 0

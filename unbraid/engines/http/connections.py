@@ -2,9 +2,9 @@
 
 httpx looks at all connections of a pool for every request. So pools are small, and there are as many as are needed.
 
-When an engine fails, hundreds of requests turn to another one at once. To open a connection for each takes seconds of
-our own time, and those must not count as the server's. So a few are opened at a time, and the others wait for their
-turn. Where one of them cannot reach the server, those behind it do not try.
+When an engine fails, hundreds of requests turn to another one at once. Opening a connection for each takes seconds of
+our own time, which must not count as the server's. So a few are opened at a time, and the others wait for their turn.
+If one of them cannot reach the server, those behind it do not try.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 _MOST_REQUESTS = 32
-"""Of a pool."""
+"""Most requests that share a pool."""
 _AT_A_TIME = 16
 """ConnectionPool that are opened together."""
 
@@ -49,7 +49,7 @@ class _Turn:
 class ConnectionPool:
     """All connections to one server.
 
-    make: makes a pool.
+    make: makes a client with a pool of its own.
     """
 
     def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
@@ -57,11 +57,11 @@ class ConnectionPool:
         self._pools: list[_Pool] = []
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._failure: httpx.TransportError | None = None
-        """Why the server could not be reached, the last time that it could not."""
+        """The last failure to reach the server."""
 
     @contextmanager
     def pool(self) -> Iterator[httpx.AsyncClient]:
-        """One that has room for a request, until that has its answer."""
+        """A client whose pool has room for one more request."""
         pool = next((pool for pool in self._pools if pool.requests < _MOST_REQUESTS), None)
         if pool is None:
             pool = _Pool(self._make())
@@ -73,9 +73,9 @@ class ConnectionPool:
             pool.requests -= 1
 
     async def send(self, client: httpx.AsyncClient, request: httpx.Request, *, at_once: bool = False) -> httpx.Response:
-        """Status and headers of the answer. The server may drop a kept connection in the moment that it is used; then
-        the request is sent again, on a new one. Where the connection was new, the request itself may be what broke it,
-        and is not sent again.
+        """Status and headers of the answer. The server may drop a kept connection just when it is used; then the
+        request is sent again, on a new one. If the connection was new, the request itself may have broken it, and is
+        not sent again.
 
         at_once: do not wait for a turn.
         """

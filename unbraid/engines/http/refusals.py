@@ -1,7 +1,7 @@
-"""What an engine's refusal means: a status and a text turned into one of the errors of `engines.base`.
+"""A server's refusal, its status and text, as one of the errors of `engines.base`.
 
-Servers differ in their statuses and in where their errors keep the text. That a prompt is too long, or that a queue is
-full, most of them say in words alone, so the words are looked at; they are theirs, not ours.
+Servers differ in their statuses and in where their errors keep the text. Most say only in words that a prompt is too
+long, or that a queue is full. So the words are matched; they are those of vLLM, SGLang and llama.cpp.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _PROMPT_SIZE = re.compile(
 
 
 def refusal(status: int, message: str, retry_after: float | None = None) -> EngineError:
-    """The error for what a server said. Its `status` is the server's."""
-    found: EngineError
+    """The error that a status and a message mean. Its `status` is the server's."""
+    error: EngineError
     if status in (429, 502, 503, 504):
         kind = EngineBusy if status == 429 or _FULL.search(message) else EngineDown
-        found = kind(message, 1.0 if retry_after is None else retry_after)
+        error = kind(message, 1.0 if retry_after is None else retry_after)
     elif status >= 500:
-        found = EngineFailed(message)
+        error = EngineFailed(message)
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
-        found = PromptTooLong(message)
+        error = PromptTooLong(message)
     elif status in (400, 405, 415, 422):
-        found = Unsupported(message)
+        error = Unsupported(message)
     else:
-        found = EngineError(f"{message} (status {status})")
-    found.status = status
-    return found
+        error = EngineError(f"{message} (status {status})")
+    error.status = status
+    return error
 
 
 def error_text(error: object) -> tuple[str, int | None]:
-    """The message and the status in what a server sent as an error: an object with both, or a text."""
+    """Message and status of a server's error, which is an object with both, or a text."""
     if not isinstance(error, dict):
         return str(error), None
     status = next((error[key] for key in ("code", "status", "status_code") if isinstance(error.get(key), int)), None)
@@ -52,8 +52,8 @@ def error_text(error: object) -> tuple[str, int | None]:
 
 
 def too_long_field(request: Generation, context: int | None, message: str = "") -> str:
-    """The field of `request` that makes it too long: `max_tokens` where the prompt alone would fit. What is not known
-    here, the server's message may say."""
+    """The field of `request` that makes it too long: `max_tokens` if the prompt alone would fit. Numbers that are
+    unknown here may be in the server's message."""
     if request.max_tokens is None:
         return "prompt"
     size = _said(_PROMPT_SIZE, message) if isinstance(request.prompt, str) else len(request.prompt)
@@ -66,5 +66,5 @@ def too_long_field(request: Generation, context: int | None, message: str = "") 
 
 
 def _said(pattern: re.Pattern[str], message: str) -> int | None:
-    found = pattern.search(message)
-    return None if found is None else int(next(filter(None, found.groups())))
+    match = pattern.search(message)
+    return None if match is None else int(next(filter(None, match.groups())))

@@ -1,8 +1,8 @@
 """How long a server may take: to be reached, to its first piece, and from one piece to the next.
 
-A piece is output: tokens or text. Bytes that are none (comments that keep a connection open, empty messages) do not
-count, so a server that only trickles is given up like one that is silent. Time that our own consumer takes between two
-pieces does not count either: the clock of a piece starts when it is waited for.
+A piece is output: tokens or text. Other bytes (comments that keep a connection open, empty messages) do not count, so
+a server that only trickles is given up like a silent one. The time that our own consumer takes between two pieces does
+not count either: the clock of a piece starts when it is waited for.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Timeouts:
     connect: float = 5.0
     """To open a connection."""
     first: float = 120.0
-    """To the first piece of an output, from when the request is sent. A server that does not stream has as long for
-    all of its answer."""
+    """To the first piece of an output, from when the request is sent. For a server that does not stream, to its whole
+    answer."""
     piece: float = 120.0
     """To each further piece, and from the last one to the end."""
 
@@ -37,8 +37,8 @@ class Timeouts:
 class PieceClock:
     """The time that is left for the next piece of one output.
 
-    One timer runs for the whole output. A piece only sets `came`, and a wait only says who waits: when the timer goes
-    off, it looks whether the time is really up, and if not sets itself again.
+    One timer runs for the whole output. A piece only sets `came`, and a wait only stores its task. When the timer goes
+    off, it checks whether the time is really up, and sets itself again if not.
     """
 
     __slots__ = ("_cancelled", "_loop", "_piece", "_timer", "_until", "_waiting", "came", "seconds")
@@ -54,7 +54,7 @@ class PieceClock:
         self.seconds = timeouts.first
         """How long the piece that is waited for may take."""
         self.came = False
-        """Set it when a piece has come: that is all that a piece costs."""
+        """Set it when a piece has come. This is all that a piece costs."""
 
     async def wait(self, work: Awaitable[T]) -> T:
         """The result of `work`, which waits for the server. Raises `TimeoutError` when the time for the piece is up."""

@@ -4,13 +4,13 @@ llama.cpp has `parallel` slots, and computes for all of them in one step. Each r
 which waits inside llama.cpp and hands tokens to the event loop by a `Job`; further requests wait for a thread.
 
 Aborting. A request can be cancelled only in its callback, and llama.cpp calls back after each step: with a token, or
-with how much of the prompt it has read. So an abort takes effect when the step under way is done, and frees the slot
-after at most one more step, whatever the machine. Three things keep that short: a step is small (see `model`); a
-request enters llama.cpp only when its prompt can be begun at once (see `prompt_queue`), since one that is not begun
-calls nothing back; and until then its abort needs no llama.cpp at all. Inside a step nothing can be aborted: an engine
-that has been silent for two minutes is taken for stuck, and takes no more requests.
+with its progress through the prompt. So an abort takes effect when the present step is done, and frees the slot after
+at most one more step. Three things keep that short (see `model`): a step is small; a request enters llama.cpp only when
+its prompt can be begun at once, since one that is not begun calls nothing back; and until then its abort needs no
+llama.cpp at all. Inside a step nothing can be aborted: an engine that has been silent for two minutes is taken for
+stuck, and takes no more requests.
 
-Stop texts, stop tokens and the limit are looked after by `reader`; an output that they end is aborted the same way.
+`reader` applies stop texts, stop tokens and the limit; an output that they end is aborted the same way.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _log = logging.getLogger(__name__)
 _STUCK = 120.0
 """Seconds without a callback after which llama.cpp is taken for stuck."""
 _FAREWELL = 60.0
-"""Seconds that llama.cpp has to end what runs, when the engine is closed."""
+"""Seconds for llama.cpp to end what runs when the engine is closed."""
 _CONTEXT = 4096
-"""The default context, where the model can take as much."""
+"""The default context, if the model can take as much."""
 
 
 class EmbeddedEngine:
@@ -95,7 +95,7 @@ class EmbeddedEngine:
         threads: how many threads compute; by default one for each core but one. All cores are faster, if nothing else
             wants them.
         gpu_layers: how many layers go to a GPU; as many as fit by default.
-        name: what to call the model.
+        name: the name of the model.
         """
         if parallel < 1 or queue < 0 or (batch or 1) < 1 or (context is not None and context < 1):
             raise Unsupported("an engine needs context, parallel and batch of 1 or more, and queue of 0 or more")
@@ -214,9 +214,9 @@ class EmbeddedEngine:
         room = self.context - len(prompt)
         wanted = request.max_tokens
         if room < 1 or (wanted is not None and wanted > room):
-            asked = "" if wanted is None else f" and {wanted} tokens of output"
+            output = "" if wanted is None else f" and {wanted} tokens of output"
             raise PromptTooLong(
-                f"a prompt of {len(prompt)} tokens{asked} does not fit the context of {self.context} tokens",
+                f"a prompt of {len(prompt)} tokens{output} does not fit the context of {self.context} tokens",
                 field="prompt" if room < 1 else "max_tokens",
             )
         return prompt, room if wanted is None else max(0, wanted)

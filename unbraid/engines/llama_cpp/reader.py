@@ -1,8 +1,7 @@
 """Reads the chunks of llama.cpp inside the process: prompt progress, then tokens, then the end.
 
-llama.cpp is given neither stop texts nor stop tokens, and a limit that is a little too high (`requests.MARGIN`). All
-three are looked after here, token by token, so that counts and ids are exact. Once `over` is set the request is to be
-aborted.
+llama.cpp gets neither stop texts nor stop tokens, and a limit that is a little too high (`requests.MARGIN`). The reader
+applies all three, token by token, so that counts and ids are exact. Once `over` is set, abort the request.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
 
     def __init__(self, request: Generation, vocabulary: GgufVocabulary, prompt_tokens: int, limit: int) -> None:
         self.unread = prompt_tokens
-        """How many tokens of the prompt llama.cpp has still to read, by what it said last."""
+        """Prompt tokens that llama.cpp has still to read, by its last report."""
         self._end: Finish | None = None
         self._vocabulary = vocabulary
         self._logprobs = request.logprobs
@@ -109,7 +108,7 @@ class EmbeddedReader(Reader[dict[str, Any], Finish]):
         self._end = Finish(reason, self._prompt_tokens, self._count, self._cached, by)
 
     def _logprob(self, choice: dict[str, Any], data: bytes) -> TokenLogprob | None:
-        """How likely the token was. Of tokens before it that were not told, llama.cpp does not say it: their bytes are
+        """The logprob of the token. llama.cpp gives none for tokens before it that it did not stream: their bytes are
         counted to this one, so that all bytes are there."""
         if self._logprobs is None or not choice["logprobs"]:
             return None

@@ -1,7 +1,7 @@
 """llama.cpp's server, by its own `/completion`: token ids in, token ids out where the vocabulary is known.
 
-The server knows no stop tokens but the model's own, and its stop texts hold tokens back that it then does not name. So
-both are looked for here, and the request is aborted. Checked against the server in xllamacpp 2026.10.11549.
+The server takes no stop tokens besides the model's own, and for stop texts it holds back tokens whose ids it then
+omits. So the reader looks for both, and the request is aborted. Checked against the server in xllamacpp 2026.10.11549.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..server import Message, Server, ServerOptions, Servers
 from .requests import constraint_fields
 
 _LOOK_BACK = 4096
-"""How far penalties reach where the context is not known."""
+"""How far back penalties reach if the context is unknown."""
 
 
 class LlamaCppServerEngine(Servers):
     """One or more servers of llama.cpp with the same model.
 
     Without a `vocabulary` that can list its tokens, the output is text. With one, the output is ids. llama.cpp streams
-    no id for a token that ends inside a character, so the bytes of such tokens are spelled with others of the
-    vocabulary: the same bytes, not always the same ids.
+    no id for a token that ends inside a character, so the bytes of such tokens are spelled anew: the same bytes, not
+    always the same ids.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LlamaCppServer(Server):
         self._whole = self.vocabulary if is_whole(self.vocabulary) else None
 
     async def describe(self) -> tuple[str, int | None]:
-        """The context is that of one slot: the server shares its own among them."""
+        """Name and context. The context is that of one slot."""
         props = await self.address.get("/props", self.check_timeout) or {}
         return str(props.get("model_alias") or props.get("model_path") or ""), _context(props)
 
@@ -90,8 +90,8 @@ class LlamaCppServer(Server):
 
 
 def _context(props: Mapping[str, Any]) -> int | None:
-    found = (props.get("default_generation_settings") or {}).get("n_ctx")
-    return found if isinstance(found, int) else None
+    size = (props.get("default_generation_settings") or {}).get("n_ctx")
+    return size if isinstance(size, int) else None
 
 
 class LlamaCppReader(OutputReader[Message]):
@@ -122,8 +122,8 @@ class LlamaCppReader(OutputReader[Message]):
             return Piece(text=text, logprobs=logprobs) if text else None
         missing = self.completion_tokens - before - len(ids)
         if ids and missing > 0:
-            told = b"".join(token_bytes(self.vocabulary, token) for token in ids)
-            ids = missing_tokens(self.vocabulary, text, told, missing) + ids
+            data = b"".join(token_bytes(self.vocabulary, token) for token in ids)
+            ids = missing_tokens(self.vocabulary, text, data, missing) + ids
         return Piece(ids, logprobs=logprobs) if ids else None
 
     def _read_end(self, chunk: Message) -> None:

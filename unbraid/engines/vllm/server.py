@@ -43,13 +43,13 @@ class VLLMServer(CompletionServer):
     health = "/health"
 
     def __init__(self, url: str, syntax: VLLMSyntax, **options: Unpack[ServerOptions]) -> None:
-        super().__init__(url, lambda asked: {"structured_outputs": structured_outputs(asked, syntax)}, **options)
+        super().__init__(url, lambda each: {"structured_outputs": structured_outputs(each, syntax)}, **options)
 
     def body(self, request: Generation) -> dict[str, Any]:
         self._refuse_if_too_long(request)
         chosen = request.sampling
         own: dict[str, Any] = {
-            # Said even where they change nothing, since the server has the defaults of the model.
+            # All values, since the server has the defaults of the model.
             "top_k": chosen.top_k,
             "min_p": chosen.min_p,
             "presence_penalty": chosen.presence_penalty,
@@ -65,7 +65,7 @@ class VLLMServer(CompletionServer):
         return super().body(request) | own
 
     def _refuse_if_too_long(self, request: Generation) -> None:
-        """The server refuses such a prompt too, but blames a `max_tokens` of 0, which it has made of ours."""
+        """The server would refuse such a prompt too, but would blame a `max_tokens` of 0, which it computes itself."""
         if self.context is not None and not isinstance(request.prompt, str) and len(request.prompt) >= self.context:
             raise PromptTooLong(
                 f"a prompt of {len(request.prompt)} tokens leaves no room in the context of {self.context} tokens",
@@ -73,12 +73,12 @@ class VLLMServer(CompletionServer):
             )
 
     def _room(self, request: Generation) -> int | None:
-        """More than there is room for is cut down by the server, up to the whole context."""
+        """The limit of the output. The server cuts a limit of up to the whole context down to the free room."""
         return self.context if request.max_tokens is None else request.max_tokens
 
 
 def structured_outputs(constraint: Constraint, syntax: VLLMSyntax) -> dict[str, str]:
-    """The fields that tell vLLM a constraint, over HTTP and inside the process."""
+    """The fields that hold a constraint for vLLM, over HTTP and inside the process."""
     match syntax:
         case "structural_tag":
             return {syntax: json.dumps(constraint.to_structural_tag(), ensure_ascii=False)}
